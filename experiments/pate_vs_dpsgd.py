@@ -1,0 +1,111 @@
+"""Answer for one data set: PATE or DP-SGD, at which epsilon, and at what cost in time.
+
+    python experiments/pate_vs_dpsgd.py                   # digits, a minute or two on two cores
+    python experiments/pate_vs_dpsgd.py --dataset mnist   # much longer; downloads MNIST when it is not there
+    python experiments/pate_vs_dpsgd.py --smoke           # seconds: does it run?
+
+A killed run goes on when it is called again. Numbers and figures come from the JSON, never typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.semi_supervised import LabelSpreading
+
+from pate import Budget, Dataset, DPSGDClassifier, PATEClassifier, TableEncoder, compare, load_dataset
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is compared. Everything here is fixed before the private rows are looked at."""
+
+    dataset: str = "digits"
+    epsilons: tuple[float, ...] = (0.5, 1.0, 3.0, 8.0)
+    delta: float = 1e-5
+    n_repeats: int = 5
+    n_private: int | None = None
+    n_teachers: int = 250
+    n_queries: int = 500
+    epochs: int = 20
+    batch_size: int = 256
+    n_jobs: int | None = -1
+    random_state: int = 0
+
+
+#: Digits has 1,222 private rows: many teachers of a few rows each, asked little, bear the most noise.
+DIGITS = Config(n_teachers=150, n_queries=30, n_jobs=None)
+
+
+def configure(dataset: str, smoke: bool) -> Config:
+    config = DIGITS if dataset == "digits" else Config(dataset=dataset)
+    if smoke:
+        return replace(config, epsilons=(3.0, 8.0), n_repeats=1, n_private=600, n_teachers=20, n_queries=10, epochs=2)
+    return config
+
+
+def load(config: Config) -> Dataset:
+    data = load_dataset(config.dataset, n_private=config.n_private)
+    if data.kind == "image":
+        return data  # scaled to [0, 1] by a constant
+    encoder = TableEncoder().fit(data.public.X)  # learnt from public rows: costs nothing
+    return replace(
+        data,
+        private=replace(data.private, X=encoder.transform(data.private.X)),
+        public=replace(data.public, X=encoder.transform(data.public.X)),
+        test=replace(data.test, X=encoder.transform(data.test.X)),
+    )
+
+
+def contestants(config: Config, data: Dataset) -> dict[str, PATEClassifier | DPSGDClassifier]:
+    classes, budget = range(len(data.classes)), Budget(config.epsilons[0], config.delta)  # compare sets each budget
+    pate = PATEClassifier(
+        KNeighborsClassifier(1) if config.dataset == "digits" else LogisticRegression(max_iter=200),
+        n_teachers=config.n_teachers,
+        budget=budget,
+        classes=classes,
+        n_queries=config.n_queries,
+        select="spread",
+        gap=0.0,
+        student=LabelSpreading(kernel="knn", n_neighbors=7),
+        n_jobs=config.n_jobs,
+    )
+    dpsgd = DPSGDClassifier(
+        "linear", budget=budget, classes=classes, epochs=config.epochs, expected_batch_size=config.batch_size
+    )
+    return {"PATE": pate, "DP-SGD": dpsgd}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dataset", default="digits")
+    parser.add_argument("--smoke", action="store_true", help="two budgets, one seed, few rows")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (default: %(default)s)")
+    options = parser.parse_args()
+
+    config = configure(options.dataset, options.smoke)
+    folder = options.out / f"pate_vs_dpsgd_{config.dataset}{'_smoke' if options.smoke else ''}"
+    data = load(config)
+    report = compare(
+        contestants(config, data),
+        data,
+        budgets=[Budget(epsilon, config.delta) for epsilon in config.epsilons],
+        n_repeats=config.n_repeats,
+        random_state=config.random_state,
+        out=folder,
+        verbose=True,
+    )
+    smoke = " --smoke" if options.smoke else ""
+    report.save(folder, command=f"python experiments/pate_vs_dpsgd.py --dataset {config.dataset}{smoke}")
+    print(report)
+    print(f"\nResults: {folder / 'results.json'}\nReport:  {folder / 'report.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Named data sets, tables from files, and the disjoint partition.
+
+Examples
+--------
+>>> from pate.data import partition
+>>> partition(100, 10, random_state=0)
+Partition(n_records=100, n_shards=10, unit='record', n_units=100)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pate.data.datasets import Dataset as Dataset
+from pate.data.datasets import HeldOutRows as HeldOutRows
+from pate.data.datasets import PrivateRows as PrivateRows
+from pate.data.datasets import PublicRows as PublicRows
+from pate.data.datasets import list_datasets as list_datasets
+from pate.data.datasets import load_dataset as load_dataset
+from pate.data.partition import Partition as Partition
+from pate.data.partition import count_cross_shard_duplicates as count_cross_shard_duplicates
+from pate.data.partition import partition as partition
+from pate.data.tables import Table as Table
+from pate.data.tables import align_columns as align_columns
+from pate.data.tables import read_table as read_table
+
+if TYPE_CHECKING:
+    from pate.data.encoding import TableEncoder as TableEncoder
+    from pate.data.encoding import encode_dataset as encode_dataset
+    from pate.data.encoding import make_shard_encoder as make_shard_encoder
+
+_LAZY = ("TableEncoder", "encode_dataset", "make_shard_encoder")  # they need scikit-learn, whose import takes a second
+
+__all__ = [
+    "Dataset",
+    "HeldOutRows",
+    "Partition",
+    "PrivateRows",
+    "PublicRows",
+    "Table",
+    "TableEncoder",
+    "align_columns",
+    "count_cross_shard_duplicates",
+    "encode_dataset",
+    "list_datasets",
+    "load_dataset",
+    "make_shard_encoder",
+    "partition",
+    "read_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from pate.data import encoding
+
+        return getattr(encoding, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

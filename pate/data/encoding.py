@@ -1,0 +1,230 @@
+"""Mixed tables to numbers: learnt from public rows only, or inside each shard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pate._validation import check_int
+from pate.data.datasets import Dataset
+from pate.data.tables import column_kind
+from pate.exceptions import InvalidInputError
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Turn a mixed table into a float32 matrix, with everything learnt from **public** rows.
+
+    Numeric columns: missing cells become the public median, with an indicator column where public cells were missing;
+    then mean 0 and standard deviation 1 over the public rows. Text columns: one column per category seen in public
+    rows, at most ``max_categories`` of them, the rare ones together; a category never seen is counted with the rare
+    ones, or as none.
+
+    Parameters
+    ----------
+    max_categories : int
+        At least 2.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features,)
+        When fitted on a table with names.
+    encoder_ : ColumnTransformer
+        The fitted scikit-learn transformer that does the work.
+
+    Notes
+    -----
+    **Guarantees.** ``fit`` must see public rows only; then the encoding does not depend on any private record, and
+    encoding a private row looks at that row alone. Use :func:`make_shard_encoder` to learn inside each shard instead.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> public = pd.DataFrame({"age": [20.0, 40.0, None], "town": ["Oslo", "Rome", "Oslo"]})
+    >>> encoder = TableEncoder().fit(public)
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'missingindicator_age', 'town_Oslo', 'town_Rome']
+    >>> encoder.transform(pd.DataFrame({"age": [30.0], "town": ["Kyiv"]})).tolist()[0][2:]
+    [0.0, 0.0]
+    """
+
+    def __init__(self, *, max_categories: int = 50) -> None:
+        self.max_categories = max_categories
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Learn medians, scales and categories.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_public, n_features)
+            Public rows. An array of objects may mix numbers and text by column.
+        y : ignored
+        """
+        check_int("max_categories", self.max_categories, low=2)
+        X = self._checked(X, reset=True)
+        frame, self._kinds = _as_frame(X)
+        self.encoder_ = _column_transformer(self._kinds, self.max_categories).fit(frame)
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n, n_features)
+            Columns of the same names, in any order.
+
+        Returns
+        -------
+        float32 array of shape (n, n_features_out)
+        """
+        check_is_fitted(self)
+        if hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
+            names = self.feature_names_in_.tolist()
+            absent = [n for n in names if n not in X.columns]
+            extra = [n for n in X.columns if n not in names]
+            if absent or extra:
+                raise InvalidInputError(
+                    f"X has other columns than the table the encoder was fitted on: without {absent}, with {extra}. "
+                    "Bring both tables to the same columns (align_columns)."
+                )
+            X = X[names]
+        X = self._checked(X, reset=False)
+        frame, kinds = _as_frame(X, self._kinds)
+        odd = [n for n, kind in kinds.items() if kind != self._kinds[n]]
+        if odd:
+            raise InvalidInputError(
+                f"columns {odd} are {[self._kinds[n] for n in odd]} in the table the encoder was fitted on, and "
+                f"{[kinds[n] for n in odd]} here. Clean the cells that are not numbers, or drop the columns."
+            )
+        return np.asarray(self.encoder_.transform(frame), dtype=np.float32)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the encoded columns, array of shape (n_features_out,)."""
+        check_is_fitted(self)
+        return np.asarray(self.encoder_.get_feature_names_out(), dtype=object)
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Return a two-dimensional array, or the table itself, with scikit-learn's bookkeeping done."""
+        if hasattr(X, "columns"):
+            if not len(X) or not X.shape[1]:
+                raise InvalidInputError(f"X has shape {X.shape}; it needs a row and a column at least. Pass a table.")
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        dtype = None if getattr(getattr(X, "dtype", None), "kind", "O") != "O" else object
+        return validate_data(self, X, reset=reset, dtype=dtype, ensure_all_finite="allow-nan")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def make_shard_encoder(X_public: Any, *, max_categories: int = 50) -> ColumnTransformer:
+    """Return an unfitted scikit-learn transformer like :class:`TableEncoder`'s, to be fitted inside each shard.
+
+    Parameters
+    ----------
+    X_public : DataFrame of shape (n, n_features)
+        Only its schema is used, which columns are numeric and which text, so that no shard decides it by its own rows.
+    max_categories : int
+
+    Returns
+    -------
+    ColumnTransformer
+        Put it before a classifier: ``make_pipeline(make_shard_encoder(X_public), LogisticRegression())``. It is made of
+        scikit-learn parts alone, so checkpoints need no trust in other code.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> encoder = make_shard_encoder(pd.DataFrame({"age": [1.0], "town": ["Oslo"]}))
+    >>> encoder.fit_transform(pd.DataFrame({"age": [20.0, None], "town": ["Rome", "Kyiv"]})).shape
+    (2, 4)
+    """
+    if not hasattr(X_public, "columns"):
+        raise InvalidInputError(
+            f"X_public must be a DataFrame, got {type(X_public).__name__}. Arrays of numbers need no column kinds: use "
+            "make_pipeline(SimpleImputer(), StandardScaler(), classifier)."
+        )
+    check_int("max_categories", max_categories, low=2)
+    return _column_transformer({c: column_kind(c, X_public[c]) for c in X_public.columns}, max_categories)
+
+
+def _column_transformer(kinds: dict[Any, str], max_categories: int) -> ColumnTransformer:
+    numeric = make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler()
+    )
+    # An unseen category joins the rare ones when there are any, else it is all zeros: no error, no warning.
+    text = OneHotEncoder(
+        max_categories=max_categories,
+        handle_unknown="infrequent_if_exist",
+        sparse_output=False,
+        dtype=np.float32,
+    )
+    return ColumnTransformer(
+        [
+            ("numeric", numeric, [c for c, kind in kinds.items() if kind == "numeric"]),
+            ("text", text, [c for c, kind in kinds.items() if kind == "text"]),
+        ],
+        sparse_threshold=0,
+        verbose_feature_names_out=False,
+    )
+
+
+def _as_frame(X: Any, expected: dict[Any, str] | None = None) -> tuple[Any, dict[Any, str]]:
+    """Return a DataFrame of float and text columns, and the kind of each; all-missing columns are of any kind."""
+    import pandas as pd
+
+    frame = X if hasattr(X, "columns") else pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    if not hasattr(X, "columns") and X.dtype == object:
+        frame = frame.infer_objects()
+    frame = frame.set_axis([str(c) for c in frame.columns], axis=1)
+    all_numeric = expected is None or "text" not in expected.values()
+    if all_numeric and all(isinstance(t, np.dtype) and t.kind in "iuf" for t in frame.dtypes):
+        return frame, dict.fromkeys(frame.columns, "numeric")  # hundreds of pixels: nothing to do column by column
+    kinds: dict[Any, str] = {}
+    columns: dict[Any, Any] = {}
+    for name in frame.columns:
+        column, kind = frame[name], column_kind(name, frame[name])
+        if expected is not None and kind != expected[name] and column.isna().all():
+            kind = expected[name]
+            column = pd.Series(np.full(len(column), np.nan), index=frame.index)
+        if kind == "numeric":
+            column = column.astype("Float64" if column.dtype.kind not in "iufb" else np.float64).astype(np.float64)
+        else:
+            column = column.astype(object).where(column.notna(), np.nan).map(str, na_action="ignore").astype(object)
+        kinds[name], columns[name] = kind, column
+    return pd.DataFrame(columns, index=frame.index), kinds
+
+
+def encode_dataset(data: Dataset) -> Dataset:
+    """Return the data set with its tables as numbers, by what its public rows teach; images stay as they are.
+
+    Examples
+    --------
+    >>> from pate import load_dataset
+    >>> encode_dataset(load_dataset("digits")).private.X.dtype
+    dtype('float32')
+    """
+    if data.kind != "table":
+        return data
+    encoder = TableEncoder().fit(data.public.X)
+    return replace(
+        data,
+        private=replace(data.private, X=encoder.transform(data.private.X)),
+        public=replace(data.public, X=encoder.transform(data.public.X)),
+        test=replace(data.test, X=encoder.transform(data.test.X)),
+    )

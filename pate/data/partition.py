@@ -1,0 +1,340 @@
+"""The disjoint partition: every record, or every group of records, belongs to exactly one shard."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._files import atomic_path
+from pate._random import training_seed
+from pate._validation import check_choice, check_int
+from pate.data._npz import read_npz
+from pate.exceptions import InvalidInputError
+
+_FORMAT = 1
+#: The place of the assignment in the tree of training seeds: apart from the teachers' own seeds.
+_SEED_PATH = (0x5A4D,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition:
+    """Which shard each record belongs to; build it with :func:`partition`.
+
+    The assignment is one number per record, so a record in two shards cannot be written down.
+
+    Attributes
+    ----------
+    assignment : int32 array of shape (n_records,)
+        The shard of each record, read-only.
+    n_shards : int
+    unit : str
+        What one shard holds whole: ``"record"`` or ``"group"``.
+    n_units : int
+        Number of records, or of groups.
+
+    Examples
+    --------
+    >>> p = Partition([0, 1, 0, 1], n_shards=2)
+    >>> p, p.shard(1)
+    (Partition(n_records=4, n_shards=2, unit='record', n_units=4), array([1, 3]))
+    """
+
+    assignment: npt.NDArray[np.int32]
+    n_shards: int
+    unit: str = "record"
+    n_units: int = -1  # replaced by the number of records
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.assignment)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"assignment must be whole numbers of shape (n_records,), got {given.dtype} of shape {given.shape}. "
+                "Build a Partition with partition(...)."
+            )
+        n_shards = check_int("n_shards", self.n_shards, low=1)
+        check_choice("unit", self.unit, ["record", "group"])
+        n_units = len(given) if self.n_units == -1 and self.unit == "record" else self.n_units
+        n_units = check_int("n_units", n_units, low=n_shards, high=max(len(given), n_shards))
+        if self.unit == "record" and n_units != len(given):
+            raise InvalidInputError(
+                f"n_units must be the number of records ({len(given)}) when unit is 'record', got {n_units}. "
+                "Leave n_units out."
+            )
+        if given.size and (given.min() < 0 or given.max() >= n_shards):
+            raise InvalidInputError(
+                f"assignment must hold shards 0 to {n_shards - 1}; it does not. Build a Partition with partition(...)."
+            )
+        if (np.bincount(given, minlength=n_shards) == 0).any():
+            raise InvalidInputError(
+                f"assignment leaves some of the {n_shards} shards empty. Every shard needs a record: ask for fewer."
+            )
+        own = np.array(given, dtype=np.int32)
+        own.setflags(write=False)
+        object.__setattr__(self, "assignment", own)
+        object.__setattr__(self, "n_shards", n_shards)
+        object.__setattr__(self, "n_units", n_units)
+
+    def __repr__(self) -> str:
+        return (
+            f"Partition(n_records={self.n_records}, n_shards={self.n_shards}, unit={self.unit!r}, "
+            f"n_units={self.n_units})"
+        )
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return len(self.assignment)
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets count as neighbours: ``"replace-one"``, one unit's data swapped for another's."""
+        return "replace-one"
+
+    def shard(self, i: int) -> npt.NDArray[np.int64]:
+        """Return the indices of shard ``i``'s records, ascending.
+
+        Parameters
+        ----------
+        i : int
+            0 to ``n_shards - 1``.
+
+        Returns
+        -------
+        int64 array of shape (n_records_of_shard,)
+
+        Examples
+        --------
+        >>> partition(5, 2, random_state=0).shard(0).dtype
+        dtype('int64')
+        """
+        i = check_int("shard", i, low=0, high=self.n_shards - 1)
+        return np.flatnonzero(self.assignment == i).astype(np.int64, copy=False)
+
+    def shards(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Iterate over the shards in order, in one pass of sorting instead of ``n_shards`` scans.
+
+        Examples
+        --------
+        >>> [len(s) for s in partition(7, 3, random_state=0).shards()]
+        [3, 2, 2]
+        """
+        order = np.argsort(self.assignment, kind="stable").astype(np.int64, copy=False)
+        ends = np.cumsum(np.bincount(self.assignment, minlength=self.n_shards))
+        for start, end in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True):
+            yield order[start:end]
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 hex digest by which a checkpoint recognises this very partition.
+
+        It is taken over who shares a shard with whom, never over values of the records.
+
+        Examples
+        --------
+        >>> a, b = partition(9, 3, random_state=0), partition(9, 3, random_state=1)
+        >>> a.fingerprint() == partition(9, 3, random_state=0).fingerprint(), a.fingerprint() == b.fingerprint()
+        (True, False)
+        """
+        head = f"pate.Partition {_FORMAT} {self.n_records} {self.n_shards} {self.unit} {self.n_units}\n"
+        digest = hashlib.sha256(head.encode())
+        digest.update(self.assignment.astype("<i4", copy=False).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the partition to an npz file, readable by its owner only (it tells who shares a shard).
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "shards.npz"
+        >>> p = partition(9, 3, random_state=0)
+        >>> p.save(file)
+        >>> Partition.load(file).fingerprint() == p.fingerprint()
+        True
+        """
+        with atomic_path(path, mode=0o600) as part, open(part, "wb") as file:
+            np.savez_compressed(
+                file,
+                format=np.int64(_FORMAT),
+                assignment=self.assignment,
+                n_shards=np.int64(self.n_shards),
+                n_units=np.int64(self.n_units),
+                unit=np.array(self.unit),
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Partition:
+        """Read a partition written by :meth:`save`; nothing is unpickled.
+
+        Raises
+        ------
+        InvalidInputError
+            The file is missing, truncated, or holds something else.
+
+        Examples
+        --------
+        >>> Partition.load("no-such-file.npz")
+        Traceback (most recent call last):
+        pate.exceptions.InvalidInputError: no partition at no-such-file.npz. Give the file that Partition.save wrote.
+        """
+        if not Path(path).is_file():
+            raise InvalidInputError(f"no partition at {path}. Give the file that Partition.save wrote.")
+        stored = read_npz(path, what="partition", remedy="It may be truncated: cut the partition again.")
+        try:
+            if int(stored["format"]) != _FORMAT:
+                raise ValueError(f"format {int(stored['format'])} is not {_FORMAT}")
+            return cls(stored["assignment"], int(stored["n_shards"]), str(stored["unit"]), int(stored["n_units"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInputError(
+                f"{path} is not a readable partition ({error}). Give the file that Partition.save wrote."
+            ) from error
+
+
+def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state: int | None = None) -> Partition:
+    """Cut records into disjoint shards at random, by record or by group.
+
+    Parameters
+    ----------
+    n_records : int
+    n_shards : int
+        At most ``n_records``, or at most the number of groups.
+    groups : array-like of shape (n_records,) or None
+        Who each record belongs to (a patient, a user). All records of a group go to one shard: user-level privacy.
+    random_state : int or None
+        Seed of the assignment; None draws from the operating system. It is a training seed, not privacy noise.
+
+    Returns
+    -------
+    Partition
+        By record, shard sizes differ by at most 1. By group, every shard has the same number of *groups*, up to 1;
+        the numbers of records are only as even as the groups are.
+
+    Raises
+    ------
+    InvalidInputError
+        Fewer records or groups than shards, ``groups`` of another length, or a missing group id.
+
+    Notes
+    -----
+    **Guarantees.** Neighbours differ in one unit: one record, or all records of one group, replaced by another's.
+    The shard of every other unit is the same for both neighbours, so the replaced one reaches a single teacher.
+
+    - By record, the shard depends on ``(n_records, n_shards, random_state)`` and the record's position only: labels
+      and values are never looked at (no stratifying).
+    - By group, it depends on ``(number of groups, n_shards, random_state)`` and the group's rank in order of first
+      appearance. Neither the value of an id nor the size of a group enters. Ranking the *sorted* ids would move
+      everyone between the old and the new id when one is replaced; filling the shards by group *sizes* would move
+      other people when one person's number of records changes. Both are avoided, at the price of unequal numbers of
+      records.
+    - The number of groups is fixed between neighbours (it may be published); the number of records is not.
+    - A replacement that enters the file at another place changes the ranks of other groups. With ``random_state=None``,
+      and the assignment kept secret, that does not matter: the assignment is uniform whatever the ranks are, so the
+      two neighbours' assignments can be matched one to one with everybody else in the same shard, and a bound for
+      each matched pair bounds the mixture. With a seed that an adversary knows, the guarantee is for neighbours that
+      keep the other groups' order of first appearance, as replacing records in place does.
+
+    Examples
+    --------
+    >>> p = partition(10, 3, random_state=0)
+    >>> p, [len(p.shard(i)) for i in range(3)]
+    (Partition(n_records=10, n_shards=3, unit='record', n_units=10), [4, 3, 3])
+    >>> patients = ["a", "b", "a", "c", "b", "a"]
+    >>> p = partition(6, 3, groups=patients, random_state=0)
+    >>> sorted(p.shard(i).tolist() for i in range(3))
+    [[0, 2, 5], [1, 4], [3]]
+    >>> partition(3, 5)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: n_shards must be at most the number of records (3), got 5. ...
+    """
+    n_records = check_int("n_records", n_records, low=1)
+    n_shards = check_int("n_shards", n_shards, low=1)
+    codes = None if groups is None else _group_ranks(groups, n_records)
+    n_units = n_records if codes is None else int(codes.max()) + 1
+    unit = "record" if codes is None else "group"
+    if n_shards > n_units:
+        raise InvalidInputError(
+            f"n_shards must be at most the number of {unit}s ({n_units}), got {n_shards}. "
+            "Ask for fewer shards (teachers): each needs at least one."
+        )
+    rng = np.random.default_rng(training_seed(random_state, *_SEED_PATH))
+    shard_of_unit = np.empty(n_units, dtype=np.int32)
+    shard_of_unit[rng.permutation(n_units)] = np.arange(n_units) % n_shards
+    return Partition(shard_of_unit if codes is None else shard_of_unit[codes], n_shards, unit, n_units)
+
+
+def _group_ranks(groups: Any, n_records: int) -> npt.NDArray[np.intp]:
+    """Return each record's group as its rank in order of first appearance, shape (n_records,)."""
+    import pandas as pd
+
+    # A list goes in as objects: numpy would turn [1, "1"] into one and the same string.
+    values = groups if hasattr(groups, "dtype") else np.asarray(list(groups), dtype=object)
+    if getattr(values, "ndim", 1) != 1 or len(values) != n_records:
+        raise InvalidInputError(
+            f"groups must have shape ({n_records},), one id per record, got {np.shape(values)}. "
+            "Pass the column that names each record's owner."
+        )
+    codes, unique = pd.factorize(values if isinstance(values, pd.Series | pd.Index) else pd.Series(values))
+    if (codes < 0).any() or any(isinstance(u, str) and not u.strip() for u in unique):
+        raise InvalidInputError(
+            "groups has missing ids (None, NaN or empty). Give every record an owner or drop it: "
+            "a record of unknown owner could put one person into two shards."
+        )
+    return np.asarray(codes, dtype=np.intp)
+
+
+def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
+    """Count the distinct rows that stand in more than one shard.
+
+    One person entered twice, in two shards, reaches two teachers and breaks the guarantee. The number is
+    **private** (it depends on every record): show it to the curator on the terminal, write it nowhere.
+
+    Parameters
+    ----------
+    X : array of shape (n_records, ...) or DataFrame
+    p : Partition
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    Rows are compared by 128-bit BLAKE2b digests. NaN equals NaN, and 0.0 equals -0.0.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [3.0, 4.0]])
+    >>> count_cross_shard_duplicates(X, Partition([0, 0, 1, 0], n_shards=2))
+    1
+    """
+    if len(X) != p.n_records:
+        raise InvalidInputError(f"X must have {p.n_records} rows, one per record of the partition, got {len(X)}.")
+    first_shard: dict[bytes, int] = {}
+    spread: set[bytes] = set()
+    for key, shard in zip(_row_digests(X), p.assignment.tolist(), strict=True):
+        if first_shard.setdefault(key, shard) != shard:
+            spread.add(key)
+    return len(spread)
+
+
+def _row_digests(X: Any, chunk: int = 4096) -> Iterator[bytes]:
+    if hasattr(X, "columns") or np.asarray(X).dtype.kind not in "biufc":
+        import pandas as pd
+
+        frame = X if hasattr(X, "columns") else pd.DataFrame(np.asarray(X).reshape(len(X), -1))
+        # One whole number per distinct cell value: exact, and the same code for every kind of column.
+        columns = [pd.factorize(frame.iloc[:, j], use_na_sentinel=True)[0] for j in range(frame.shape[1])]
+        X = np.stack(columns, axis=1) if columns else np.empty((len(frame), 0), dtype=np.int64)
+    array = np.asarray(X)
+    for start in range(0, len(array), chunk):
+        block = array[start : start + chunk].reshape(len(array[start : start + chunk]), -1)
+        if block.dtype.kind in "fc":
+            block = np.where(np.isnan(block), block.dtype.type(np.nan), block + 0)
+        for row in np.ascontiguousarray(block):
+            yield hashlib.blake2b(row.tobytes(), digest_size=16).digest()

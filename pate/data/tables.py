@@ -1,0 +1,397 @@
+"""Tables from files: features, labels and groups, with everything odd refused by name."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import warnings
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.data._npz import read_npz
+from pate.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
+MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
+
+_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    r"""Rows of a file; what :func:`read_table` returns.
+
+    Attributes
+    ----------
+    X : DataFrame of shape (n, n_features)
+        Numeric columns are numbers (true/false is 1/0), all others text; missing is NaN.
+    y : array of shape (n,) or None
+        The target column, its values as they are in the file.
+    groups : array of shape (n,) or None
+        Whose row it is.
+    path : Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "patients.csv"
+    >>> _ = file.write_text("age,town,ill\n50,Oslo,no\n?,Rome,yes\n")
+    >>> table = read_table(file, target="ill")
+    >>> table, list(table.X.columns), table.y.tolist()
+    (Table('patients.csv', n=2, n_features=2, target=True, grouped=False), ['age', 'town'], ['no', 'yes'])
+    """
+
+    X: pd.DataFrame
+    y: npt.NDArray[Any] | None
+    groups: npt.NDArray[Any] | None
+    path: Path
+
+    def __repr__(self) -> str:
+        return (
+            f"Table({self.path.name!r}, n={len(self.X)}, n_features={self.X.shape[1]}, "
+            f"target={self.y is not None}, grouped={self.groups is not None})"
+        )
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    group: str | None = None,
+    drop: Iterable[str] = (),
+) -> Table:
+    r"""Read a CSV, Parquet or npz file into features, labels and groups.
+
+    Parameters
+    ----------
+    path : path
+        ``.csv`` or ``.csv.gz`` (comma, a header line, UTF-8), ``.parquet``, or ``.npz``. An npz holds either the array
+        ``X`` (rows first) with, optionally, ``y`` and ``groups``, which are then taken without being named, and
+        ``columns`` (names of the features); or one one-dimensional array per column.
+    target : str or None
+        Column of the labels; None: there is none, every column is a feature.
+    group : str or None
+        Column that says whose row it is; it is no feature.
+    drop : iterable of str
+        Columns to leave out.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    InvalidInputError
+        The file is missing, of another kind, empty, unreadable or truncated; a row has more or fewer cells than the
+        header; a column is not there, stands twice or has no name; a label or group is missing; a number is infinite;
+        a column holds dates or nested values. Texts name columns and line numbers, never values.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text("age,ill\n50,no\n")
+    >>> read_table(file, target="sick")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: target column 'sick' is not in a.csv, which has: 'age', 'ill'. ...
+    """
+    path = Path(path)
+    suffix = next((s for s in _SUFFIXES if path.name.lower().endswith(s)), None)
+    if suffix is None:
+        raise InvalidInputError(
+            f"path must end in {', '.join(_SUFFIXES)}, got {path.name!r}. Convert the file, or rename it to what it is."
+        )
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}. Check the name and the folder.")
+    if path.stat().st_size == 0:
+        raise InvalidInputError(f"{path} is empty. Write the table again.")
+    drop = [drop] if isinstance(drop, str) else list(drop)
+    frame = {".parquet": _read_parquet, ".npz": _read_npz}.get(suffix, _read_csv)(path)
+    if suffix == ".npz" and _is_matrix(frame):
+        target, group = _npz_roles(frame, target, group, drop)
+    return _split(frame, path, target, group, drop)
+
+
+def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
+    """Return the public features in the private features' order, or say what does not match.
+
+    Parameters
+    ----------
+    X_private, X_public : DataFrame
+        Features of two files.
+    drop : iterable of str
+        Columns of the public file to leave out when they are there, such as the target.
+
+    Raises
+    ------
+    InvalidInputError
+        The public file misses columns, has others, or holds text where the private one holds numbers.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> private = pd.DataFrame({"a": [1.0], "b": ["x"]})
+    >>> align_columns(private, pd.DataFrame({"b": ["y"], "a": [2.0]})).columns.tolist()
+    ['a', 'b']
+    >>> align_columns(private, pd.DataFrame({"a": [2.0], "c": [1]}))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: the public file's columns differ from the private file's: it lacks 'b'; ...
+    """
+    wanted = [str(c) for c in X_private.columns]
+    public = X_public.drop(columns=[c for c in drop if c in X_public.columns])
+    missing = [c for c in wanted if c not in public.columns]
+    extra = [str(c) for c in public.columns if c not in wanted]
+    if missing or extra:
+        parts = [f"it lacks {_names(missing)}"] if missing else []
+        parts += [f"it also has {_names(extra)}"] if extra else []
+        raise InvalidInputError(
+            f"the public file's columns differ from the private file's: {'; '.join(parts)}. "
+            "Both need the same features: rename, or drop what only one of them has."
+        )
+    public = public[wanted].copy()
+    odd = []
+    for name in wanted:
+        kinds = column_kind(name, X_private[name]), column_kind(name, public[name])
+        if kinds[0] != kinds[1] and public[name].isna().all():
+            # An empty column is as good a text as a number.
+            public[name] = np.full(len(public), np.nan, dtype=object if kinds[0] == "text" else np.float64)
+        elif kinds[0] != kinds[1] and not X_private[name].isna().all():
+            odd.append(f"{name!r} is {kinds[0]} in the private file and {kinds[1]} in the public one")
+    if odd:
+        raise InvalidInputError(
+            f"columns of different kinds: {'; '.join(odd)}. Clean the cells that are not numbers, or drop the column."
+        )
+    return public
+
+
+def column_kind(name: Any, column: pd.Series) -> str:
+    """Return ``"numeric"`` (numbers, true/false) or ``"text"`` (strings, categories); refuse anything else.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_kind("a", pd.Series([1, 2])), column_kind("b", pd.Series(["x", None]))
+    ('numeric', 'text')
+    """
+    import pandas as pd
+
+    dtype = column.dtype
+    if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+        return "numeric"
+    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+        return "numeric"
+    held = str(dtype)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "text"
+    if not pd.api.types.is_object_dtype(dtype):
+        if pd.api.types.is_string_dtype(dtype):
+            return "text"
+    else:  # anything at all may be in there
+        held = pd.api.types.infer_dtype(column, skipna=True)
+        if held in ("string", "empty", "mixed-integer", "boolean", "integer", "floating", "mixed-integer-float"):
+            return "text"
+        if held == "mixed" and column.dropna().map(np.isscalar).all():
+            return "text"
+    raise InvalidInputError(
+        f"column {name!r} holds {held} values, which are neither numbers nor text. "
+        "Turn it into numbers (a date into days since a fixed day), or drop it."
+    )
+
+
+# Reading -------------------------------------------------------------------------------------------------------
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+        header = _check_cells(path, data.decode("utf-8-sig"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.BytesIO(data),
+                encoding="utf-8-sig",
+                header=0,
+                names=list(range(len(header))),  # pandas would rename a name that stands twice
+                index_col=False,
+                keep_default_na=False,
+                na_values=list(MISSING),
+                skipinitialspace=True,
+                low_memory=False,
+            )
+    except InvalidInputError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError, csv.Error, pd.errors.ParserWarning) as error:
+        # The parser's own text may quote a cell: only its kind is told.
+        raise InvalidInputError(
+            f"{path} is not a readable CSV table ({type(error).__name__}). It may be truncated, not UTF-8 text with "
+            "commas and a header line, or have a quote too many."
+        ) from None
+    # A missing name gets the one pandas would give it, so that drop= can take it out.
+    frame.columns = pd.Index([name or f"Unnamed: {i}" for i, name in enumerate(header)])
+    return frame
+
+
+def _check_cells(path: Path, text: str) -> list[str]:
+    """Return the header; refuse rows of another length, which pandas would pad with missing cells."""
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    header = [cell.strip() for cell in next(reader, [])]
+    for row in reader:
+        if row and len(row) != len(header):
+            raise InvalidInputError(
+                f"{path}, line {reader.line_num}: {len(row)} cells where the header has {len(header)}. "
+                "The file may be truncated, or a cell with a comma lacks its quotes."
+            )
+    return header
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
+    except Exception as error:
+        raise InvalidInputError(
+            f"{path} is not a readable Parquet table ({type(error).__name__}). It may be truncated: write it again."
+        ) from None
+    return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
+
+
+def _is_matrix(frame: pd.DataFrame) -> bool:
+    return bool(frame.attrs.get("matrix"))
+
+
+def _read_npz(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    arrays = read_npz(path, what="npz table", remedy="It may be truncated, or hold Python objects: save plain arrays.")
+    if "X" in arrays and arrays["X"].ndim >= 2:
+        X = arrays.pop("X")
+        X = X.reshape(len(X), -1)
+        names = [str(n) for n in arrays.pop("columns", [f"x{j}" for j in range(X.shape[1])])]
+        odd = sorted(set(arrays) - {"y", "groups"})
+        if odd or len(names) != X.shape[1] or any(a.shape != (len(X),) for a in arrays.values()):
+            raise InvalidInputError(
+                f"{path} must hold X of shape (n, ...), and may hold y and groups of shape (n,) and columns (one name "
+                f"per feature); it holds X of {len(X)} rows and {X.shape[1]} features, {len(names)} names, and "
+                f"{', '.join(f'{k} {a.shape}' for k, a in arrays.items()) or 'nothing else'}. Save those arrays alone."
+            )
+        frame = pd.concat([pd.DataFrame(X, columns=names), pd.DataFrame(arrays)], axis=1)
+        frame.attrs["matrix"] = True
+        return frame
+    shapes = {a.shape for a in arrays.values()}
+    if len(shapes) != 1 or any(len(s) != 1 for s in shapes):
+        raise InvalidInputError(
+            f"{path} must hold X of shape (n, n_features), or one array of shape (n,) per column; it holds "
+            f"{', '.join(f'{k} {a.shape}' for k, a in arrays.items()) or 'nothing'}. Save the arrays by those names."
+        )
+    return pd.DataFrame(arrays)
+
+
+def _npz_roles(
+    frame: pd.DataFrame, target: str | None, group: str | None, drop: list[str]
+) -> tuple[str | None, str | None]:
+    """In an npz of X, y and groups the last two are never features, named or not."""
+    there = [name for name in frame.columns if name not in drop]
+    y, groups = ("y" if "y" in there else None), ("groups" if "groups" in there else None)
+    return (y if target is None else target), (groups if group is None else group)
+
+
+# Splitting -----------------------------------------------------------------------------------------------------
+
+
+def _names(names: Iterable[Any]) -> str:
+    return ", ".join(repr(str(n)) for n in names)
+
+
+def _split(frame: pd.DataFrame, path: Path, target: str | None, group: str | None, drop: list[str]) -> Table:
+    frame = frame.reset_index(drop=True)
+    frame.columns = frame.columns.map(str)
+    columns = list(frame.columns)
+    twice = sorted({c for c in columns if columns.count(c) > 1})
+    if twice:
+        raise InvalidInputError(
+            f"{path.name} has columns of the same name: {_names(twice)}. Rename or remove one of each."
+        )
+    roles: Mapping[str, list[str]] = {
+        "target": [] if target is None else [target],
+        "group": [] if group is None else [group],
+        "drop": drop,
+    }
+    for role, names in roles.items():
+        absent = [n for n in names if n not in columns]
+        if absent:
+            raise InvalidInputError(
+                f"{role} column {_names(absent)} is not in {path.name}, which has: {_names(columns)}. Use one of those."
+            )
+    named = [n for names in roles.values() for n in names]
+    clash = sorted({n for n in named if named.count(n) > 1})
+    if clash:
+        raise InvalidInputError(
+            f"column {_names(clash)} has two roles among target, group and drop. Give each column one role."
+        )
+    features = [c for c in columns if c not in named]
+    unnamed = [c for c in features if c.startswith("Unnamed: ") or not c.strip()]
+    if unnamed:
+        raise InvalidInputError(
+            f"{path.name} has a column without a name, often a saved row number: {_names(unnamed)}. "
+            f"Name it, or leave it out with drop=[{_names(unnamed)}]."
+        )
+    if not len(frame) or not features:
+        raise InvalidInputError(
+            f"{path.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
+        )
+    return Table(
+        X=_tidy(frame[features], path),
+        y=_complete(frame, target, "target"),
+        groups=_complete(frame, group, "group"),
+        path=path,
+    )
+
+
+def _complete(frame: pd.DataFrame, name: str | None, role: str) -> npt.NDArray[Any] | None:
+    if name is None:
+        return None
+    column = frame[name]
+    if column.isna().any():
+        raise InvalidInputError(f"{role} column {name!r} has missing values. Fill them in, or remove those rows.")
+    values = column.to_numpy()
+    # The same text whether it came as a category, as a string or as an object.
+    return values.astype(object) if values.dtype.kind in "US" else values
+
+
+def _tidy(X: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Bring columns to two kinds: numbers, and text as objects with NaN where missing."""
+    import pandas as pd
+
+    tidy: dict[str, Any] = {}
+    for name in X.columns:
+        column = X[name]
+        kind = column_kind(name, column)
+        if kind == "text" and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean":
+            kind, column = "numeric", column.astype("boolean").astype("Float64")
+        if kind == "numeric":
+            if pd.api.types.is_bool_dtype(column.dtype) or isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
+                column = column.astype("Float64").astype(np.float64)
+            if column.dtype.kind == "f" and np.isinf(column.to_numpy()).any():
+                raise InvalidInputError(
+                    f"{path.name}: column {name!r} holds infinite numbers. Leave such cells empty, or cap them."
+                )
+            tidy[name] = column
+        else:
+            known = column.notna()
+            tidy[name] = column.astype(object).map(str, na_action="ignore").where(known, np.nan).astype(object)
+    return pd.DataFrame(tidy, index=X.index)

@@ -1,0 +1,387 @@
+"""The whole river as one scikit-learn classifier."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pate._random import training_seed
+from pate._validation import check_classes, check_int, check_real
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate.labeling import quote, release_labels
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy.budget import Budget
+from pate.privacy.calibration import calibrate
+from pate.queries import select_queries
+from pate.students import fit_student
+from pate.teachers import TeacherEnsemble
+from pate.votes import ABSTAIN, Votes
+
+#: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
+#: depend on the votes.
+_DEFAULT_NOISE_PER_TEACHER = 0.1
+
+
+def plan_release(
+    budget: Budget,
+    n_public: int,
+    *,
+    n_teachers: int,
+    mechanism: Mechanism | None = None,
+    n_queries: int | None = None,
+    gap: float | None = None,
+) -> tuple[Mechanism, int, float]:
+    """Return the mechanism, how many queries to ask and the gap below which to abstain, from public numbers alone.
+
+    Parameters
+    ----------
+    budget : Budget
+    n_public : int
+        Public rows at hand.
+    n_teachers, mechanism, n_queries, gap
+        See :class:`PATEClassifier`.
+
+    Returns
+    -------
+    mechanism : Mechanism
+    n_queries : int
+    gap : float
+        In votes.
+
+    Examples
+    --------
+    >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250)
+    (NoisyHistogram(sigma=24.74...), 22, 0.0)
+    """
+    if n_queries is not None:
+        remedy = f"There are {n_public} public rows."
+        n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=remedy)
+    if gap is not None:
+        gap = check_real("gap", gap, low=0)
+    if mechanism is not None:
+        if gap is not None and not isinstance(mechanism, NoisyHistogram):
+            raise InvalidInputError(
+                f"gap must be None for {mechanism}, got {gap!r}: only NoisyHistogram releases the counts from which a "
+                "gap can be seen."
+            )
+        return mechanism, n_queries or n_public, gap or 0.0
+    n_teachers = check_int("n_teachers", n_teachers, low=1)
+    if n_queries is None:
+        sigma = _DEFAULT_NOISE_PER_TEACHER * n_teachers
+        n_queries = min(n_public, max(1, math.floor(budget.mu_squared * sigma**2 / 2)))
+    calibrated = calibrate(NoisyHistogram(sigma=1.0), budget, n_queries=n_queries)
+    return calibrated, n_queries, gap or 0.0
+
+
+def _student_can(name: str) -> Any:
+    def check(self: PATEClassifier) -> bool:
+        student = getattr(self, "student_", None) or (self.estimator if self.student is None else self.student)
+        return student is None or hasattr(student, name)
+
+    return check
+
+
+class PATEClassifier(ClassifierMixin, BaseEstimator):
+    """Learn from private data by asking an ensemble of teachers about public rows, within a privacy budget.
+
+    ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of public rows and trains
+    a student on those. ``predict`` and ``score`` are the student's and never spend.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier or None
+        The teacher; None means ``LogisticRegression()``.
+    n_teachers : int
+        Number of shards. More teachers stand more noise, but each sees less data.
+    budget : Budget
+        The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend.
+    classes : iterable or None
+        Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
+    mechanism : Mechanism or None
+        None calibrates a :class:`NoisyHistogram` to the budget.
+    student : scikit-learn classifier or None
+        None means a clone of ``estimator``. Semi-supervised ones also learn from the rows without an answer.
+    n_queries : int or None
+        How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
+        calibrated noise at or below ``n_teachers / 10``.
+    select : {"random", "first", "spread"}
+        How those rows are chosen, from public information alone; see :func:`pate.queries.select_queries`.
+    gap : float or None
+        Abstain where the noisy lead is below ``gap`` votes (:class:`NoisyHistogram` only); None means 0.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
+    on_exhausted : {"raise", "abstain"}
+        When the budget does not buy all queries.
+    n_jobs : int or None
+        Teachers trained side by side, as in joblib.
+    random_state : int or None
+        Seed of the partition and of training, never of the privacy noise.
+    noise_seed : int or None
+        For tests and experiments only: the statement then says that nothing is private.
+    ledger : Ledger or None
+        Where releases are charged durably.
+    checkpoint_dir : path or None
+        Where finished teachers are kept, so that a killed fit goes on.
+    tuning : str
+        What was tuned on private data and whether that is charged, for the statement.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    release_ : LabelRelease
+        The released labels, public; on the rows ``queries_``.
+    queries_ : int64 array
+        Positions of the rows of ``X_public`` that were asked about.
+    student_ : fitted classifier
+    statement_ : PrivacyStatement
+    partition_ : Partition
+    n_features_in_ : int
+
+    Notes
+    -----
+    **Guarantees.** Everything reachable from the fitted object except ``partition_`` satisfies the statement's
+    (epsilon, delta) under replace-one adjacency: the teachers and their votes are not kept. The budget is checked
+    before any teacher is trained.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from pate import Budget, PATEClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> clf = PATEClassifier(LogisticRegression(), n_teachers=50, budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> clf = clf.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> clf.release_.guarantee.epsilon <= 8.0
+    True
+    >>> clf.score(X[1500:] / 16, y[1500:]) > 0.3
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_teachers: int = 100,
+        budget: Budget | None = None,
+        classes: Any = None,
+        mechanism: Mechanism | None = None,
+        student: Any = None,
+        n_queries: int | None = None,
+        select: str = "random",
+        gap: float | None = None,
+        max_answers: int | None = None,
+        on_exhausted: str = "raise",
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+        noise_seed: int | None = None,
+        ledger: Any = None,
+        checkpoint_dir: Any = None,
+        tuning: str = "not declared by the curator",
+        verbose: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.n_teachers = n_teachers
+        self.budget = budget
+        self.classes = classes
+        self.mechanism = mechanism
+        self.student = student
+        self.n_queries = n_queries
+        self.select = select
+        self.gap = gap
+        self.max_answers = max_answers
+        self.on_exhausted = on_exhausted
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+        self.ledger = ledger
+        self.checkpoint_dir = checkpoint_dir
+        self.tuning = tuning
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Self:
+        """Train teachers on private data, release labels of public rows, train the student.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_records, n_features)
+            Private.
+        y : array-like of shape (n_records,)
+            Private class values.
+        X_public : array or DataFrame of shape (n_public, n_features)
+            Public rows, unlabelled.
+        groups : array-like of shape (n_records,) or None
+            Who each record belongs to, for user-level privacy.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            No public rows, no budget, or data that scikit-learn refuses.
+        BudgetExceededError
+            The budget does not buy the queries; nothing was trained or spent.
+
+        Examples
+        --------
+        >>> PATEClassifier(n_teachers=5, classes=[0, 1]).fit([[0.0]] * 9, [0] * 9, X_public=[[0.0]])
+        Traceback (most recent call last):
+        pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
+        """
+        self.fit_keeping(X, y, X_public=X_public, groups=groups)
+        return self
+
+    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[TeacherEnsemble, Votes]:
+        """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
+
+        For the curator's own eyes: both are **sensitive**.
+
+        Returns
+        -------
+        teachers : TeacherEnsemble
+        votes : Votes
+            On the rows ``queries_`` of ``X_public``.
+        """
+        if not isinstance(self.budget, Budget):
+            raise InvalidInputError(
+                f"budget must be pate.Budget(epsilon, delta), got {self.budget!r}. Try budget=Budget(1.0, 1e-5)."
+            )
+        if X_public is None:
+            raise InvalidInputError(
+                "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
+                "fit(X, y, X_public=...); in a Pipeline, fit(X, y, classifier_step__X_public=...)."
+            )
+        X, y = self._check_private(X, y)
+        X_public = self._check_public(X_public)
+        n_public = np.shape(X_public)[0]
+        mechanism, n_queries, gap = plan_release(
+            self.budget,
+            n_public,
+            n_teachers=self.n_teachers,
+            mechanism=self.mechanism,
+            n_queries=self.n_queries,
+            gap=self.gap,
+        )
+        price = {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
+        # Refuse an unaffordable release before days of training, not after.
+        quote(n_queries, mechanism, budget=self.budget, **price)  # type: ignore[arg-type]
+        queries = select_queries(X_public, n_queries, strategy=self.select, random_state=self.random_state)
+        asked = X_public.iloc[queries] if hasattr(X_public, "iloc") else X_public[queries]
+
+        teachers = TeacherEnsemble(
+            LogisticRegression() if self.estimator is None else self.estimator,
+            self.n_teachers,
+            classes=tuple(self.classes_.tolist()),
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            checkpoint_dir=self.checkpoint_dir,
+            verbose=self.verbose,
+        ).fit(X, y, groups=groups)
+        votes = teachers.vote(asked, keep_labels=False)
+        release = release_labels(
+            votes,
+            mechanism,
+            budget=self.budget,
+            ledger=self.ledger,
+            noise_seed=self.noise_seed,
+            tuning=self.tuning,
+            **price,  # type: ignore[arg-type]
+        )
+        self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
+        self.statement_ = release.statement
+        self.partition_ = teachers.partition_
+        self.queries_ = queries
+        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
+        labels[queries] = self.release_.labels
+        student = self.student if self.student is not None else teachers.estimator
+        noisy = None
+        if release.noisy_counts is not None:
+            noisy = np.full((n_public, len(self.classes_)), np.nan)
+            noisy[queries] = release.noisy_counts
+        self.student_ = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
+        return teachers, votes
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the student's classes for the rows of ``X``; costs nothing.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        check_is_fitted(self, "student_")
+        X = self._check_rows(X)
+        return np.asarray(self.classes_[self.student_.predict(X)])
+
+    @available_if(_student_can("predict_proba"))
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the student's class probabilities, zero for classes that were never answered.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self, "student_")
+        X = self._check_rows(X)
+        full = np.zeros((np.shape(X)[0], len(self.classes_)))
+        full[:, self.student_.classes_] = self.student_.predict_proba(X)
+        return full
+
+    def _seed(self, purpose: int) -> int | None:
+        return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
+
+    def _check_private(self, X: Any, y: Any) -> tuple[Any, Any]:
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+        if hasattr(X, "iloc"):
+            X, y = validate_data(self, X, y, skip_check_array=True)
+            y = np.asarray(y)
+        else:
+            X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
+        check_classification_targets(y)
+        if self.classes is None:
+            warnings.warn(
+                "classes= was not given, so the set of classes is taken from the private y and becomes public with "
+                "the labels. Name every possible class in classes=.",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+            self.classes_ = np.unique(y)
+            if len(self.classes_) < 2:
+                raise InvalidInputError(
+                    "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
+                )
+        else:
+            values = check_classes(self.classes)
+            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+        return X, y
+
+    def _check_public(self, X_public: Any) -> Any:
+        rows = self._check_rows(X_public)
+        if not np.shape(rows)[0]:
+            raise InvalidInputError("X_public has no rows. Pass at least one public row to label.")
+        return rows
+
+    def _check_rows(self, X: Any) -> Any:
+        if hasattr(X, "iloc"):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        return validate_data(self, X, reset=False, dtype="numeric")

@@ -1,0 +1,162 @@
+"""What can go wrong, by name.
+
+Every exception raised on purpose derives from :class:`PateError` *and* from the standard exception a caller would
+have caught anyway.
+
+Examples
+--------
+>>> issubclass(InvalidInputError, ValueError)
+True
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceededError",
+    "CheckpointWarning",
+    "DatasetNotFoundError",
+    "DuplicateRecordsWarning",
+    "InvalidInputError",
+    "LedgerError",
+    "PateError",
+    "PateWarning",
+    "PrivacyLeakWarning",
+    "PrivacyParameterWarning",
+    "RunFolderError",
+    "SensitiveValueError",
+    "StudentWarning",
+]
+
+
+class PateError(Exception):
+    """Base of every error this package raises on purpose.
+
+    Examples
+    --------
+    >>> raise PateError("something is wrong")
+    Traceback (most recent call last):
+    pate.exceptions.PateError: something is wrong
+    """
+
+
+class InvalidInputError(PateError, ValueError):
+    """A value is refused at the door: the text has its name, the value, what is allowed and the remedy.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise InvalidInputError("sigma must be positive")
+    ... except ValueError as error:
+    ...     print(error)
+    sigma must be positive
+    """
+
+
+class BudgetExceededError(PateError, RuntimeError):
+    """The release would cost more than the budget allows; nothing was released or charged.
+
+    Examples
+    --------
+    >>> issubclass(BudgetExceededError, RuntimeError)
+    True
+    """
+
+
+class SensitiveValueError(PateError, TypeError):
+    """A private number was about to be printed, compared, pickled or exported.
+
+    Examples
+    --------
+    >>> issubclass(SensitiveValueError, TypeError)
+    True
+    """
+
+
+class LedgerError(PateError, RuntimeError):
+    """The ledger cannot be read or written, or contradicts what it is asked to hold.
+
+    Examples
+    --------
+    >>> issubclass(LedgerError, RuntimeError)
+    True
+    """
+
+
+class DatasetNotFoundError(PateError, FileNotFoundError):
+    """A named data set is neither on disk nor could be downloaded.
+
+    Examples
+    --------
+    >>> issubclass(DatasetNotFoundError, FileNotFoundError)
+    True
+    """
+
+
+class RunFolderError(PateError, FileExistsError):
+    """A run folder holds something already, and it is not this very run.
+
+    Examples
+    --------
+    >>> issubclass(RunFolderError, FileExistsError)
+    True
+    """
+
+
+class PateWarning(UserWarning):
+    """Base of the warnings.
+
+    Examples
+    --------
+    >>> issubclass(PateWarning, UserWarning)
+    True
+    """
+
+
+class PrivacyLeakWarning(PateWarning):
+    """Something private is about to become visible outside the guarantee.
+
+    Examples
+    --------
+    >>> issubclass(PrivacyLeakWarning, PateWarning)
+    True
+    """
+
+
+class DuplicateRecordsWarning(PrivacyLeakWarning):
+    """Identical rows fell into different shards: one person twice would break the guarantee.
+
+    Examples
+    --------
+    >>> issubclass(DuplicateRecordsWarning, PrivacyLeakWarning)
+    True
+    """
+
+
+class PrivacyParameterWarning(PateWarning):
+    """A privacy parameter is legal but weak, such as delta >= 1/n.
+
+    Examples
+    --------
+    >>> issubclass(PrivacyParameterWarning, PateWarning)
+    True
+    """
+
+
+class CheckpointWarning(PateWarning):
+    """A stored teacher could not be read and is trained again.
+
+    Examples
+    --------
+    >>> issubclass(CheckpointWarning, PateWarning)
+    True
+    """
+
+
+class StudentWarning(PateWarning):
+    """The released labels are too few or too uniform for the student asked for.
+
+    Examples
+    --------
+    >>> issubclass(StudentWarning, PateWarning)
+    True
+    """

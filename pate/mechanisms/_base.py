@@ -1,0 +1,146 @@
+"""The contract of a mechanism: noise and cost in one frozen value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._random import NoiseSource
+from pate._validation import check_int, check_real
+from pate.privacy.charge import Charge
+from pate.privacy.conversion import DEFAULT_ORDERS, check_orders
+from pate.votes import ABSTAIN
+
+#: Replacing one unit's data changes one teacher, so one vote per query is replaced: two counts move by one.
+VOTE_L2_SENSITIVITY = math.sqrt(2)
+#: The largest count moves by at most one.
+MAX_COUNT_SENSITIVITY = 1.0
+
+#: What became of a query.
+ANSWERED, REFUSED, NOT_ASKED = "answered", "refused", "not asked"
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What a mechanism let out.
+
+    Attributes
+    ----------
+    labels : int64 array of shape (n_queries,)
+        Class indices, ``ABSTAIN`` where refused or not asked.
+    status : array of str, shape (n_queries,)
+        ``"answered"``, ``"refused"`` or ``"not asked"``.
+    noisy_counts : float array of shape (n_queries, n_classes) or None
+        Only where the mechanism releases them; NaN rows where not asked.
+
+    Examples
+    --------
+    >>> Draw(np.array([2, -1]), np.array(["answered", "refused"]), None).labels
+    array([ 2, -1])
+    """
+
+    labels: npt.NDArray[np.int64]
+    status: npt.NDArray[np.str_]
+    noisy_counts: npt.NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Base of the mechanisms: frozen, comparable, printable; votes and generators are arguments.
+
+    Subclasses say :meth:`charge` and :meth:`sample` side by side, so that what is sampled is what is accounted.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> isinstance(GNMax(sigma=40.0), Mechanism)
+    True
+    """
+
+    #: The family by which stored answers are recognised.
+    family: ClassVar[str]
+    #: Whether the mechanism may refuse, so that a cap on answers lowers the price.
+    may_refuse: ClassVar[bool] = False
+    _noises: ClassVar[tuple[str, ...]] = ("sigma",)
+
+    def __post_init__(self) -> None:
+        for name in self._noises:
+            remedy = "It is the scale of the noise in votes."
+            value = check_real(name, getattr(self, name), low=0, low_open=True, remedy=remedy)
+            object.__setattr__(self, name, value)
+
+    @abstractmethod
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        """Return the worst-case cost of asking ``n_queries`` and answering at most ``max_answers`` of them."""
+
+    @abstractmethod
+    def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
+        """Draw the outcomes for counts of shape (n_queries, n_classes); ``max_answers`` stops early."""
+
+    def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
+        """Return the worst-case Renyi divergence of one query asked and answered, shape (n_orders,).
+
+        ``orders`` outside :data:`~pate.privacy.DEFAULT_ORDERS` are interpolated by the chords of the convex
+        (alpha - 1) D_alpha, which is an upper bound; beyond the last order it is infinite.
+
+        Examples
+        --------
+        >>> from pate import GNMax
+        >>> GNMax(sigma=40.0).public_rdp([2.0, 8.0])
+        array([0.00125, 0.005  ])
+        """
+        alphas = check_orders(orders)
+        known = np.array([1.0, *DEFAULT_ORDERS])
+        moments = np.concatenate([[0.0], np.array(self.charge(1).rdp) * (known[1:] - 1)])
+        values = np.interp(alphas, known, moments, right=np.inf) / (alphas - 1)
+        return np.asarray(values)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same mechanism with every noise multiplied by ``factor``.
+
+        Examples
+        --------
+        >>> from pate import ConfidentGNMax
+        >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).scaled(2)
+        ConfidentGNMax(threshold=200.0, sigma_threshold=300.0, sigma=80.0)
+        """
+        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
+
+    def _asked(self, n_queries: int, max_answers: int | None) -> tuple[int, int]:
+        n_queries = check_int("n_queries", n_queries, low=0)
+        cap = n_queries if max_answers is None else check_int("max_answers", max_answers, low=0)
+        return n_queries, min(cap, n_queries)
+
+
+def all_answered(labels: npt.NDArray[np.int64], noisy: npt.NDArray[np.float64] | None = None) -> Draw:
+    """Return a draw in which every query got its label.
+
+    Examples
+    --------
+    >>> all_answered(np.array([1, 0])).status.tolist()
+    ['answered', 'answered']
+    """
+    return Draw(labels.astype(np.int64), np.full(len(labels), ANSWERED, dtype="<U9"), noisy)
+
+
+def capped(passed: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64], max_answers: int | None) -> Draw:
+    """Return a draw that answers the first ``max_answers`` queries that passed and asks none after them.
+
+    Examples
+    --------
+    >>> capped(np.array([True, False, True, True]), np.array([5, 6, 7, 8]), 2).status.tolist()
+    ['answered', 'refused', 'answered', 'not asked']
+    """
+    status = np.where(passed, ANSWERED, REFUSED).astype("<U9")
+    cap = len(passed) if max_answers is None else max_answers
+    order = np.cumsum(passed)
+    # Once the last allowed answer is given the run is over: later tests are never looked at.
+    over = (order - passed >= cap) if cap else np.ones(len(passed), dtype=bool)
+    status[over] = NOT_ASKED
+    return Draw(np.where(status == ANSWERED, labels, ABSTAIN).astype(np.int64), status)

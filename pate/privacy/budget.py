@@ -1,0 +1,73 @@
+"""The most that may be spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pate._validation import check_real
+from pate.privacy.charge import Charge
+from pate.privacy.conversion import check_delta, gdp_from_budget
+
+
+@lru_cache(maxsize=256)
+def _mu_squared(epsilon: float, delta: float) -> float:
+    return gdp_from_budget(epsilon, delta) ** 2
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An (epsilon, delta) that must not be exceeded.
+
+    Budgets are partially ordered: one is <= another when both its numbers are.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0, in nats. At most 1 is strong, at most 10 reasonable.
+    delta : float
+        In (0, 1); well below one over the number of people.
+
+    Raises
+    ------
+    InvalidInputError
+        A number out of range.
+
+    Examples
+    --------
+    >>> Budget(1.0, 1e-5) <= Budget(2.0, 1e-5)
+    True
+    >>> Budget(epsilon=-1, delta=1e-5)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: epsilon must be a finite number > 0, got -1. ...
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        remedy = "At most 1 is a strong guarantee, at most 10 a reasonable one."
+        object.__setattr__(self, "epsilon", check_real("epsilon", self.epsilon, low=0, low_open=True, remedy=remedy))
+        object.__setattr__(self, "delta", check_delta(self.delta))
+
+    @property
+    def mu_squared(self) -> float:
+        """The largest mu^2 of Gaussian differential privacy within the budget."""
+        return _mu_squared(self.epsilon, self.delta)
+
+    def allows(self, charge: Charge) -> bool:
+        """Return whether a release of this constant charge stays within the budget.
+
+        Examples
+        --------
+        >>> one = Charge.gaussian(sensitivity=2**0.5, sigma=40.0)
+        >>> Budget(1.0, 1e-5).allows(one * 57), Budget(1.0, 1e-5).allows(one * 58)
+        (True, False)
+        """
+        return charge.guarantee(self.delta).epsilon <= self.epsilon
+
+    def __le__(self, other: Budget) -> bool:
+        return self.epsilon <= other.epsilon and self.delta <= other.delta
+
+    def __ge__(self, other: Budget) -> bool:
+        return other <= self

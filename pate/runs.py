@@ -1,0 +1,414 @@
+"""A whole run on a named data set: teachers, release, student, DP-SGD beside it, and what a report needs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from pate._files import atomic_path, write_json, write_text
+from pate._provenance import provenance
+from pate._validation import check_choice, check_int
+from pate.accounting import account
+from pate.contestants import MODULES, dpsgd_module, make_dpsgd, setting
+from pate.data import Dataset, encode_dataset, load_dataset
+from pate.estimator import PATEClassifier
+from pate.folders import RunFolder
+from pate.labeling import LabelRelease
+from pate.mechanisms import Mechanism
+from pate.privacy.budget import Budget
+from pate.privacy.conversion import gdp_to_epsilon, rdp_to_epsilon
+from pate.privacy.ledger import Ledger
+from pate.students import fit_student, make_student
+from pate.teachers import TeacherEnsemble, make_teacher
+from pate.votes import Votes
+
+#: Teachers are scored on so many test rows at most: every one of them votes on each.
+_REFERENCE_ROWS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides a run; all of it public.
+
+    Attributes
+    ----------
+    dataset, protocol : str
+        See :func:`pate.load_dataset`.
+    teacher, student : str
+        Names of :func:`pate.teachers.make_teacher` and :func:`pate.students.make_student`.
+    n_teachers : int
+    budget : Budget
+    mechanism, n_queries, select, gap, max_answers, on_exhausted
+        See :class:`pate.PATEClassifier`.
+    dpsgd : {"auto", "linear", "mlp", "cnn", "none"}
+        The module of the DP-SGD baseline. ``"auto"``: cnn for images of 28 x 28 or more, linear otherwise, none where
+        rows are grouped by person (DP-SGD here protects one row, which would be another promise).
+    n_repeats : int
+        Every repeat draws its own split (``standard`` protocol), teachers and noise.
+    n_public, n_private : int or None
+    random_state : int
+    n_jobs : int or None
+    tuning : str
+        What was tuned on private data and whether that is charged, for the statement.
+
+    Examples
+    --------
+    >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).n_teachers
+    100
+    """
+
+    dataset: str
+    budget: Budget
+    protocol: str = "standard"
+    teacher: str = "logistic-regression"
+    student: str = "logistic-regression"
+    n_teachers: int = 100
+    mechanism: Mechanism | None = None
+    n_queries: int | None = None
+    select: str = "random"
+    gap: float | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    dpsgd: str = "auto"
+    n_repeats: int = 1
+    n_public: int | None = None
+    n_private: int | None = None
+    random_state: int = 0
+    n_jobs: int | None = None
+    tuning: str = "not declared by the curator"
+
+    def __post_init__(self) -> None:
+        check_choice("dpsgd", self.dpsgd, MODULES)
+        check_int("n_repeats", self.n_repeats, low=1)
+        check_int("random_state", self.random_state, low=0)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as plain values, for a report.
+
+        Examples
+        --------
+        >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).settings()["teacher"]
+        'logistic-regression'
+        """
+        shown = {k: v for k, v in asdict(self).items() if k not in ("budget", "dataset", "protocol", "mechanism")}
+        return {**shown, "mechanism": "calibrated to the budget" if self.mechanism is None else str(self.mechanism)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunResult:
+    """What a run gave: ``result`` for everybody, ``sensitive`` for the curator alone (None unless asked for).
+
+    Examples
+    --------
+    >>> RunResult({"title": "digits"}, None, None)
+    RunResult('digits')
+    """
+
+    result: dict[str, Any]
+    sensitive: dict[str, Any] | None
+    release: LabelRelease | None
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.result['title']!r})"
+
+
+def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
+    """Return the run that ``pate demo`` makes: scikit-learn's digits.
+
+    Examples
+    --------
+    >>> demo_config(Budget(3.0, 1e-5)).dataset
+    'digits'
+    """
+    chosen = setting("digits")
+    return RunConfig(
+        dataset="digits",
+        budget=budget,
+        teacher=chosen.teacher,
+        student=chosen.student,
+        n_teachers=chosen.n_teachers,
+        n_queries=chosen.n_queries,
+        select=chosen.select,
+        n_public=chosen.n_public,
+        n_repeats=n_repeats,
+        n_jobs=n_jobs,
+        tuning="teachers, queries and student were chosen on this very data set, which is public; nothing is charged",
+    )
+
+
+def run_experiment(
+    config: RunConfig,
+    *,
+    out: Any = None,
+    data_home: Any = None,
+    sensitive_report: bool = False,
+    command: str | None = None,
+    verbose: bool = False,
+) -> RunResult:
+    """Run PATE (and DP-SGD beside it) on a named data set and write the run folder.
+
+    Parameters
+    ----------
+    config : RunConfig
+    out : path or None
+        Folder for ``report.html``, ``results.json``, ``statement.json``, ``statement.txt`` and ``labels.csv``; it must
+        be absent or empty. A killed run is continued by calling again: teachers and released labels are kept in
+        ``OUT.private``. None writes nothing.
+    data_home : path or None
+        See :func:`pate.load_dataset`.
+    sensitive_report : bool
+        Also compute what must stay inside (references without privacy, vote margins, data-dependent costs) and write
+        it to ``sensitive.html``.
+    command : str or None
+        What the user typed, for the report.
+    verbose : bool
+
+    Returns
+    -------
+    RunResult
+
+    Raises
+    ------
+    RunFolderError
+        ``out`` holds something.
+    BudgetExceededError, InvalidInputError
+        See :class:`pate.PATEClassifier`.
+
+    Notes
+    -----
+    Repeats measure the spread: each is a release of its own. The statement and ``labels.csv`` are the first one's.
+
+    Examples
+    --------
+    >>> config = RunConfig(dataset="digits", budget=Budget(8.0, 1e-5), n_teachers=20, dpsgd="none")
+    >>> done = run_experiment(config)
+    >>> done.result["rows"][0]["contestant"], done.sensitive is None
+    ('PATE', True)
+    """
+    folder = None if out is None else RunFolder.new(out)
+    rows: list[dict[str, Any]] = []
+    inside: dict[str, Any] = {"references": [], "label_accuracy": [], "notes": []}
+    first: tuple[LabelRelease, Dataset, npt.NDArray[np.int64]] | None = None
+    for repeat in range(config.n_repeats):
+        seed = config.random_state + repeat
+        data = load_dataset(
+            config.dataset,
+            protocol=config.protocol,
+            data_home=data_home,
+            random_state=seed,
+            n_public=config.n_public,
+            n_private=config.n_private,
+        )
+        module = dpsgd_module(config.dpsgd, data)
+        data = encode_dataset(data)
+        clf = _classifier(config, data, seed, folder, repeat, verbose)
+        started = time.perf_counter()
+        teachers, votes = clf.fit_keeping(
+            data.private.X, data.private.y, X_public=data.public.X, groups=data.private.groups
+        )
+        seconds = time.perf_counter() - started
+        release = clf.release_
+        rows.append(_row("PATE", config, clf.score(data.test.X, data.test.y), seconds, seed, release))
+        if module != "none":
+            rows.append(_dpsgd_row(config, module, data, seed, verbose))
+        if sensitive_report:
+            _add_references(inside, config, data, teachers, votes, clf, seed, first=first is None)
+        first = first or (release, data, clf.queries_)
+    assert first is not None
+    release, data, queries = first
+    result = _result(config, data, rows, release, command)
+    sensitive = inside if sensitive_report else None
+    if folder is not None:
+        _write(folder, result, sensitive, release, data, queries)
+    return RunResult(result, sensitive, release)
+
+
+def _classifier(
+    config: RunConfig, data: Dataset, seed: int, folder: RunFolder | None, repeat: int, verbose: bool
+) -> PATEClassifier:
+    kept = None if folder is None else folder.private / f"repeat-{repeat}"
+    return PATEClassifier(
+        make_teacher(config.teacher),
+        n_teachers=config.n_teachers,
+        budget=config.budget,
+        classes=range(len(data.classes)),
+        mechanism=config.mechanism,
+        student=make_student(config.student),
+        n_queries=config.n_queries,
+        select=config.select,
+        gap=config.gap,
+        max_answers=config.max_answers,
+        on_exhausted=config.on_exhausted,
+        n_jobs=config.n_jobs,
+        random_state=seed,
+        checkpoint_dir=None if kept is None else kept / "teachers",
+        ledger=None if kept is None else Ledger(kept / "ledger.sqlite"),
+        tuning=config.tuning,
+        verbose=verbose,
+    )
+
+
+def _row(
+    contestant: str, config: RunConfig, accuracy: float, seconds: float, seed: int, release: LabelRelease | None
+) -> dict[str, Any]:
+    return {
+        "contestant": contestant,
+        "epsilon": config.budget.epsilon,
+        "delta": config.budget.delta,
+        "accuracy": float(accuracy),
+        "seconds": float(seconds),
+        "seed": seed,
+        "queries": None if release is None else int((release.status != "not asked").sum()),
+        "answers": None if release is None else release.n_answered,
+    }
+
+
+def _dpsgd_row(config: RunConfig, module: str, data: Dataset, seed: int, verbose: bool) -> dict[str, Any]:
+    clf = make_dpsgd(module, data, config.budget, random_state=seed, verbose=verbose)
+    started = time.perf_counter()
+    clf.fit(data.private.X, data.private.y)
+    seconds = time.perf_counter() - started
+    return _row("DP-SGD", config, clf.score(data.test.X, data.test.y), seconds, seed, None)
+
+
+def _add_references(
+    inside: dict[str, Any],
+    config: RunConfig,
+    data: Dataset,
+    teachers: TeacherEnsemble,
+    votes: Votes,
+    clf: PATEClassifier,
+    seed: int,
+    *,
+    first: bool,
+) -> None:
+    """Collect the numbers without privacy; they go to the sensitive report only."""
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    on_test = teachers.vote(test)
+    assert on_test.labels is not None
+    alone = (on_test.labels == truth).mean(axis=1)
+    plurality = votes.counts.argmax(axis=1)
+    labels = np.full(len(data.public.X), -1, dtype=np.int64)
+    labels[clf.queries_] = plurality
+    noiseless = fit_student(clf.student, data.public.X, labels, random_state=seed)
+    open_model = clone(teachers.estimator).fit(data.private.X, data.private.y)
+    found = {
+        "non-private model, all private data": open_model.score(test, truth),
+        "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
+        "student from noiseless votes": noiseless.score(test, truth),
+        "single teacher (mean)": alone.mean(),
+    }
+    inside["references"] += [{"name": n, "accuracy": float(a), "seed": seed} for n, a in found.items()]
+    release = clf.release_
+    evaluated = data.public.y_for_evaluation[clf.queries_]
+    right = (release.labels == evaluated)[release.answered]
+    if len(right):
+        inside["label_accuracy"].append({"seed": seed, "accuracy": float(right.mean())})
+    if first:
+        top = np.sort(votes.counts, axis=1)
+        report = account(votes, release.mechanism, delta=config.budget.delta, max_answers=release.quote.max_answers)
+        inside.update(
+            margins=(top[:, -1] - top[:, -2]).tolist(),
+            n_teachers=votes.n_teachers,
+            teacher_accuracy=alone.tolist(),
+            data_dependent=[
+                {
+                    "label": label,
+                    "epsilon": g.epsilon,
+                    "delta": g.delta,
+                    "method": f"{g.method}, {g.directions}",
+                    "use": use,
+                }
+                for label, wrapped, use in (
+                    ("best data-dependent bound", report.data_dependent, "internal study; never publish"),
+                    ("2018 paper's analysis", report.papernot2018, "comparison with papers; never publish"),
+                    ("2017 paper's analysis", report.papernot2017, "comparison with papers; never publish"),
+                )
+                if wrapped is not None
+                for g in (wrapped.reveal(),)
+            ],
+        )
+
+
+def _result(
+    config: RunConfig, data: Dataset, rows: list[dict[str, Any]], first: LabelRelease, command: str | None
+) -> dict[str, Any]:
+    answered = first.labels[first.answered]
+    notes = [
+        "Accuracy is the student's, on test rows that no release touched.",
+        "The labels and the statement are those of the first repeat. Every repeat is an experiment of its own: on data "
+        "that need protection, one makes a single release.",
+    ]
+    return {
+        "kind": "run",
+        "title": f"PATE on {data.name}",
+        "dataset": data.name,
+        "protocol": data.protocol,
+        "description": data.description,
+        "command": command,
+        **provenance(),
+        "classes": list(data.classes),
+        "settings": config.settings(),
+        "budget": {"epsilon": config.budget.epsilon, "delta": config.budget.delta},
+        "rows": rows,
+        "answers_per_class": np.bincount(answered, minlength=len(data.classes)).tolist(),
+        "cost_curve": cost_curve(first, config.budget.delta),
+        "statement": first.statement.to_dict(),
+        "notes": notes,
+    }
+
+
+def cost_curve(release: LabelRelease, delta: float) -> dict[str, Any]:
+    """Return the public epsilon against the number of queries, by each way of accounting.
+
+    Examples
+    --------
+    >>> from pate import GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]] * 5), GNMax(sigma=9.0), budget=Budget(9.0, 1e-5))
+    >>> sorted(cost_curve(release, 1e-5))
+    ['curves', 'spent']
+    """
+    price, mechanism = release.quote, release.mechanism
+    asked = np.unique(np.linspace(1, max(2.0, 1.5 * price.n_queries), 60).round().astype(int)).tolist()
+    charges = (
+        [mechanism.charge(n, min(n, price.max_answers)) for n in asked]
+        if mechanism.may_refuse
+        else [mechanism.charge(n) for n in asked]
+    )
+    curves = [
+        ("Gaussian (GDP), exact", [gdp_to_epsilon(c.mu_squared**0.5, delta) for c in charges]),
+        ("Renyi, Canonne-Kamath-Steinke conversion", [rdp_to_epsilon(c.rdp, delta)[0] for c in charges]),
+        ("Renyi, Mironov conversion", [rdp_to_epsilon(c.rdp, delta, conversion="mironov")[0] for c in charges]),
+    ]
+    return {
+        "curves": [{"label": label, "queries": asked, "epsilon": epsilons} for label, epsilons in curves],
+        "spent": {"queries": price.n_queries, "epsilon": price.guarantee.epsilon},
+    }
+
+
+def _write(
+    folder: RunFolder,
+    result: dict[str, Any],
+    sensitive: dict[str, Any] | None,
+    release: LabelRelease,
+    data: Dataset,
+    queries: npt.NDArray[np.int64],
+) -> None:
+    from pate.report import write_report, write_sensitive_report
+
+    frame = release.to_frame(rows=queries)
+    frame["label"] = [None if v is None else data.classes[v] for v in release.values()]
+    with atomic_path(folder.public / "labels.csv") as path:
+        frame.to_csv(path, index=False)
+    write_json(folder.public / "statement.json", release.statement.to_dict())
+    write_text(folder.public / "statement.txt", release.statement.text())
+    if sensitive is not None:
+        write_sensitive_report(folder.public / "sensitive.html", result, sensitive)
+    write_report(folder.public / "report.html", result)
+    # Last: a folder with results.json is a finished run.
+    write_json(folder.public / "results.json", result)

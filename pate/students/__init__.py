@@ -1,0 +1,7 @@
+"""Students: learn from released labels and unlabelled public data."""
+
+from pate.students._fit import fit_student, uses_unlabelled
+from pate.students._registry import make_student, named_students
+from pate.students._spreading import VoteSpreading
+
+__all__ = ["VoteSpreading", "fit_student", "make_student", "named_students", "uses_unlabelled"]

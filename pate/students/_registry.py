@@ -1,0 +1,47 @@
+"""Students by name, for the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.semi_supervised import LabelSpreading
+
+from pate._validation import check_choice
+from pate.students._spreading import VoteSpreading
+from pate.teachers import make_teacher, named_teachers
+
+_SEMI_SUPERVISED = {
+    "vote-spreading": VoteSpreading,
+    "label-spreading": lambda: LabelSpreading(kernel="knn", n_neighbors=7, alpha=0.2, max_iter=200),
+}
+
+
+def named_students() -> tuple[str, ...]:
+    """Return the names that :func:`make_student` knows: every teacher's, and semi-supervised ones.
+
+    Examples
+    --------
+    >>> "label-spreading" in named_students()
+    True
+    """
+    return (*_SEMI_SUPERVISED, *named_teachers())
+
+
+def make_student(name: str) -> Any:
+    """Return an unfitted student by name.
+
+    ``label-spreading`` (Zhou et al. 2004) passes the released labels on to public rows that resemble one another, and
+    so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts.
+
+    Raises
+    ------
+    InvalidInputError
+        The name is not known.
+
+    Examples
+    --------
+    >>> make_student("label-spreading").kernel
+    'knn'
+    """
+    known = check_choice("student", name, named_students())
+    return _SEMI_SUPERVISED[known]() if known in _SEMI_SUPERVISED else make_teacher(known)

@@ -1,0 +1,112 @@
+"""A student for noisy histograms: let the noise average out over rows that resemble one another."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csc_matrix, diags, identity
+from scipy.sparse.linalg import splu
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pate._validation import check_int, check_real
+from pate.exceptions import InvalidInputError
+from pate.votes import ABSTAIN
+
+
+class VoteSpreading(ClassifierMixin, BaseEstimator):
+    """Spread noisy vote counts over a neighbour graph of the public rows, then classify by the nearest of them.
+
+    The local and global consistency method of Zhou et al. 2004, with released noisy counts in place of one-hot
+    labels: F = (I - alpha S)^-1 Y on the symmetric k-nearest-neighbour graph. A doubtful answer weighs little, and
+    the noise of neighbouring answers averages out, so nothing needs to be thrown away by a gap. Everything in it is
+    post-processing of what was released.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours of each public row in the graph.
+    alpha : float
+        In (0, 1): how far answers spread.
+    n_votes : int
+        New rows take the majority of so many nearest public rows.
+
+    Attributes
+    ----------
+    classes_ : int64 array
+        Class indices that some public row was given.
+    transduction_ : int64 array of shape (n_rows,)
+        The class given to every public row.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    >>> student = VoteSpreading(n_neighbors=2, n_votes=1).fit(X, np.array([0, -1, -1, -1, -1, 1]))
+    >>> student.transduction_
+    array([0, 0, 0, 1, 1, 1])
+    """
+
+    def __init__(self, *, n_neighbors: int = 7, alpha: float = 0.8, n_votes: int = 5) -> None:
+        self.n_neighbors = n_neighbors
+        self.alpha = alpha
+        self.n_votes = n_votes
+
+    def fit(self, X: Any, y: Any, noisy_counts: npt.NDArray[np.float64] | None = None) -> Self:
+        """Spread the answers.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            Public rows.
+        y : int array of shape (n_rows,)
+            Released class indices, ``ABSTAIN`` (-1) where there is none; used where ``noisy_counts`` is not given.
+        noisy_counts : float array of shape (n_rows, n_classes) or None
+            Released noisy counts, NaN rows where not asked.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, dtype=np.float64)
+        k = check_int("n_neighbors", self.n_neighbors, low=1)
+        check_int("n_votes", self.n_votes, low=1)
+        alpha = check_real("alpha", self.alpha, low=0, high=1, low_open=True, high_open=True)
+        evidence = _evidence(np.asarray(y), noisy_counts, len(X))
+        if not evidence.any():
+            raise InvalidInputError("y must hold at least one released label, got none. Ask about more public rows.")
+        graph = kneighbors_graph(X, min(k, len(X) - 1), mode="connectivity")
+        graph = graph.maximum(graph.T)
+        degree = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
+        scale = diags(1 / np.sqrt(np.maximum(degree, 1.0)))
+        system = csc_matrix(identity(len(X)) - alpha * (scale @ graph @ scale))
+        spread = splu(system).solve(evidence)
+        self.transduction_ = spread.argmax(axis=1)
+        self.classes_ = np.unique(self.transduction_)
+        self._nearest = KNeighborsClassifier(min(self.n_votes, len(X))).fit(X, self.transduction_)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Return the class indices of rows, shape (n_rows,)."""
+        check_is_fitted(self, "transduction_")
+        return np.asarray(self._nearest.predict(validate_data(self, X, reset=False, dtype=np.float64)))
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the share of the nearest public rows by class, shape (n_rows, len(classes_))."""
+        check_is_fitted(self, "transduction_")
+        return np.asarray(self._nearest.predict_proba(validate_data(self, X, reset=False, dtype=np.float64)))
+
+
+def _evidence(
+    labels: npt.NDArray[np.int64], noisy_counts: npt.NDArray[np.float64] | None, n_rows: int
+) -> npt.NDArray[np.float64]:
+    if noisy_counts is None:
+        table = np.zeros((n_rows, max(2, int(labels.max(initial=0)) + 1)))
+        answered = np.flatnonzero(labels != ABSTAIN)
+        table[answered, labels[answered]] = 1.0
+        return table
+    # Centred: a row says which class leads, not how many teachers there are.
+    centred = noisy_counts - noisy_counts.mean(axis=1, keepdims=True)
+    return np.where(np.isnan(centred), 0.0, centred)

@@ -1,0 +1,289 @@
+"""The sensitive votes, their shapes checked once, and the contract of whoever votes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._validation import check_classes, check_int
+from pate.exceptions import InvalidInputError
+
+#: The label of a query that was not answered.
+ABSTAIN = -1
+
+
+def hash_queries(X: Any) -> tuple[str, ...]:
+    """Return a SHA-256 digest for every public row, so that the same query is recognised later.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n_queries, n_features)
+
+    Examples
+    --------
+    >>> a, b, c = hash_queries(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]]))
+    >>> a == c, a == b
+    (True, False)
+    """
+    if hasattr(X, "columns"):
+        header = repr([str(c) for c in X.columns]).encode()
+        rows = (repr(tuple(row)).encode() for row in X.itertuples(index=False, name=None))
+    else:
+        array = np.ascontiguousarray(X)
+        header = f"{array.dtype.str}{array.shape[1:]}".encode()
+        if array.dtype.kind == "O":
+            rows = (repr(row.tolist()).encode() for row in array)
+        else:
+            rows = (row.tobytes() for row in array)
+    return tuple(hashlib.sha256(header + b"\0" + row).hexdigest() for row in rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Votes:
+    """What the teachers voted: **sensitive**, and only :func:`pate.release_labels` may carry it outside.
+
+    Build it with :meth:`from_counts` or :meth:`from_labels`.
+
+    Attributes
+    ----------
+    counts : int array of shape (n_queries, n_classes)
+        Votes per class; every row sums to ``n_teachers``.
+    labels : int array of shape (n_teachers, n_queries) or None
+        Each teacher's vote as a class index, when kept.
+    n_teachers : int
+    classes : tuple
+        The public class values, in the order of the columns.
+    unit : str
+        What one shard protects whole: ``"record"``, or ``"group"`` when shards were cut by groups.
+    n_units : int or None
+        Number of protected units in the private data (public under replace-one adjacency).
+    query_hashes : tuple of str or None
+        One digest per query (public), by which a ledger recognises a query answered before.
+
+    Examples
+    --------
+    >>> Votes.from_counts([[8, 2], [5, 5]])
+    Votes(n_queries=2, n_classes=2, n_teachers=10, counts=<sensitive>)
+    """
+
+    counts: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64] | None
+    n_teachers: int
+    classes: tuple[Any, ...]
+    unit: str = "record"
+    n_units: int | None = None
+    query_hashes: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: npt.ArrayLike,
+        *,
+        n_teachers: int | None = None,
+        classes: Any = None,
+        unit: str = "record",
+        n_units: int | None = None,
+        query_hashes: tuple[str, ...] | None = None,
+    ) -> Votes:
+        """Check a matrix of vote counts.
+
+        Parameters
+        ----------
+        counts : array-like of shape (n_queries, n_classes)
+            Whole numbers >= 0. Rows must all sum to ``n_teachers``; None takes the common sum.
+        n_teachers : int or None
+        classes : iterable or None
+            Class values by column; None means 0, 1, ...
+        unit, n_units, query_hashes
+            See the attributes.
+
+        Raises
+        ------
+        InvalidInputError
+            Wrong shape, negative or fractional counts, or rows of different sums.
+
+        Examples
+        --------
+        >>> Votes.from_counts([[8, 2], [5, 4]])
+        Traceback (most recent call last):
+        pate.exceptions.InvalidInputError: counts must have rows that all sum to the number of teachers; ...
+        """
+        array = _whole_numbers("counts", counts)
+        if array.ndim != 2 or array.shape[1] < 2:
+            raise InvalidInputError(
+                f"counts must have shape (n_queries, n_classes) with at least 2 classes, got {array.shape}. "
+                "A vector of class ids is not a matrix of counts: use Votes.from_labels for teachers' labels."
+            )
+        if array.size and array.min() < 0:
+            raise InvalidInputError("counts must be >= 0. A count is the number of teachers voting for a class.")
+        sums = array.sum(axis=1)
+        if n_teachers is None:
+            if not len(sums):
+                raise InvalidInputError("counts has no rows. Pass at least one query, or state n_teachers.")
+            n_teachers = int(sums[0])
+        n_teachers = check_int("n_teachers", n_teachers, low=1)
+        if (sums != n_teachers).any():
+            raise InvalidInputError(
+                "counts must have rows that all sum to the number of teachers; they do not. "
+                "If this file holds class ids (teachers x queries), use Votes.from_labels; otherwise state "
+                "n_teachers and check for dropped votes."
+            )
+        return cls(
+            _frozen(array),
+            None,
+            n_teachers,
+            _class_values(classes, array.shape[1]),
+            *_checked_extras(unit, n_units, query_hashes, len(array)),
+        )
+
+    @classmethod
+    def from_labels(
+        cls,
+        labels: npt.ArrayLike,
+        *,
+        classes: Any,
+        unit: str = "record",
+        n_units: int | None = None,
+        query_hashes: tuple[str, ...] | None = None,
+    ) -> Votes:
+        """Check a matrix of teachers' labels and count them.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_teachers, n_queries)
+            Class indices 0 .. n_classes - 1.
+        classes : iterable or int
+            Class values, or their number.
+        unit, n_units, query_hashes
+            See the attributes.
+
+        Raises
+        ------
+        InvalidInputError
+            Wrong shape, fractional labels, or labels outside the classes.
+
+        Examples
+        --------
+        >>> votes = Votes.from_labels([[0, 1], [0, 1], [1, 1]], classes=2)
+        >>> votes.counts.tolist()
+        [[2, 1], [0, 3]]
+        """
+        array = _whole_numbers("labels", labels)
+        if array.ndim != 2 or not array.shape[0]:
+            raise InvalidInputError(
+                f"labels must have shape (n_teachers, n_queries), got {array.shape}. Each row is one teacher."
+            )
+        values = check_classes(range(classes) if isinstance(classes, int | np.integer) else classes)
+        n_classes = len(values)
+        if array.size and (array.min() < 0 or array.max() >= n_classes):
+            raise InvalidInputError(
+                f"labels must be class indices 0 .. {n_classes - 1}; some are outside. "
+                "Map class values to their position in classes first."
+            )
+        n_teachers, n_queries = array.shape
+        flat = array + n_classes * np.arange(n_queries)
+        counts = np.bincount(flat.ravel(), minlength=n_queries * n_classes).reshape(n_queries, n_classes)
+        return cls(
+            _frozen(counts.astype(np.int64)),
+            _frozen(array),
+            n_teachers,
+            values,
+            *_checked_extras(unit, n_units, query_hashes, n_queries),
+        )
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries (rows)."""
+        return self.counts.shape[0]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes (columns)."""
+        return self.counts.shape[1]
+
+    def take(self, rows: npt.ArrayLike) -> Votes:
+        """Return the votes on some of the queries, chosen by public information.
+
+        Parameters
+        ----------
+        rows : int or bool array
+            Positions, or a mask of shape (n_queries,).
+
+        Examples
+        --------
+        >>> Votes.from_counts([[8, 2], [5, 5]]).take([1]).n_queries
+        1
+        """
+        index = np.arange(self.n_queries)[np.asarray(rows)]
+        return Votes(
+            _frozen(self.counts[index]),
+            None if self.labels is None else _frozen(self.labels[:, index]),
+            self.n_teachers,
+            self.classes,
+            self.unit,
+            self.n_units,
+            None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Votes(n_queries={self.n_queries}, n_classes={self.n_classes}, n_teachers={self.n_teachers}, "
+            "counts=<sensitive>)"
+        )
+
+
+@runtime_checkable
+class Voter(Protocol):
+    """Whoever votes on public rows: an ensemble of teachers, here or elsewhere.
+
+    Examples
+    --------
+    >>> class Always:
+    ...     classes_ = (0, 1)
+    ...     n_teachers = 3
+    ...     def vote(self, X):
+    ...         return Votes.from_counts([[3, 0]] * len(X))
+    >>> isinstance(Always(), Voter)
+    True
+    """
+
+    classes_: Any
+    n_teachers: int
+
+    def vote(self, X: Any) -> Votes:
+        """Return the votes on the rows of ``X``."""
+        ...
+
+
+def _whole_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not (array == np.floor(array)).all()):
+        raise InvalidInputError(f"{name} must be whole numbers, got dtype {array.dtype} with other values in it.")
+    return array.astype(np.int64)
+
+
+def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    array = np.ascontiguousarray(array)
+    array.setflags(write=False)
+    return array
+
+
+def _class_values(classes: Any, n_classes: int) -> tuple[Any, ...]:
+    values = check_classes(range(n_classes) if classes is None else classes)
+    if len(values) != n_classes:
+        raise InvalidInputError(f"classes names {len(values)} values, but counts has {n_classes} columns.")
+    return values
+
+
+def _checked_extras(
+    unit: str, n_units: int | None, hashes: tuple[str, ...] | None, n_queries: int
+) -> tuple[str, int | None, tuple[str, ...] | None]:
+    if unit not in ("record", "group"):
+        raise InvalidInputError(f"unit must be 'record' or 'group', got {unit!r}.")
+    if hashes is not None and len(hashes) != n_queries:
+        raise InvalidInputError(f"query_hashes has {len(hashes)} entries for {n_queries} queries.")
+    return unit, n_units, hashes

@@ -1,0 +1,25 @@
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data_home() -> Path:
+    """The folder with real data, or a skip that says how to get one."""
+    folder = os.environ.get("PATE_DATA_HOME")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("PATE_DATA_HOME does not name a folder with the real data sets")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def mnist2018_counts(data_home):
+    """Vote counts of the 2018 paper's 250 MNIST teachers, shape (9000, 10)."""
+    import numpy as np
+
+    path = data_home / "pate2018_mnist_votes.npz"
+    if not path.exists():
+        pytest.skip("pate2018_mnist_votes.npz is not in PATE_DATA_HOME")
+    with np.load(path) as file:
+        return file["counts"].astype(np.int64)

@@ -1,0 +1,450 @@
+"""Teachers on disk: a killed run goes on, nothing stale or foreign is picked up."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.feature_selection import SelectKBest
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+
+from pate.exceptions import CheckpointWarning, InvalidInputError
+from pate.teachers import TeacherEnsemble, _shards, make_teacher, named_teachers
+from pate.teachers.checkpoints import (
+    TRUSTED_TYPES,
+    CheckpointStore,
+    DamagedCheckpointError,
+    _seal,
+    describe,
+    pack,
+    recipe_key,
+    unpack,
+)
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS = DIGITS / 16
+X, Y, PUBLIC = DIGITS[:300], LABELS[:300], DIGITS[1000:1050]
+K = 6
+
+
+def ensemble(folder, estimator=None, **options):
+    options = {"classes": range(10), "random_state": 0, "checkpoint_dir": folder} | options
+    return TeacherEnsemble(GaussianNB(var_smoothing=0.1) if estimator is None else estimator, K, **options)
+
+
+def kept(folder):
+    return sorted(folder.glob("teacher-*.skops"))
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Indices of the teachers that are really trained in this process."""
+    indices = []
+
+    def train(task, inner=_shards._train):
+        indices.append(task.index)
+        return inner(task)
+
+    monkeypatch.setattr(_shards, "_train", train)
+    return indices
+
+
+class Own(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        raise AssertionError("trained although it could not be kept")
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+# --- going on ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_teachers_are_kept_and_found_again(tmp_path, trained, n_jobs):
+    folder = tmp_path / "a" / "b"
+    first = ensemble(folder, n_jobs=n_jobs).fit(X, Y)
+    assert first.n_resumed_ == 0
+    assert len(kept(folder)) == K
+    trained.clear()
+    second = ensemble(folder).fit(X, Y)
+    assert trained == []
+    assert second.n_resumed_ == K
+    assert second.vote(PUBLIC).labels.tolist() == ensemble(None).fit(X, Y).vote(PUBLIC).labels.tolist()
+
+
+def test_only_missing_teachers_are_trained(tmp_path, trained):
+    ensemble(tmp_path).fit(X, Y)
+    files = kept(tmp_path)
+    for i in (1, 5):
+        files[i].unlink()
+    trained.clear()
+    again = ensemble(tmp_path).fit(X, Y)
+    assert sorted(trained) == [1, 5]
+    assert again.n_resumed_ == K - 2
+
+
+SCRIPT = """
+import sys, warnings
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+from pate.teachers import TeacherEnsemble
+
+if __name__ == "__main__":
+    X, y = load_digits(return_X_y=True)
+    seed = None if sys.argv[3] == "None" else int(sys.argv[3])
+    model = MLPClassifier((50,), max_iter=int(sys.argv[4]), tol=0, n_iter_no_change=10**6, batch_size=8)
+    TeacherEnsemble(model, 12, classes=range(10), n_jobs=int(sys.argv[2]), random_state=seed,
+                    checkpoint_dir=sys.argv[1]).fit(X[:600] / 16, y[:600])
+    print("finished")
+"""
+
+
+def interrupted(folder, tmp_path, *, n_jobs, seed, ending, epochs=60):
+    """Start a fit in a process of its own, end it when three teachers are on disk, and return (rc, stderr)."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    arguments = [str(a) for a in (script, folder, n_jobs, seed, epochs)]
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(kept(folder)) < 3:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if ending == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, ending)  # what a terminal does on Ctrl-C
+        process.wait(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # orphaned workers, of this test only
+        out, err = process.communicate(timeout=60)
+    assert "finished" not in out
+    return process.returncode, err
+
+
+def digits_mlp(folder, seed, epochs=60):
+    model = MLPClassifier((50,), max_iter=epochs, tol=0, n_iter_no_change=10**6, batch_size=8)
+    return TeacherEnsemble(model, 12, classes=range(10), random_state=seed, checkpoint_dir=folder)
+
+
+@pytest.mark.parametrize(("n_jobs", "seed"), [(2, 0), (1, None)])
+def test_a_run_killed_by_force_goes_on(tmp_path, trained, n_jobs, seed):
+    folder = tmp_path / "teachers"
+    code, _ = interrupted(folder, tmp_path, n_jobs=n_jobs, seed=seed, ending=signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    done = len(kept(folder))
+    assert 3 <= done < 12
+    resumed = digits_mlp(folder, seed).fit(DIGITS[:600], LABELS[:600])
+    assert resumed.n_resumed_ == done
+    assert len(trained) == 12 - done
+    drawn = json.loads((folder / "manifest.json").read_text())["seed"] if seed is None else seed
+    whole = digits_mlp(None, drawn).fit(DIGITS[:600], LABELS[:600])
+    assert resumed.partition_.fingerprint() == whole.partition_.fingerprint()
+    assert resumed.vote(PUBLIC).labels.tolist() == whole.vote(PUBLIC).labels.tolist()
+
+
+def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path):
+    folder = tmp_path / "teachers"
+    code, err = interrupted(folder, tmp_path, n_jobs=2, seed=0, ending=signal.SIGINT)
+    assert code == -signal.SIGINT
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    done = len(kept(folder))
+    assert done >= 3
+    assert not list(folder.glob(".*"))
+    assert digits_mlp(folder, 0).fit(DIGITS[:600], LABELS[:600]).n_resumed_ == done
+
+
+def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):
+    first = ensemble(tmp_path, random_state=None).fit(X, Y)
+    second = ensemble(tmp_path, random_state=None).fit(X, Y)
+    assert second.n_resumed_ == K
+    assert second.partition_.fingerprint() == first.partition_.fingerprint()
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.warns(CheckpointWarning, match="new shards"):
+        third = ensemble(tmp_path, random_state=None).fit(X, Y)
+    assert third.n_resumed_ == 0
+    assert third.partition_.fingerprint() != first.partition_.fingerprint()
+    assert ensemble(tmp_path, random_state=None).fit(X, Y).n_resumed_ == K
+
+
+def test_a_given_seed_is_not_written_down(tmp_path):
+    ensemble(tmp_path, random_state=123454321).fit(X, Y)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+# --- nothing stale -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"estimator": GaussianNB(var_smoothing=0.2)},
+        {"estimator": make_pipeline(GaussianNB(var_smoothing=0.1))},
+        {"random_state": 1},
+        {"classes": [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]},
+    ],
+)
+def test_a_changed_configuration_finds_nothing(tmp_path, change):
+    ensemble(tmp_path).fit(X, Y)
+    assert ensemble(tmp_path, **change).fit(X, Y).n_resumed_ == 0
+    assert ensemble(tmp_path).fit(X, Y).n_resumed_ == K
+
+
+def test_changed_data_find_nothing_of_theirs(tmp_path, trained):
+    first = ensemble(tmp_path).fit(X, Y)
+    other, y = X.copy(), Y.copy()
+    other[17, 3] += 1e-9
+    y[20] = (y[20] + 1) % 10
+    trained.clear()
+    ensemble(tmp_path).fit(other, Y)
+    assert trained == [first.partition_.assignment[17]]
+    trained.clear()
+    ensemble(tmp_path).fit(X, y)
+    assert trained == [first.partition_.assignment[20]]
+    assert ensemble(tmp_path).fit(X.astype(np.float32), Y).n_resumed_ == 0
+    assert ensemble(tmp_path).fit(pd.DataFrame(X), Y).n_resumed_ == 0
+    assert ensemble(tmp_path).fit(X[:299], Y[:299]).n_resumed_ == 0
+
+
+def test_other_versions_find_nothing(monkeypatch):
+    keys = [recipe_key(GaussianNB(), X, Y, partition="p", index=0)]
+    keys.append(recipe_key(GaussianNB(), X, Y, partition="q", index=0))
+    keys.append(recipe_key(GaussianNB(), X, Y, partition="p", index=1))
+    monkeypatch.setattr("sklearn.__version__", "0.0")
+    keys.append(recipe_key(GaussianNB(), X, Y, partition="p", index=0))
+    assert len(set(keys)) == 4
+
+
+def test_tables_are_told_apart_by_every_cell_and_name():
+    frame = pd.DataFrame(
+        {"a": [1.0, np.nan], "b": pd.Categorical(["x", "y"]), "c": ["u", None], "d": pd.array([1, None], "Int64")}
+    )
+    others = [
+        frame,
+        frame.rename(columns={"a": "e"}),
+        frame.assign(a=[1.0, 2.0]),
+        frame.assign(b=pd.Categorical(["x", "y"], categories=["y", "x"])),
+        frame.assign(c=["u", "None"]),
+        frame.assign(d=pd.array([1, 0], "Int64")),
+        frame[["b", "a", "c", "d"]],
+    ]
+    y = np.array([0, 1])
+    keys = {recipe_key(GaussianNB(), f, y, partition="p", index=0) for f in others}
+    assert len(keys) == len(others)
+    assert recipe_key(GaussianNB(), frame.copy(), y, partition="p", index=0) in keys
+
+
+def test_configurations_are_described_alike_in_every_process():
+    code = """
+import numpy as np
+from functools import partial
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from pate.teachers.checkpoints import describe
+clip = FunctionTransformer(partial(np.clip, a_min=0))
+search = GridSearchCV(LogisticRegression(), {"C": [1, 2]}, scoring={"b", "a", "c"})
+text = describe(make_pipeline(FrozenEstimator(StandardScaler().fit(np.eye(3))), clip, search))
+"""
+    here: dict[str, str] = {}
+    exec(code, here)
+    out = subprocess.run(
+        [sys.executable, "-c", code + "print(text)"],
+        env={**os.environ, "PYTHONHASHSEED": "5"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout.strip() == here["text"]
+    assert "0x" not in here["text"]
+
+
+def test_unlike_configurations_are_described_unlike():
+    scaled, shifted = (FrozenEstimator(StandardScaler().fit(X + shift)) for shift in (0, 1))
+    assert describe(scaled) != describe(shifted)
+    assert describe({"a": 1, "b": {2, 1}}) == describe({"b": {1, 2}, "a": 1})
+    assert describe(True) != describe(1)
+    assert describe(np.random.RandomState(0)) != describe(np.random.RandomState(1))
+
+
+# --- damage and forgery --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "foreign", "another teacher's", "unreadable"])
+def test_a_damaged_checkpoint_is_trained_again(tmp_path, trained, monkeypatch, damage):
+    expected = ensemble(tmp_path).fit(X, Y).vote(PUBLIC).labels.tolist()
+    victim = kept(tmp_path)[3]
+    content = victim.read_bytes()
+    if damage == "truncated":
+        victim.write_bytes(content[: len(content) // 2])
+    elif damage == "empty":
+        victim.write_bytes(b"")
+    elif damage == "flipped":
+        victim.write_bytes(content[:-100] + bytes([content[-100] ^ 1]) + content[-99:])
+    elif damage == "foreign":
+        victim.write_bytes(skops.io.dumps(GaussianNB().fit(X, Y)))
+    elif damage == "another teacher's":
+        victim.write_bytes(kept(tmp_path)[2].read_bytes())
+    else:
+        read = pathlib.Path.read_bytes
+
+        def refuse(path):
+            if path == victim:
+                raise PermissionError(13, "Permission denied")
+            return read(path)
+
+        monkeypatch.setattr(pathlib.Path, "read_bytes", refuse)
+    trained.clear()
+    with pytest.warns(CheckpointWarning, match="teacher 3's checkpoint could not be read"):
+        again = ensemble(tmp_path).fit(X, Y)
+    monkeypatch.undo()
+    assert trained == [3]
+    assert again.vote(PUBLIC).labels.tolist() == expected
+    assert ensemble(tmp_path).fit(X, Y).n_resumed_ == K
+
+
+def test_even_a_sealed_file_builds_trusted_types_only(tmp_path):
+    # Whoever knows the private data could make the seal; the types are the second wall.
+    harm = FunctionTransformer(os.system)
+    data = skops.io.dumps(harm)
+    with pytest.raises(DamagedCheckpointError, match="UntrustedTypes"):
+        unpack(_seal(data, b"key") + data, b"key")
+    assert not any(name.startswith(("numpy.testing", "numpy.f2py")) for name in TRUSTED_TYPES)
+
+
+def test_no_pickle_is_read(tmp_path, monkeypatch):
+    ensemble(tmp_path, RandomForestClassifier(3)).fit(X, Y)
+
+    def forbidden(*_args, **_kwargs):
+        raise AssertionError("a pickle was read")
+
+    monkeypatch.setattr("pickle.load", forbidden)
+    monkeypatch.setattr("pickle.loads", forbidden)
+    assert ensemble(tmp_path, RandomForestClassifier(3)).fit(X, Y).n_resumed_ == K
+    with zipfile.ZipFile(kept(tmp_path)[0]) as archive:
+        assert not [n for n in archive.namelist() if not n.endswith((".json", ".npy"))]
+
+
+def test_the_folder_is_private_and_says_so(tmp_path):
+    folder = tmp_path / "teachers"
+    umask = os.umask(0)
+    try:
+        ensemble(folder, random_state=None).fit(X, Y)
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(f.stat().st_mode) for f in folder.iterdir()} == {0o600}
+    assert {f.suffix for f in folder.iterdir()} == {".skops", ".txt", ".json"}
+    assert "sensitive" in (folder / "README.txt").read_text()
+
+
+def test_file_names_do_not_give_the_key_away(tmp_path):
+    key = recipe_key(GaussianNB(), X, Y, partition="p", index=0)
+    name = CheckpointStore(tmp_path).path(0, key).name
+    assert not any(key.hex()[i : i + 8] in name for i in range(0, 56))
+
+
+# --- what can be kept ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [make_teacher(name) for name in named_teachers()]
+    + [
+        make_pipeline(StandardScaler(), SelectKBest(k=20), LinearSVC()),
+        make_pipeline(
+            make_column_transformer((StandardScaler(), make_column_selector()), remainder="drop"), GaussianNB()
+        ),
+        AdaBoostClassifier(n_estimators=2),
+        GradientBoostingClassifier(n_estimators=2),
+        GaussianProcessClassifier(),
+        VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())]),
+        KNeighborsClassifier(algorithm="kd_tree"),
+        MLPClassifier(max_iter=5, solver="sgd"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_scikit_learns_own_parts_can_be_kept(tmp_path, estimator):
+    rows = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
+    public = pd.DataFrame(PUBLIC, columns=rows.columns)
+    if hasattr(estimator, "max_iter"):
+        estimator.set_params(max_iter=5)
+    first = ensemble(tmp_path, estimator).fit(rows[:120], Y[:120])
+    second = ensemble(tmp_path, estimator).fit(rows[:120], Y[:120])
+    assert second.n_resumed_ == K
+    assert second.vote(public).labels.tolist() == first.vote(public).labels.tolist()
+
+
+def test_search_and_calibration_can_be_kept(tmp_path):
+    y = np.arange(300) % 2  # every fold needs every class
+    for model in (
+        GridSearchCV(LogisticRegression(), {"C": [0.1, 1]}, cv=2, scoring="accuracy"),
+        CalibratedClassifierCV(LinearSVC(), cv=2),
+        make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()),
+    ):
+        options = {"classes": range(2)}
+        ensemble(tmp_path, model, **options).fit(X, y)
+        assert ensemble(tmp_path, model, **options).fit(X, y).n_resumed_ == K
+
+
+@pytest.mark.parametrize(
+    "estimator", [Own(), make_pipeline(FunctionTransformer(lambda rows: rows), GaussianNB())], ids=["class", "lambda"]
+)
+def test_what_cannot_be_kept_is_refused_before_training(tmp_path, estimator, trained):
+    with pytest.raises(InvalidInputError, match=r"checkpoint_dir cannot keep .*Use checkpoint_dir=None"):
+        ensemble(tmp_path, estimator).fit(X, Y)
+    assert trained == []
+
+
+def test_what_fit_makes_must_be_safe_too(monkeypatch):
+    monkeypatch.setattr("pate.teachers.checkpoints.TRUSTED_TYPES", ())
+    with pytest.raises(InvalidInputError, match="Tree is not among the types"):
+        pack(RandomForestClassifier(1).fit(X, Y), b"key")
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="checkpoint_dir must be a folder"):
+        ensemble(tmp_path / "file").fit(X, Y)

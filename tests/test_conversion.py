@@ -1,0 +1,158 @@
+"""Conversions: golden figures, identities, cross-checks with dp_accounting, properties."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.rdp import rdp_privacy_accountant
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from pate.exceptions import InvalidInputError
+from pate.privacy import (
+    DEFAULT_ORDERS,
+    Budget,
+    Charge,
+    calibrate,
+    gdp_from_budget,
+    gdp_to_delta,
+    gdp_to_epsilon,
+    pure_to_gdp,
+    rdp_to_epsilon,
+)
+from pate.privacy.charge import laplace_rdp
+
+EPSILONS = st.floats(0.01, 20)
+DELTAS = st.sampled_from([1e-9, 1e-6, 1e-5, 1e-3, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("queries", "sigma", "epsilon"), [(147, 64, 0.99943), (300, 40, 2.50174), (1000, 40, 4.98331)]
+)
+def test_gdp_golden(queries, sigma, epsilon):
+    # design notes, section J
+    assert gdp_to_epsilon(math.sqrt(2 * queries) / sigma, 1e-5) == pytest.approx(epsilon, abs=6e-6)
+
+
+@pytest.mark.parametrize("queries", [1, 30, 300, 3000])
+def test_gdp_agrees_with_the_gaussian_pld_of_dp_accounting(queries):
+    mu = math.sqrt(2 * queries) / 40
+    theirs = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4).get_epsilon_for_delta(1e-5)
+    assert gdp_to_epsilon(mu, 1e-5) == pytest.approx(theirs, rel=2e-3)
+    # theirs is pessimistic by its discretisation only
+    assert gdp_to_epsilon(mu, 1e-5) <= theirs + 1e-9
+
+
+@given(EPSILONS, DELTAS)
+def test_gdp_round_trip_is_on_the_safe_side(epsilon, delta):
+    mu = gdp_from_budget(epsilon, delta)
+    assert gdp_to_epsilon(mu, delta) <= epsilon
+    assert gdp_to_delta(mu, gdp_to_epsilon(mu, delta)) <= delta
+    assert gdp_to_epsilon(mu * (1 + 1e-6), delta) > epsilon
+
+
+@given(EPSILONS, DELTAS)
+def test_gdp_delta_matches_the_defining_formula(epsilon, delta):
+    mu = gdp_from_budget(epsilon, delta)
+    direct = norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
+    assert gdp_to_delta(mu, epsilon) == pytest.approx(direct, rel=1e-6, abs=1e-14)
+
+
+@given(st.floats(0.001, 5), DELTAS)
+def test_gaussian_never_costs_more_by_gdp_than_by_rdp(mu, delta):
+    rdp = [a * mu * mu / 2 for a in DEFAULT_ORDERS]
+    cks, _ = rdp_to_epsilon(rdp, delta)
+    mironov, _ = rdp_to_epsilon(rdp, delta, conversion="mironov")
+    assert gdp_to_epsilon(mu, delta) <= cks + 1e-12
+    assert cks <= mironov + 1e-12
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+def test_cks_conversion_agrees_with_dp_accounting(delta):
+    rdp = np.array([a / 1600 * 300 for a in DEFAULT_ORDERS])
+    theirs, _ = rdp_privacy_accountant.compute_epsilon(DEFAULT_ORDERS, rdp, delta)
+    assert rdp_to_epsilon(rdp, delta)[0] == pytest.approx(theirs, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.5, 5.0, 20.0])
+def test_laplace_rdp_agrees_with_quadrature(scale):
+    x = np.linspace(-60 * scale, 60 * scale + 1, 2_000_001)
+    p = np.exp(-np.abs(x) / scale) / (2 * scale)
+    q = np.exp(-np.abs(x - 1) / scale) / (2 * scale)
+    for order in (1.5, 2.0, 8.0):
+        direct = math.log(np.trapezoid(p**order * q ** (1 - order), x)) / (order - 1)
+        assert laplace_rdp(1.0, scale, [order])[0] == pytest.approx(direct, rel=1e-6)
+
+
+@given(st.floats(1e-3, 12))
+def test_pure_is_dominated_by_its_gaussian(epsilon):
+    """Trade-off functions: the Gaussian's lies below the pure one's everywhere, and touches it."""
+    mu = pure_to_gdp(epsilon)
+    x = np.linspace(1e-9, 1 - 1e-9, 4001)
+    pure = np.maximum(0, np.maximum(1 - math.exp(epsilon) * x, math.exp(-epsilon) * (1 - x)))
+    gaussian = norm.cdf(norm.ppf(1 - x) - mu)
+    assert (gaussian <= pure + 1e-12).all()
+    fixed = 1 / (1 + math.exp(epsilon))
+    assert norm.cdf(norm.ppf(1 - fixed) - mu) == pytest.approx(fixed, rel=1e-6)
+
+
+@given(st.integers(1, 500), st.floats(5, 100), DELTAS)
+def test_n_charges_equal_one_charge_times_n(n, sigma, delta):
+    one = Charge.gaussian(sensitivity=math.sqrt(2), sigma=sigma)
+    added = sum([one] * n, Charge.zero())
+    assert added.guarantee(delta).epsilon == pytest.approx((one * n).guarantee(delta).epsilon, rel=1e-9)
+    assert (one * n).mu_squared == pytest.approx(2 * n / sigma**2)
+
+
+def test_mixed_charges_are_sound_by_every_account():
+    mixed = Charge.gaussian(sensitivity=1.0, sigma=5.0) * 3 + Charge.laplace(shifts=(1, 1), scale=10.0) * 4
+    assert mixed.pure == math.inf
+    assert mixed.mu_squared == pytest.approx(3 / 25 + 4 * 2 * pure_to_gdp(0.1) ** 2)
+    guarantee = mixed.guarantee(1e-5)
+    by_gdp = gdp_to_epsilon(math.sqrt(mixed.mu_squared), 1e-5)
+    by_rdp, _ = rdp_to_epsilon(mixed.rdp, 1e-5)
+    assert guarantee.epsilon == min(by_gdp, by_rdp)
+    # cross-check: the PLD of the very mixture, four queries of two moved coordinates each
+    exact = pld.from_gaussian_mechanism(5.0, value_discretization_interval=1e-4).self_compose(3)
+    laplace = pld.from_laplace_mechanism(10.0, value_discretization_interval=1e-4).self_compose(8)
+    assert guarantee.epsilon >= exact.compose(laplace).get_epsilon_for_delta(1e-5) - 2e-3
+
+
+def test_laplace_pure_composition_wins_for_few_queries():
+    charge = Charge.laplace(shifts=(1, 1), scale=20.0)
+    assert (charge * 2).guarantee(1e-5).method == "pure"
+    # two independent coordinates are tighter than the 2017 paper's 2 gamma^2 l (l + 1) (19.05 here) and still sound
+    many = (charge * 1000).guarantee(1e-5).epsilon
+    exact = pld.from_laplace_mechanism(20.0, value_discretization_interval=1e-4).self_compose(2000)
+    assert exact.get_epsilon_for_delta(1e-5) - 0.1 <= many < 19.05
+
+
+@given(EPSILONS, DELTAS, st.integers(1, 3000))
+def test_calibrate_lands_just_inside_the_budget(epsilon, delta, n_queries):
+    from pate import GNMax
+
+    budget = Budget(epsilon, delta)
+    mechanism = calibrate(GNMax(sigma=40.0), budget, n_queries=n_queries)
+    assert budget.allows(mechanism.charge(n_queries))
+    assert not budget.allows(mechanism.scaled(1 - 1e-6).charge(n_queries))
+    assert mechanism.sigma == pytest.approx(math.sqrt(2 * n_queries / budget.mu_squared), rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "1", None, True])
+def test_budget_refuses(bad):
+    with pytest.raises(InvalidInputError, match="epsilon must be"):
+        Budget(bad, 1e-5)
+
+
+@pytest.mark.parametrize("bad", [0, 1, -1e-5, 1.5, math.nan])
+def test_budget_refuses_delta(bad):
+    with pytest.raises(InvalidInputError, match="delta must be"):
+        Budget(1.0, bad)
+
+
+def test_budgets_are_partially_ordered():
+    assert Budget(1, 1e-6) <= Budget(2, 1e-5)
+    assert not Budget(1, 1e-5) <= Budget(2, 1e-6)
+    assert not Budget(2, 1e-6) <= Budget(1, 1e-5)

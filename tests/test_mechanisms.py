@@ -1,0 +1,164 @@
+"""Mechanisms: sensitivities, costs, and that what is sampled is what is accounted."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import kstest, laplace, norm
+
+from pate import ABSTAIN, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
+from pate._random import NoiseSource, training_seed
+from pate.mechanisms import NOT_ASKED, Mechanism
+from pate.mechanisms._base import MAX_COUNT_SENSITIVITY, VOTE_L2_SENSITIVITY, capped
+from pate.privacy import DEFAULT_ORDERS
+
+ALL = [GNMax(sigma=4.0), LNMax(scale=4.0), NoisyHistogram(sigma=4.0), ConfidentGNMax(12.0, 6.0, 4.0)]
+DRAWS = 200_000
+
+
+def winner_law(counts, pdf, cdf):
+    """Exact probability of each class under independent noise, by quadrature."""
+    probabilities = []
+    for j, c in enumerate(counts):
+        others = [n for i, n in enumerate(counts) if i != j]
+        points = sorted({float(n) for n in counts})
+        value, _ = quad(
+            lambda x, c=c, others=others: pdf(x - c) * np.prod([cdf(x - n) for n in others]),
+            min(counts) - 100,
+            max(counts) + 100,
+            points=points,
+            limit=400,
+        )
+        probabilities.append(value)
+    return np.array(probabilities)
+
+
+def exact_law(mechanism, counts):
+    """(m + 1) outcome law: refusal first."""
+    if isinstance(mechanism, LNMax):
+        law = winner_law(counts, laplace(scale=mechanism.scale).pdf, laplace(scale=mechanism.scale).cdf)
+    else:
+        law = winner_law(counts, norm(scale=mechanism.sigma).pdf, norm(scale=mechanism.sigma).cdf)
+    passes = 1.0
+    if isinstance(mechanism, ConfidentGNMax):
+        passes = norm.cdf((max(counts) - mechanism.threshold) / mechanism.sigma_threshold)
+    return np.concatenate([[1 - passes], passes * law])
+
+
+def z_scores(mechanism, counts, law, seed):
+    draw = mechanism.sample(np.tile(counts, (DRAWS, 1)), NoiseSource(seed))
+    seen = np.bincount(draw.labels + 1, minlength=len(law))
+    spread = np.sqrt(DRAWS * law * (1 - law))
+    return np.abs(seen - DRAWS * law) / np.maximum(spread, 1e-9), seen
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.family)
+@pytest.mark.parametrize("counts", [[10, 10, 0], [14, 4, 2], [7, 7, 6], [20, 0, 0]], ids=str)
+def test_sampled_law_is_the_exact_law(mechanism, counts):
+    law = exact_law(mechanism, counts)
+    assert law.sum() == pytest.approx(1, abs=1e-7)
+    z, seen = z_scores(mechanism, counts, law, seed=3)
+    assert (z[law > 0] < 5).all()
+    assert not seen[law == 0].any()
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.family)
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_wrong_scale_is_seen(mechanism, factor):
+    law = exact_law(mechanism, [14, 4, 2])
+    z, _ = z_scores(mechanism.scaled(factor), [14, 4, 2], law, seed=3)
+    assert z.max() > 8
+
+
+def test_the_system_source_has_the_same_law_as_the_seeded_one():
+    # no seed here: one false alarm in 10^9 runs
+    for draws in (NoiseSource().normal(50_000), NoiseSource(1).normal(50_001)):
+        assert kstest(draws, "norm").pvalue > 1e-9
+    for draws in (NoiseSource().laplace(50_000), NoiseSource(1).laplace(50_001)):
+        assert kstest(draws, "laplace").pvalue > 1e-9
+    normal = NoiseSource(5).normal((1000, 3))
+    assert abs(np.corrcoef(normal.T)[np.triu_indices(3, 1)]).max() < 0.15
+    assert not np.array_equal(NoiseSource().normal(4), NoiseSource().normal(4))
+
+
+def test_noise_seed_and_training_seed_give_unrelated_streams():
+    assert np.array_equal(NoiseSource(5).words(3), NoiseSource(5).words(3))
+    assert training_seed(5) not in NoiseSource(5).words(8).tolist()
+    with pytest.raises(InvalidInputError, match="noise_seed"):
+        NoiseSource(-1)
+
+
+def test_replacing_one_vote_has_the_stated_sensitivities():
+    rng = np.random.default_rng(0)
+    worst_l2, worst_max = 0.0, 0.0
+    for _ in range(300):
+        labels = rng.integers(0, 4, size=12)
+        counts = np.bincount(labels, minlength=4)
+        labels[rng.integers(12)] = rng.integers(4)
+        other = np.bincount(labels, minlength=4)
+        worst_l2 = max(worst_l2, float(np.linalg.norm(counts - other)))
+        worst_max = max(worst_max, abs(counts.max() - other.max()))
+    assert worst_l2 == pytest.approx(VOTE_L2_SENSITIVITY)
+    assert worst_max == MAX_COUNT_SENSITIVITY
+
+
+def test_costs_against_the_formulas():
+    assert GNMax(40.0).charge(300).mu_squared == pytest.approx(600 / 1600)
+    assert np.allclose(GNMax(40.0).public_rdp([2.0, 8.0]), [2 / 1600, 8 / 1600])
+    confident = ConfidentGNMax(200, 150, 40)
+    assert confident.charge(640, 300).mu_squared == pytest.approx(640 / 150**2 + 600 / 1600)
+    assert confident.charge(640).mu_squared == confident.charge(640, 640).mu_squared
+    assert confident.charge(10, 99).mu_squared == confident.charge(10, 10).mu_squared
+    assert LNMax(20.0).charge(3).pure == pytest.approx(0.3)
+    assert NoisyHistogram(40.0).charge(300) == GNMax(40.0).charge(300)
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.family)
+def test_public_rdp_is_an_upper_bound_between_orders(mechanism):
+    fine = np.linspace(1.05, 255, 500)
+    curve = mechanism.public_rdp(fine)
+    assert (np.diff(curve) >= -1e-12).all()
+    at_known = mechanism.public_rdp(DEFAULT_ORDERS)
+    assert np.allclose(at_known, mechanism.charge(1).rdp)
+    if not isinstance(mechanism, LNMax):
+        exact = fine * mechanism.charge(1).mu_squared / 2
+        assert (curve >= exact * (1 - 1e-12)).all()
+    assert mechanism.public_rdp([1000.0])[0] == math.inf
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(0, 10))
+def test_a_cap_on_answers_stops_the_run(passed, cap):
+    passed = np.array(passed, dtype=bool)
+    draw = capped(passed, np.arange(len(passed)), cap)
+    answered = np.flatnonzero(draw.labels != ABSTAIN)
+    assert answered.tolist() == np.flatnonzero(passed)[:cap].tolist()
+    # nothing is said about any query after the last allowed answer
+    if cap == 0:
+        assert (draw.status == NOT_ASKED).all()
+    elif len(answered) == cap:
+        assert (draw.status[answered[-1] + 1 :] == NOT_ASKED).all()
+
+
+def test_histogram_releases_on_a_grid_and_hides_what_was_not_asked():
+    draw = NoisyHistogram(4.0).sample(np.full((5, 3), 4), NoiseSource(), max_answers=3)
+    assert np.isnan(draw.noisy_counts[3:]).all()
+    grid = draw.noisy_counts[:3] / NoisyHistogram.GRID
+    assert np.array_equal(grid, np.round(grid))
+
+
+@pytest.mark.parametrize("make", [GNMax, LNMax, NoisyHistogram])
+@pytest.mark.parametrize("bad", [0, -3, math.nan, "4", None])
+def test_bad_noise_is_refused(make, bad):
+    with pytest.raises(InvalidInputError, match=r"(sigma|scale) must be a finite number > 0"):
+        make(bad)
+
+
+def test_mechanisms_are_values():
+    assert GNMax(4) == GNMax(sigma=4.0)
+    assert hash(GNMax(4)) == hash(GNMax(4.0))
+    assert all(isinstance(m, Mechanism) for m in ALL)
+    with pytest.raises(AttributeError):
+        GNMax(4).sigma = 5

@@ -1,0 +1,244 @@
+"""The disjoint partition."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pate.data.partition import Partition, count_cross_shard_duplicates, partition
+from pate.exceptions import InvalidInputError
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 300), st.data())
+def test_record_shards_are_disjoint_cover_all_and_differ_by_at_most_one(n, data):
+    k = data.draw(st.integers(1, n))
+    p = partition(n, k, random_state=data.draw(st.integers(0, 5)))
+    shards = [p.shard(i) for i in range(k)]
+    assert sorted(np.concatenate(shards).tolist()) == list(range(n))
+    sizes = [len(s) for s in shards]
+    assert max(sizes) - min(sizes) <= 1
+    for a, b in zip(shards, p.shards(), strict=True):
+        assert a.dtype == b.dtype == np.int64
+        np.testing.assert_array_equal(a, b)
+    assert (p.unit, p.n_units, p.adjacency) == ("record", n, "replace-one")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=80), st.data())
+def test_groups_are_never_split_and_shards_hold_equally_many_groups(groups, data):
+    n_groups = len(set(groups))
+    k = data.draw(st.integers(1, n_groups))
+    p = partition(len(groups), k, groups=groups, random_state=data.draw(st.integers(0, 5)))
+    table = pd.DataFrame({"g": groups, "s": p.assignment})
+    assert (table.groupby("g")["s"].nunique() == 1).all()
+    per_shard = table.drop_duplicates().groupby("s").size()
+    assert len(per_shard) == k
+    assert per_shard.max() - per_shard.min() <= 1
+    assert (p.unit, p.n_units) == ("group", n_groups)
+
+
+def test_every_record_is_as_likely_in_every_shard():
+    n, k, runs = 12, 4, 2000
+    hits = np.zeros((n, k))
+    for seed in range(runs):
+        hits[np.arange(n), partition(n, k, random_state=seed).assignment] += 1
+    expected = runs / k
+    chi2 = ((hits - expected) ** 2 / expected).sum()
+    assert chi2 < 90  # 36 degrees of freedom: beyond 90 has probability 1e-6
+
+
+def test_seed_repeats_and_none_does_not():
+    assert partition(500, 5, random_state=3).fingerprint() == partition(500, 5, random_state=3).fingerprint()
+    assert partition(500, 5, random_state=3).fingerprint() != partition(500, 5, random_state=4).fingerprint()
+    assert partition(500, 5).fingerprint() != partition(500, 5).fingerprint()
+
+
+def _shard_by_person(groups, p):
+    return dict(zip(groups, p.assignment.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("replacement", ["000", "bbb", "zzz"])
+@pytest.mark.parametrize("n_records", [1, 2, 9])
+def test_replacing_one_group_moves_nobody_else(replacement, n_records):
+    """Load-bearing: neither the new person's id nor the number of their records moves another person."""
+    people = [f"p{i:02d}" for i in range(20)]
+    before = [x for x in people for _ in range(3)]
+    after = [x for x in people for _ in range(3) if x != "p07"]
+    place = before.index("p07")
+    after = after[:place] + [replacement] * n_records + after[place:]
+    for seed in range(20):
+        old = _shard_by_person(before, partition(len(before), 4, groups=before, random_state=seed))
+        new = _shard_by_person(after, partition(len(after), 4, groups=after, random_state=seed))
+        assert {k: v for k, v in old.items() if k != "p07"} == {k: v for k, v in new.items() if k != replacement}
+
+
+def test_later_records_of_a_group_may_move_in_the_file_without_moving_others():
+    first = ["a", "b", "c", "d"]
+    one = [*first, "a", "a", "b"]
+    two = [*first, "b", "d", "d", "d", "a"]
+    a = _shard_by_person(one, partition(len(one), 2, groups=one, random_state=1))
+    b = _shard_by_person(two, partition(len(two), 2, groups=two, random_state=1))
+    assert a == b
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        list,
+        np.array,
+        pd.Series,
+        lambda g: pd.Series(g, dtype="category"),
+        lambda g: pd.Series(g, index=range(5, 5 + len(g))),
+        pd.Index,
+    ],
+)
+def test_groups_of_any_container_give_the_same_partition(convert):
+    groups = ["u", "v", "u", "w", "x", "v"]
+    expected = partition(6, 3, groups=groups, random_state=2).fingerprint()
+    assert partition(6, 3, groups=convert(groups), random_state=2).fingerprint() == expected
+
+
+def test_one_and_text_one_are_two_groups():
+    assert partition(2, 2, groups=[1, "1"], random_state=0).n_units == 2
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "text"),
+    [
+        ({"n_records": 3, "n_shards": 4}, "number of records"),
+        ({"n_records": 0, "n_shards": 1}, "n_records"),
+        ({"n_records": 3, "n_shards": 0}, "n_shards"),
+        ({"n_records": 3, "n_shards": 1.5}, "n_shards"),
+        ({"n_records": 4, "n_shards": 3, "groups": ["a", "a", "b", "b"]}, "number of groups"),
+        ({"n_records": 4, "n_shards": 2, "groups": ["a", "b"]}, "groups must have shape"),
+        ({"n_records": 2, "n_shards": 1, "groups": np.zeros((2, 2))}, "groups must have shape"),
+        ({"n_records": 2, "n_shards": 1, "groups": [1.0, np.nan]}, "missing ids"),
+        ({"n_records": 2, "n_shards": 1, "groups": np.array([1.0, np.nan])}, "missing ids"),
+        ({"n_records": 2, "n_shards": 1, "groups": ["a", None]}, "missing ids"),
+        ({"n_records": 2, "n_shards": 1, "groups": pd.Series(["a", pd.NA], dtype="string")}, "missing ids"),
+        ({"n_records": 2, "n_shards": 1, "groups": ["a", " "]}, "missing ids"),
+        ({"n_records": 2, "n_shards": 1, "random_state": -1}, "random_state"),
+    ],
+)
+def test_bad_input_is_named(kwargs, text):
+    with pytest.raises(InvalidInputError, match=text):
+        partition(**kwargs)
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (([0, 2], 2), "shards 0 to 1"),
+        (([0, -1], 2), "shards 0 to 1"),
+        (([0, 0], 2), "empty"),
+        (([0.0, 1.0], 2), "whole numbers"),
+        (([[0, 1]], 2), "whole numbers"),
+        (([0, 1], 2, "person"), "unit"),
+        (([0, 1], 2, "record", 3), "n_units"),
+        (([0, 0, 1], 2, "group", 1), "n_units"),
+        (([0, 0, 1], 2, "group"), "n_units"),
+    ],
+)
+def test_a_partition_that_is_none_cannot_be_built(args, text):
+    with pytest.raises(InvalidInputError, match=text):
+        Partition(*args)
+
+
+def test_the_assignment_cannot_be_changed_afterwards():
+    source = np.array([0, 1, 0], dtype=np.int32)
+    p = Partition(source, 2)
+    source[0] = 1
+    assert p.assignment.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        p.assignment[0] = 1
+    with pytest.raises(AttributeError):
+        p.n_shards = 3
+    with pytest.raises(InvalidInputError, match="shard"):
+        p.shard(2)
+
+
+@pytest.mark.parametrize("groups", [None, ["a", "b", "a", "c", "d"]])
+def test_save_and_load(tmp_path, groups):
+    p = partition(5, 2, groups=groups, random_state=0)
+    p.save(tmp_path / "p.npz")
+    assert [f.name for f in tmp_path.iterdir()] == ["p.npz"]
+    assert (tmp_path / "p.npz").stat().st_mode & 0o077 == 0
+    q = Partition.load(tmp_path / "p.npz")
+    np.testing.assert_array_equal(p.assignment, q.assignment)
+    assert (p.unit, p.n_units, p.n_shards, p.fingerprint()) == (q.unit, q.n_units, q.n_shards, q.fingerprint())
+
+
+def _npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: b"not an archive",
+        lambda whole: _npz(other=np.zeros(3)),
+        lambda whole: _npz(format=99, assignment=np.array([0, 1]), n_shards=2, n_units=2, unit=np.array("record")),
+        lambda whole: _npz(format=1, assignment=np.array([0, 5]), n_shards=2, n_units=2, unit=np.array("record")),
+        lambda whole: _npz(format=1, assignment=np.array([0, 1], dtype=object), n_shards=2),
+    ],
+)
+def test_damaged_file_is_refused(tmp_path, damage):
+    file = tmp_path / "p.npz"
+    partition(50, 2, random_state=0).save(file)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(InvalidInputError, match=r"p\.npz is not a readable partition"):
+        Partition.load(file)
+
+
+def _brute(X, assignment):
+    places: dict = {}
+    for row, shard in zip(np.asarray(X).tolist(), assignment.tolist(), strict=True):
+        key = tuple(None if v != v else v for v in row)
+        places.setdefault(key, set()).add(shard)
+    return sum(len(s) > 1 for s in places.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([0.0, -0.0, 1.0, float("nan")]), min_size=2, max_size=2), min_size=3),
+    st.integers(0, 3),
+)
+def test_duplicates_agree_with_a_plain_count(rows, seed):
+    p = partition(len(rows), 3, random_state=seed)
+    expected = _brute(rows, p.assignment)
+    assert count_cross_shard_duplicates(np.array(rows), p) == expected
+    assert count_cross_shard_duplicates(pd.DataFrame(rows), p) == expected
+    text = pd.DataFrame(rows).map(lambda v: "gone" if v != v else f"v{v + 0.0}")
+    assert count_cross_shard_duplicates(text, p) == expected
+    assert count_cross_shard_duplicates(text.astype("category"), p) == expected
+    assert count_cross_shard_duplicates(text.to_numpy(dtype=object), p) == expected
+
+
+def test_duplicates_print_nothing_and_check_the_length(capsys):
+    p = Partition([0, 1], 2)
+    assert count_cross_shard_duplicates(np.zeros((2, 2, 2), dtype=np.uint8), p) == 1
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(InvalidInputError, match="2 rows"):
+        count_cross_shard_duplicates(np.zeros((3, 2)), p)
+
+
+def test_duplicates_are_fast_enough_for_mnist_sized_data():
+    X = np.zeros((20_000, 784), dtype=np.float32)
+    X[:, 0] = np.arange(20_000)
+    X[1] = X[0]
+    p = partition(20_000, 250, random_state=0)
+    start = time.perf_counter()
+    found = count_cross_shard_duplicates(X, p)
+    assert time.perf_counter() - start < 5  # about 0.2 s alone; a comparison of all pairs takes minutes
+    assert found == int(p.assignment[0] != p.assignment[1])

@@ -1,0 +1,384 @@
+import copy
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from pate import report
+from pate._report_schema import RESULT, SENSITIVE, read_statement
+from pate.exceptions import InvalidInputError
+from pate.privacy.guarantee import Guarantee
+from pate.privacy.statement import PrivacyStatement
+
+EVIL = "<b>&\"'</style><img src=x>"
+
+
+def make_statement(**changes):
+    promise = Guarantee(epsilon=changes.pop("epsilon", 2.527), delta=1e-5, kind="public", method="gdp")
+    return PrivacyStatement(
+        **{
+            "released": "640 labels",
+            "unit": "record",
+            "n_units": 60000,
+            "guarantee": promise,
+            "mechanism": "GNMax(sigma=40)",
+            "accounting": "exact Gaussian",
+            "assumptions": ("each record is in one shard",),
+            **changes,
+        }
+    )
+
+
+def make_row(contestant="PATE", epsilon=2.527, accuracy=0.9, seed=0):
+    return {
+        "contestant": contestant,
+        "epsilon": epsilon,
+        "delta": 1e-5,
+        "accuracy": accuracy,
+        "seconds": 1.5,
+        "seed": seed,
+        "queries": 640 if contestant == "PATE" else None,
+        "answers": 600 + seed if contestant == "PATE" else None,
+    }
+
+
+@pytest.fixture
+def result():
+    return {
+        "kind": "run",
+        "title": "PATE on digits",
+        "dataset": "digits",
+        "protocol": "standard",
+        "description": "Handwritten digits.",
+        "command": "pate demo --out run",
+        "created": "2026-01-01T00:00:00+00:00",
+        "versions": {"pate": "0.1.0"},
+        "commit": "abc1234",
+        "classes": [0, 1, 2],
+        "settings": {"teachers": 250, "sigma": 40.0, "seeds": [0, 1], "student": None},
+        "budget": {"epsilon": 3.0, "delta": 1e-5},
+        "rows": [make_row(accuracy=a, seed=i) for i, a in enumerate((0.90, 0.94))]
+        + [make_row("DP-SGD", 2.99, a, i) for i, a in enumerate((0.80, 0.86))],
+        "answers_per_class": [10, 20, 30],
+        "cost_curve": {
+            "curves": [{"label": "GNMax", "queries": [1, 640], "epsilon": [0.1, 2.527]}],
+            "spent": {"queries": 640, "epsilon": 2.527},
+        },
+        "statement": make_statement().to_dict(),
+        "notes": ["a note"],
+    }
+
+
+@pytest.fixture
+def sensitive():
+    return {
+        "references": [{"name": "non-private model", "accuracy": a, "seed": i} for i, a in enumerate((0.983, 0.985))],
+        "margins": [3, 100, 250],
+        "n_teachers": 250,
+        "teacher_accuracy": [0.61234, 0.7, 0.8],
+        "data_dependent": [
+            {"label": "Theorem 6", "epsilon": 1.7119, "delta": 1e-5, "method": "rdp", "use": "comparison only"}
+        ],
+        "label_accuracy": [{"seed": 0, "accuracy": 0.9512}],
+        "notes": ["for the curator"],
+    }
+
+
+class Page(HTMLParser):
+    """Reads a page as a browser would: tags that are closed, ids, addresses, text."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "input"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.ids, self.addresses, self.text, self.handlers = [], [], [], [], "", []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in {"src", "href", "xlink:href", "action", "data", "srcset", "poster"}:
+                self.addresses.append(value)
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open, tag
+        assert self.open[-1] == tag, self.open
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def check_self_contained(text):
+    page = Page(text)
+    assert page.open == []
+    assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base", "foreignobject"} & set(page.tags)
+    assert page.handlers == []
+    assert len(set(page.ids)) == len(page.ids)
+    for address in page.addresses:  # pieces of this very page only
+        assert address.startswith("#")
+        assert address[1:] in page.ids
+    for target in re.findall(r"url\(([^)]*)\)", text):
+        assert target.startswith("#")
+        assert target[1:] in page.ids
+    assert "<script" not in text.lower()
+    assert "@import" not in text
+    assert not re.search(r"https?://", text)
+    assert "default-src 'none'" in text
+    return page
+
+
+def test_public_report_is_whole_and_asks_nothing_of_the_network(tmp_path, result):
+    report.write_report(tmp_path / "report.html", result)
+    page = check_self_contained((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.tags.count("svg") == 3  # accuracy, cost, classes
+    for shown in (
+        "PATE on digits",
+        "ε = 2.527 at δ = 1e-5 for one record",
+        "a reasonable guarantee",
+        "92.0% ± 2.8",
+        "83.0% ± 4.2",
+        "600 to 601",
+        "60 labels were released",
+        "pate demo --out run",
+        "abc1234",
+        "each record is in one shard",
+        "PRIVACY STATEMENT",
+        "a note",
+        "ε = 3, δ = 1e-5",
+    ):
+        assert shown in page.text
+    assert "SENSITIVE" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "not private" not in page.text.lower()
+
+
+def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, result, sensitive):
+    path = tmp_path / "sensitive.html"
+    report.write_sensitive_report(path, result, sensitive)
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text(encoding="utf-8")
+    page = check_self_contained(text)
+    headings = re.findall(r"<h[12]>.*?</h[12]>", text)
+    assert len(headings) == 9
+    assert all("<span class='badge'>SENSITIVE</span>" in heading for heading in headings)
+    assert "<title>SENSITIVE: " in text
+    # What prints on every page: a table header, and the margin box where the browser knows those.
+    assert f'<div class="running"><p>{report.MARK}</p></div>' in text
+    assert re.search(r"@media print.*\.running \{ display: table-header-group", text, re.DOTALL)
+    assert '@bottom-left { content: "SENSITIVE: not for publication"' in text
+    for shown in ("98.4% ± 0.1", "median margin 100 of 250", "61.2% to 80.0%", "1.712", "comparison only", "95.1%"):
+        assert shown in page.text
+    # sigma 40: the difference of two noises has standard deviation 56.57; 2 of 3 margins are wider
+    assert "56.57" in page.text
+    assert "66.7% of the margins" in page.text
+
+
+def test_report_needs_only_kind_title_and_rows():
+    nothing = dict.fromkeys(set(RESULT) - {"kind", "title", "rows"})
+    check_self_contained(report.render_report({**nothing, "kind": "run", "title": "t", "rows": [make_row()]}))
+    check_self_contained(report.render_report({"kind": "run", "title": "t", "rows": []}))
+    check_self_contained(report.render_report({"kind": "comparison", "title": "t", "rows": [make_row()]}))
+    check_self_contained(report.render_sensitive_report({"kind": "run", "title": "t", "rows": []}, {}))
+
+
+def test_same_input_gives_the_same_bytes_and_survives_json(result, sensitive):
+    before = copy.deepcopy((result, sensitive))
+    first = report.render_report(result), report.render_sensitive_report(result, sensitive)
+    again = json.loads(json.dumps([result, sensitive]))
+    assert (report.render_report(again[0]), report.render_sensitive_report(*again)) == first
+    assert (result, sensitive) == before
+
+
+@pytest.mark.parametrize("key", sorted(set(SENSITIVE) - {"notes"}))
+def test_nothing_sensitive_gets_into_the_public_report(tmp_path, result, sensitive, key):
+    path = tmp_path / "report.html"
+    with pytest.raises(InvalidInputError, match=f"'{key}'"):
+        report.write_report(path, {**result, key: sensitive[key]})
+    with pytest.raises(InvalidInputError, match=f"'{key}'"):
+        report.write_report(path, {**result, "rows": [{**result["rows"][0], key: 0.5}]})
+    if key != "n_teachers":  # the number of teachers is a setting
+        with pytest.raises(InvalidInputError, match=key):
+            report.write_report(path, {**result, "settings": {key: 0.5}})
+    assert not path.exists()
+
+
+def test_whole_sensitive_dictionary_is_refused_wherever_it_hides(tmp_path, result, sensitive):
+    path = tmp_path / "report.html"
+    for place in ("settings", "versions", "budget", "cost_curve", "statement"):
+        with pytest.raises(InvalidInputError):
+            report.write_report(path, {**result, place: sensitive})
+    for bad in (
+        {**result, "settings": {"x": sensitive}},
+        {**result, "settings": {"x": list(range(33))}},
+        {**result, "settings": {"x": [[1]]}},
+        {**result, "settings": {"x": np.zeros(3)}},
+        {**result, "notes": [sensitive]},
+        {**result, "sensitive": sensitive},
+        {**result, "cost_curve": {**result["cost_curve"], "margins": [1]}},
+        {**result, "statement": {**result["statement"], "margins": [1]}},
+        {**result, "statement": {**result["statement"], "versions": {"x": [1]}}},
+    ):
+        with pytest.raises(InvalidInputError):
+            report.write_report(path, bad)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("epsilon", [None, float("inf"), float("nan"), "3"])
+def test_contestant_without_a_guarantee_is_refused(result, epsilon):
+    result["rows"].append({**make_row("non-private"), "epsilon": epsilon})
+    with pytest.raises(InvalidInputError, match="without a guarantee is private"):
+        report.render_report(result)
+
+
+def test_data_dependent_epsilon_is_refused_as_the_statement(result):
+    result["statement"]["guarantee"]["kind"] = "data-dependent"
+    with pytest.raises(InvalidInputError, match="'public' or 'sanitised'"):
+        report.render_report(result)
+
+
+def test_errors_never_carry_private_values(result, sensitive):
+    secret = 0.123456789
+    attempts = [
+        lambda: report.render_report({**result, "margins": [secret]}),
+        lambda: report.render_report({**result, "notes": [secret]}),
+        lambda: report.render_report({**result, "settings": {"x": [[secret]]}}),
+        lambda: report.render_report({**result, "rows": [{**make_row(), "accuracy": [secret]}]}),
+        lambda: report.render_sensitive_report(result, {**sensitive, "margins": [secret]}),
+        lambda: report.render_sensitive_report(result, {**sensitive, "teacher_accuracy": [[secret]]}),
+        lambda: report.render_sensitive_report(result, {**sensitive, "extra": secret}),
+        lambda: report.render_sensitive_report(result, {**sensitive, "label_accuracy": [{"accuracy": secret}]}),
+    ]
+    for attempt in attempts:
+        with pytest.raises(InvalidInputError) as caught:
+            attempt()
+        assert "0.1234" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "poem"},
+        {"title": 3},
+        {"rows": None},
+        {"rows": [{"contestant": "PATE"}]},
+        {"rows": [{**make_row(), "seconds": "long"}]},
+        {"answers_per_class": [1, 2]},
+        {"answers_per_class": [1.5, 2, 3]},
+        {"classes": [[1], [2], [3]]},
+        {"budget": {"epsilon": 1.0}},
+        {"cost_curve": {"curves": []}},
+        {"cost_curve": {"curves": [{"label": "a", "queries": [1, 2], "epsilon": [1.0]}]}},
+        {"statement": {"headline": "epsilon = 0"}},
+    ],
+)
+def test_malformed_results_are_refused(result, change):
+    with pytest.raises(InvalidInputError):
+        report.render_report({**result, **change})
+
+
+@pytest.mark.parametrize(
+    "change", [{"margins": [251]}, {"margins": [-1]}, {"n_teachers": None}, {"references": [{"name": "x"}]}]
+)
+def test_malformed_sensitive_values_are_refused(result, sensitive, change):
+    with pytest.raises(InvalidInputError):
+        report.render_sensitive_report(result, {**sensitive, **change})
+
+
+def test_all_text_is_escaped(result, sensitive):
+    result.update(
+        dict.fromkeys(("title", "dataset", "protocol", "description", "command", "created", "commit"), EVIL),
+        classes=[EVIL, "</svg><script>alert(1)</script>", 'id="x" url(#y) : #0072b2'],
+        settings={EVIL: EVIL},
+        versions={EVIL: EVIL},
+        notes=[EVIL],
+        rows=[make_row(EVIL)],
+        statement=make_statement(released=EVIL, mechanism=EVIL, tuning=EVIL, assumptions=(EVIL,)).to_dict(),
+    )
+    result["cost_curve"]["curves"][0]["label"] = EVIL
+    sensitive["references"][0]["name"] = EVIL
+    sensitive["data_dependent"][0].update(label=EVIL, method=EVIL, use=EVIL)
+    sensitive["notes"] = [EVIL]
+    for text in (report.render_report(result), report.render_sensitive_report(result, sensitive)):
+        check_free_of_markup = Page(text)
+        assert check_free_of_markup.open == []
+        assert not {"b", "img", "script"} & set(check_free_of_markup.tags)
+        assert EVIL in check_free_of_markup.text
+        assert text.count("</style>") == 1
+    assert 'id="x" url(#y) : #0072b2' in Page(report.render_report(result)).text  # a name is left as it is
+
+
+def test_seeded_run_says_so_first_and_promises_nothing(result):
+    result["statement"] = make_statement(seeded=True).to_dict()
+    page = Page(report.render_report(result))
+    body = page.text[page.text.index("Not private: seeded noise") :]
+    assert body.index("PATE on digits") > 0  # the alarm stands before the title
+    assert "is differentially private" not in page.text
+    assert "right at most" not in page.text
+    assert "alarm" not in report.render_report({**result, "statement": None}).split("</style>")[1]
+    seeded = {**result, "statement": None, "settings": {"noise_seed": 1}}
+    assert "Not private: seeded noise" in report.render_report(seeded)
+
+
+def test_headline_is_derived_from_the_guarantee_not_believed(result):
+    result["statement"].update(headline="epsilon = 0.001 (strong)", tier="strong")
+    text = Page(report.render_report(result)).text
+    assert "0.001 (strong)" not in text
+    assert "a reasonable guarantee" in text
+
+
+@pytest.mark.parametrize(("epsilon", "tier", "success"), [(0.5, "strong", "62.3%"), (12.0, "weak", "100.0%")])
+def test_tier_and_meaning(result, epsilon, tier, success):
+    # exp(0.5) / (1 + exp(0.5)) = 0.62246: rounded upwards, since it is a bound
+    result["statement"] = make_statement(epsilon=epsilon).to_dict()
+    text = Page(report.render_report(result)).text
+    assert f"a {tier} guarantee" in text
+    assert f"right at most {success}" in text
+    assert ("audit as well" in text) == (tier == "weak")
+
+
+def test_group_level_privacy_is_named(result):
+    result["statement"] = make_statement(unit="group", n_units=None).to_dict()
+    text = Page(report.render_report(result)).text
+    assert "for one group (all rows of one person)" in text
+
+
+def test_comparison_draws_lines_and_gives_a_straight_answer(result):
+    result.update(kind="comparison", statement=None, settings={})
+    accuracies = {("PATE", 1.0): (0.90, 0.92), ("DP-SGD", 1.0): (0.70, 0.72), ("PATE", 8.0): (0.90, 0.94)}
+    accuracies |= {("DP-SGD", 8.0): (0.91, 0.95)}
+    result["rows"] = [make_row(c, e, a, i) for (c, e), pair in accuracies.items() for i, a in enumerate(pair)]
+    text = Page(check := report.render_report(result)).text
+    assert "PATE and DP-SGD at ε = 1, 8, δ = 1e-5." in text
+    assert "At ε = 1: PATE is ahead, 91.0% against 71.0% (DP-SGD)." in text
+    assert "At ε = 8: too close to call with these seeds: DP-SGD 93.0% against 92.0% (PATE)." in text
+    assert "band: ± one standard deviation" in text
+    check_self_contained(check)
+
+
+def test_truth_values_may_be_classes(result):
+    result.update(classes=[False, True], answers_per_class=[3, 4])
+    assert "True" in report.render_report(result)
+
+
+def test_statement_round_trip():
+    statement = make_statement()
+    assert read_statement(json.loads(json.dumps(statement.to_dict()))) == statement
+
+
+def test_contract_keys_are_all_known():
+    assert set(RESULT) & set(SENSITIVE) == {"notes"}

@@ -1,0 +1,479 @@
+"""The ensemble: what it accepts, and that one record reaches one teacher's vote however the work is spread."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from pate.data.partition import partition
+from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.teachers import TeacherEnsemble, make_teacher, named_teachers
+from pate.votes import Voter, hash_queries
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS = (DIGITS / 16).astype(np.float32)
+X, Y, PUBLIC = DIGITS[:400], LABELS[:400], DIGITS[1000:1100]
+K = 10
+
+
+def ensemble(estimator=None, n_teachers=K, **options):
+    options = {"classes": range(10), "random_state": 0} | options
+    return TeacherEnsemble(LogisticRegression() if estimator is None else estimator, n_teachers, **options)
+
+
+class Probe(ClassifierMixin, BaseEstimator):
+    """Remembers how many threads it was given, and says aloud what it should not."""
+
+    def __init__(self, inner_jobs=None):
+        self.inner_jobs = inner_jobs
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.threads_ = _threads()
+        self.jobs_ = joblib.effective_n_jobs(self.inner_jobs)
+        self.pid_ = os.getpid()
+        warnings.warn(f"the first private label is {y[0]}", UserWarning, stacklevel=1)
+        return self
+
+    def predict(self, X):
+        assert _threads() <= 1
+        warnings.warn("private", UserWarning, stacklevel=1)
+        return np.full(len(X), self.classes_[0])
+
+
+class Fails(ClassifierMixin, BaseEstimator):
+    def __init__(self, when="fit"):
+        self.when = when
+
+    def fit(self, X, y):
+        if self.when == "fit":
+            raise ValueError(f"could not convert {X[0]!r}: patient Smith")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        if self.when == "predict":
+            raise RuntimeError("patient Smith")
+        return {
+            "class": np.full(len(X), 10),
+            "text": np.full(len(X), "Smith"),
+            "shape": np.zeros(len(X) + 1, dtype=int),
+            "half": np.full(len(X), 0.5),
+        }[self.when]
+
+
+def _threads():
+    return max((pool["num_threads"] for pool in threadpool_info()), default=1)
+
+
+# --- votes ---------------------------------------------------------------------------------------------------------
+
+
+def test_votes_are_those_of_a_plain_loop():
+    teachers = ensemble().fit(X, Y)
+    cut = partition(len(X), K, random_state=teachers.random_state)
+    plain = [LogisticRegression().fit(X[cut.shard(i)], Y[cut.shard(i)]).predict(PUBLIC) for i in range(K)]
+    votes = teachers.vote(PUBLIC)
+    assert votes.labels.tolist() == np.array(plain).tolist()
+    assert votes.counts.sum(axis=1).tolist() == [K] * len(PUBLIC)
+    assert (votes.counts.argmax(axis=1) == LABELS[1000:1100]).mean() > 0.7
+    assert votes.query_hashes == hash_queries(PUBLIC)
+    assert (votes.unit, votes.n_units, votes.classes) == ("record", 400, tuple(range(10)))
+    assert isinstance(teachers, Voter)
+
+
+@pytest.mark.parametrize("name", named_teachers())
+def test_named_teachers_learn_from_small_shards(name):
+    votes = ensemble(make_teacher(name), 4).fit(DIGITS[:600], LABELS[:600]).vote(PUBLIC)
+    assert (votes.counts.argmax(axis=1) == LABELS[1000:1100]).mean() > 0.6
+
+
+def test_chunks_and_dropped_labels_change_nothing():
+    teachers = ensemble().fit(X, Y)
+    whole = teachers.vote(PUBLIC)
+    for size in (1, 7, 100):
+        part = teachers.vote(PUBLIC, keep_labels=False, chunk_size=size)
+        assert part.labels is None
+        assert part.counts.tolist() == whole.counts.tolist()
+        assert part.query_hashes == whole.query_hashes
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SGDClassifier(max_iter=20),
+        make_pipeline(
+            SelectFromModel(RandomForestClassifier(5)), RandomForestClassifier(5, max_features=0.3, n_jobs=2)
+        ),
+    ],
+    ids=["sgd", "pipeline of forests"],
+)
+def test_workers_do_not_change_votes(estimator):
+    alone = ensemble(estimator, n_jobs=1).fit(X, Y).vote(PUBLIC).labels.tolist()
+    assert ensemble(estimator, n_jobs=2).fit(X, Y).vote(PUBLIC).labels.tolist() == alone
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert ensemble(estimator).fit(X, Y).vote(PUBLIC).labels.tolist() == alone
+    assert ensemble(estimator, random_state=1).fit(X, Y).vote(PUBLIC).labels.tolist() != alone
+
+
+def test_teachers_have_seeds_of_their_own_at_every_depth():
+    model = make_pipeline(SelectFromModel(RandomForestClassifier(2)), DecisionTreeClassifier())
+    seeds = [(t[0].estimator.random_state, t[1].random_state) for t in ensemble(model).fit(X, Y).teachers_]
+    flat = [seed for pair in seeds for seed in pair]
+    assert len(set(flat)) == 2 * K
+    assert model[1].random_state is None
+
+
+def test_a_backend_without_generators_works():
+    expected = ensemble(GaussianNB()).fit(X, Y).vote(PUBLIC).labels.tolist()
+    with joblib.parallel_config(backend="multiprocessing", n_jobs=2), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        assert ensemble(GaussianNB()).fit(X, Y).vote(PUBLIC).labels.tolist() == expected
+
+
+def test_settings_of_scikit_learn_reach_the_workers():
+    frame = pd.DataFrame(X[:, 20:30], columns=[f"c{i}" for i in range(10)])
+    model = make_pipeline(StandardScaler(), FunctionTransformer(_needs_names), GaussianNB())
+    from sklearn import config_context
+
+    with config_context(transform_output="pandas"):
+        ensemble(model, 4, n_jobs=2).fit(frame, Y).vote(frame[:5])
+
+
+def _needs_names(frame):
+    assert "c0" in frame.columns
+    return frame
+
+
+# --- one record, one teacher ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        make_pipeline(StandardScaler(copy=False), LogisticRegression()),
+        RandomForestClassifier(5),
+        KNeighborsClassifier(1),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, pd.DataFrame])
+def test_a_record_moves_only_its_own_teacher(estimator, kind):
+    if kind is sparse.csr_array and hasattr(estimator, "steps"):
+        estimator = make_pipeline(StandardScaler(copy=False, with_mean=False), LogisticRegression())
+    record = 17
+    X_other, y_other = X.copy(), Y.copy()
+    X_other[record] = 50.0 - 100 * X_other[record]
+    y_other[record] = (Y[record] + 1) % 10
+    before = ensemble(estimator).fit(kind(X), Y)
+    after = ensemble(estimator).fit(kind(X_other), y_other)
+    owner = int(before.partition_.assignment[record])
+    assert after.partition_.fingerprint() == before.partition_.fingerprint()
+    # Near the changed record too, so that the owner has something to change its mind about.
+    queries = np.concatenate([PUBLIC, X_other[record][None]])
+    old, new = before.vote(kind(queries)).labels, after.vote(kind(queries)).labels
+    moved = np.flatnonzero((old != new).any(axis=1))
+    assert moved.tolist() == [owner]
+
+
+def test_a_person_reaches_one_teacher():
+    people = np.repeat(np.arange(40), 10)
+    teachers = ensemble(n_teachers=8).fit(X, Y, groups=people)
+    votes = teachers.vote(PUBLIC)
+    assert (votes.unit, votes.n_units) == ("group", 40)
+    X_other = np.where((people == 3)[:, None], 1 - X, X)
+    y_other = np.where(people == 3, (Y + 1) % 10, Y)
+    changed = (ensemble(n_teachers=8).fit(X_other, y_other, groups=people).vote(PUBLIC).labels != votes.labels).any(1)
+    assert np.flatnonzero(changed).tolist() == [int(teachers.partition_.assignment[30])]
+
+
+def test_inputs_are_left_as_they_were():
+    private, public = X.copy(), PUBLIC.copy()
+    model = make_pipeline(StandardScaler(copy=False), LogisticRegression())
+    ensemble(model).fit(private, Y).vote(public)
+    assert (private == X).all()
+    assert (public == PUBLIC).all()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame])
+def test_large_shards_may_be_written_to_in_any_process(kind):
+    # joblib maps arrays above 1 MB into its workers read-only.
+    wide = np.tile(X, (1, 120)).astype(np.float64)
+    model = make_pipeline(StandardScaler(copy=False), GaussianNB(var_smoothing=0.1))
+    votes = [
+        ensemble(model, 2, n_jobs=n_jobs).fit(kind(wide), Y).vote(kind(wide[:60])).labels.tolist() for n_jobs in (1, 2)
+    ]
+    assert votes[0] == votes[1]
+
+
+# --- shards with few classes ---------------------------------------------------------------------------------------
+
+
+def test_shards_that_miss_classes_or_hold_one_still_vote():
+    y = np.where(np.arange(400) < 3, 7, 2)
+    votes = ensemble().fit(X, y).vote(PUBLIC)
+    assert set(np.unique(votes.labels)) <= {2, 7}
+    assert votes.n_teachers == K
+    assert (votes.labels == 2).all(axis=1).sum() >= K - 3
+    assert votes.counts[:, [0, 1, 3, 4, 5, 6, 8, 9]].sum() == 0
+
+
+def test_labels_of_any_kind_become_indices():
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+    by_name = ensemble(classes=names.tolist()).fit(X, names[Y]).vote(PUBLIC)
+    assert by_name.labels.tolist() == ensemble().fit(X, Y).vote(PUBLIC).labels.tolist()
+    assert by_name.classes == tuple(names.tolist())
+
+
+# --- threads and silence -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("backend", "n_jobs"), [("loky", 1), ("threading", 2), ("loky", 2)])
+def test_one_thread_per_worker_and_the_callers_limit_comes_back(backend, n_jobs, capfd):
+    with threadpool_limits(2):
+        before = threadpool_info()
+        filters = list(warnings.filters)
+        with joblib.parallel_config(backend=backend, n_jobs=n_jobs):
+            teachers = ensemble(Probe(inner_jobs=4)).fit(X, Y)
+            teachers.vote(PUBLIC)
+        assert [p["num_threads"] for p in threadpool_info()] == [p["num_threads"] for p in before]
+        assert list(warnings.filters) == filters
+    assert {t.threads_ for t in teachers.teachers_} == {1}
+    assert {t.jobs_ for t in teachers.teachers_} == {1}
+    assert ({t.pid_ for t in teachers.teachers_} == {os.getpid()}) == (backend == "threading" or n_jobs == 1)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_is_shown_when_asked_for(capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    ensemble(GaussianNB(), 4, verbose=True).fit(X, Y).vote(PUBLIC)
+    shown = capfd.readouterr()
+    assert "teachers voting" in shown.err
+    assert "4/4" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_failing_teacher_is_named_without_its_data(n_jobs, capfd):
+    teachers = ensemble(Fails(), n_jobs=n_jobs)
+    with pytest.raises(InvalidInputError, match=r"teacher \d could not be trained.*raised ValueError") as caught:
+        teachers.fit(X, Y)
+    chain, error = "", caught.value
+    while error is not None:
+        chain, error = chain + str(error), error.__cause__ or error.__context__
+    assert "Smith" not in chain
+    assert "array" not in chain
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(NotFittedError):
+        teachers.vote(PUBLIC)
+
+
+@pytest.mark.parametrize("when", ["predict", "class", "text", "shape", "half"])
+def test_a_teacher_that_cannot_vote_is_named_without_its_words(when):
+    teachers = ensemble(Fails(when)).fit(X, Y)
+    with pytest.raises(InvalidInputError, match="teacher 0 could not vote") as caught:
+        teachers.vote(PUBLIC)
+    assert "Smith" not in str(caught.value)
+
+
+def test_wrong_parameters_of_the_estimator_are_quoted():
+    with pytest.raises(InvalidInputError, match=r"The 'C' parameter.*-1"):
+        ensemble(LogisticRegression(C=-1)).fit(X, Y)
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    return pd.DataFrame(
+        {
+            "age": np.where(rng.random(300) < 0.1, np.nan, 40 + 20 * y + rng.normal(0, 5, 300)),
+            "town": pd.Series(rng.choice(["A", "B", "C"], 300)),
+            "dose": rng.normal(0, 2, 300) + y,
+        }
+    ), np.where(y, "ill", "well")
+
+
+def tabular():
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "dose"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["town"]),
+    )
+    return make_pipeline(columns, LogisticRegression())
+
+
+def test_mixed_tables(table):
+    frame, y = table
+    frame.loc[0, "town"] = "rare"
+    teachers = ensemble(tabular(), 6, classes=["well", "ill"]).fit(frame[:200], y[:200])
+    assert teachers.feature_names_in_.tolist() == ["age", "town", "dose"]
+    votes = teachers.vote(frame[200:])
+    assert ((votes.counts.argmax(axis=1) == 1) == (y[200:] == "ill")).mean() > 0.85
+    assert votes.query_hashes == hash_queries(frame[200:])
+    turned = teachers.vote(frame.loc[200:, ["dose", "age", "town"]])
+    assert turned.labels.tolist() == votes.labels.tolist()
+    spread = ensemble(tabular(), 6, classes=["well", "ill"], n_jobs=2).fit(frame[:200], y[:200])
+    assert spread.vote(frame[200:], chunk_size=9).labels.tolist() == votes.labels.tolist()
+
+
+def test_tables_with_other_columns_are_refused(table):
+    frame, y = table
+    teachers = ensemble(tabular(), 6, classes=["well", "ill"]).fit(frame, y)
+    with pytest.raises(InvalidInputError, match=r"missing \['dose'\], extra \['dosis'\]"):
+        teachers.vote(frame.rename(columns={"dose": "dosis"}))
+    with pytest.raises(InvalidInputError, match="must be a DataFrame"):
+        teachers.vote(frame.to_numpy())
+    with pytest.raises(InvalidInputError, match="same name"):
+        teachers.vote(pd.concat([frame, frame["dose"]], axis=1))
+
+
+def test_sparse_rows_vote_like_dense_ones():
+    dense = ensemble().fit(X, Y).vote(PUBLIC)
+    thin = ensemble().fit(sparse.csr_array(X), Y).vote(sparse.coo_array(PUBLIC), chunk_size=33)
+    assert (thin.labels == dense.labels).mean() > 0.99
+    assert thin.query_hashes == dense.query_hashes
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------
+
+
+def with_nan(value=np.nan):
+    rows = X.copy()
+    rows[3, 4] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"n_teachers": 401}, "at most the number of records"),
+        ({"n_teachers": 0}, "n_teachers must be"),
+        ({"n_teachers": 2.5}, "n_teachers must be"),
+        ({"groups": np.arange(400) % 9}, "number of groups"),
+        ({"groups": [1, 2]}, "groups must have shape"),
+        ({"y": np.ones(400, dtype=int)}, "single class"),
+        ({"y": np.ones(400, dtype=int), "classes": None}, "single class"),
+        ({"y": np.array([None, 1] * 200, dtype=object), "classes": None}, "missing values"),
+        ({"y": np.where(np.arange(400) == 5, np.nan, Y)}, "NaN"),
+        ({"y": np.where(np.arange(400) == 5, 12, Y)}, "outside classes"),
+        ({"y": Y[:399]}, "one class per row"),
+        ({"y": Y[:, None]}, "one class per row"),
+        ({"classes": [1]}, "at least two"),
+        ({"X": with_nan()}, "NaN"),
+        ({"X": with_nan(np.inf)}, "infinity"),
+        ({"X": pd.DataFrame(with_nan())}, "NaN"),
+        ({"X": sparse.csr_array(with_nan())}, "NaN"),
+        ({"X": with_nan(), "estimator": make_pipeline(StandardScaler(), GaussianNB())}, "NaN"),
+        ({"X": X[0]}, r"shape \(n, n_features\)"),
+        ({"X": X.reshape(400, 8, 8)}, "reshape"),
+        ({"X": X[:, :0]}, "at least one row and one column"),
+        ({"X": X + 1j}, "real numbers"),
+        ({"X": [[1], [1, 2]]}, r"shape \(n, n_features\)"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": "many"}, "n_jobs"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": np.random.RandomState(0)}, "random_state"),
+        ({"estimator": LogisticRegression}, "instance"),
+        ({"estimator": "svm"}, "scikit-learn classifier"),
+        ({"estimator": LinearRegression()}, "must be a classifier"),
+        ({"estimator": SVC(kernel="precomputed")}, "precomputed"),
+    ],
+)
+def test_bad_input_is_refused(change, text):
+    options = {"estimator": GaussianNB(), "X": X, "y": Y, "groups": None} | change
+    rows, y, groups = (options.pop(name) for name in ("X", "y", "groups"))
+    with pytest.raises(InvalidInputError, match=text):
+        ensemble(**options).fit(rows, y, groups)
+
+
+def test_missing_values_go_to_estimators_that_take_them():
+    for model in (
+        HistGradientBoostingClassifier(max_iter=2),
+        make_pipeline(StandardScaler(), SimpleImputer(), GaussianNB()),
+    ):
+        votes = ensemble(model, 2).fit(with_nan(), Y).vote(with_nan()[:10])
+        assert votes.n_queries == 10
+
+
+def test_public_rows_are_checked():
+    teachers = ensemble().fit(X, Y)
+    with pytest.raises(InvalidInputError, match="X has 63 columns"):
+        teachers.vote(PUBLIC[:, 1:])
+    with pytest.raises(InvalidInputError, match="NaN"):
+        teachers.vote(with_nan())
+    with pytest.raises(InvalidInputError, match="chunk_size"):
+        teachers.vote(PUBLIC, chunk_size=0)
+    with pytest.raises(InvalidInputError, match="at least one row"):
+        teachers.vote(PUBLIC[:0])
+    with pytest.raises(NotFittedError):
+        ensemble().vote(PUBLIC)
+
+
+def test_reading_the_classes_from_private_labels_warns():
+    with pytest.warns(PrivacyLeakWarning, match="classes=None"):
+        teachers = ensemble(classes=None).fit(X, Y)
+    assert teachers.classes_ == tuple(range(10))
+
+
+def test_repeated_rows_warn_the_curator():
+    twice = np.concatenate([X, X[:50]])
+    with pytest.warns(DuplicateRecordsWarning, match=r"^\d+ distinct rows"):
+        ensemble().fit(twice, np.concatenate([Y, Y[:50]]))
+    with pytest.warns(DuplicateRecordsWarning):
+        ensemble().fit(sparse.csr_array(twice), np.concatenate([Y, Y[:50]]))
+    people = np.concatenate([np.arange(400), np.arange(50)])
+    ensemble().fit(twice, np.concatenate([Y, Y[:50]]), groups=people)  # the same person: no warning
+
+
+# --- a scikit-learn object -----------------------------------------------------------------------------------------
+
+
+def test_clone_params_and_pickle():
+    teachers = ensemble(SVC(C=3.0), n_jobs=1)
+    assert clone(teachers).get_params()["estimator__C"] == 3.0
+    assert teachers.set_params(estimator__C=4.0).estimator.C == 4.0
+    fitted = teachers.fit(X, Y)
+    copy = pickle.loads(pickle.dumps(fitted))
+    assert copy.vote(PUBLIC).labels.tolist() == fitted.vote(PUBLIC).labels.tolist()
+    assert not hasattr(clone(fitted), "teachers_")
+
+
+def test_repr_shows_parameters_only():
+    teachers = ensemble(GaussianNB(), random_state=None)
+    before = repr(teachers), teachers._repr_html_().count("\n")
+    teachers.fit(X, Y)
+    assert (repr(teachers), teachers._repr_html_().count("\n")) == before
+    assert "teachers_" not in teachers._repr_html_()
+    assert "partition" not in teachers._repr_html_()
+
+
+def test_without_a_seed_every_fit_cuts_other_shards():
+    first, second = (ensemble(GaussianNB(), random_state=None).fit(X, Y).partition_ for _ in range(2))
+    assert first.fingerprint() != second.fingerprint()
