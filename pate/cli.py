@@ -15,6 +15,9 @@ import typer
 
 from pate.exceptions import PateError, PateWarning
 
+#: What typer makes of Ctrl-C.
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="pate",
     help="Learn from private data by asking an ensemble of teachers, and know exactly what it cost.",
@@ -388,10 +391,11 @@ def main() -> None:
         for note in getattr(error, "__notes__", ()):
             typer.secho(f"  {note}", fg="red", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.secho(
-            "interrupted: nothing was lost. Finished teachers and paid labels are kept; the same command goes on.",
-            fg="yellow",
-            err=True,
-        )
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            typer.secho(
+                "interrupted: nothing was lost. Finished teachers and paid labels are kept; the same command goes on.",
+                fg="yellow",
+                err=True,
+            )
+        raise

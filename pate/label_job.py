@@ -158,7 +158,7 @@ class LabelJob:
     ) -> None:
         check_choice("preprocess", preprocess, PREPROCESSING)
         n_teachers = check_int("n_teachers", n_teachers, low=1)
-        estimator = make_teacher(teacher) if isinstance(teacher, str) else teacher
+        estimator = make_teacher(teacher)
         table = read_table(private, target=target, group=group, drop=drop)
         if table.y is None:
             raise InvalidInputError(f"target must name the column of classes in {private}, got {target!r}.")

@@ -111,11 +111,15 @@ class Ledger:
 
     @contextmanager
     def _connection(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        connection: sqlite3.Connection | None = None
         try:
-            if not self.path.exists():
+            if not write and not self.path.exists():
+                # Looking must not leave a file behind.
+                connection = sqlite3.connect(":memory:", isolation_level=None)
+            elif not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            connection = connection or sqlite3.connect(self.path, timeout=30, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"the ledger {str(self.path)!r} cannot be opened: {error}.") from error
         try:

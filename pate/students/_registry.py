@@ -27,8 +27,8 @@ def named_students() -> tuple[str, ...]:
     return (*_SEMI_SUPERVISED, *named_teachers())
 
 
-def make_student(name: str) -> Any:
-    """Return an unfitted student by name.
+def make_student(name: Any) -> Any:
+    """Return an unfitted student by name; a classifier is returned as it is.
 
     ``label-spreading`` (Zhou et al. 2004) passes the released labels on to public rows that resemble one another, and
     so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts.
@@ -43,5 +43,7 @@ def make_student(name: str) -> Any:
     >>> make_student("label-spreading").kernel
     'knn'
     """
+    if not isinstance(name, str) and hasattr(name, "fit"):
+        return name
     known = check_choice("student", name, named_students())
     return _SEMI_SUPERVISED[known]() if known in _SEMI_SUPERVISED else make_teacher(known)

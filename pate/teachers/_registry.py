@@ -46,14 +46,14 @@ def named_teachers() -> tuple[str, ...]:
     return tuple(_TEACHERS)
 
 
-def make_teacher(name: str) -> BaseEstimator:
-    """Return an unfitted classifier by name; change it further with ``set_params``.
+def make_teacher(name: Any) -> BaseEstimator:
+    """Return an unfitted classifier by name (change it further with ``set_params``); a classifier is returned as it is.
 
     The columns are expected to be numbers of similar scale (pixels in [0, 1], or standardised with public numbers).
 
     Parameters
     ----------
-    name : str
+    name : str or classifier
         One of :func:`named_teachers`. Never an import path: a name from a command line must not run code.
 
     Raises
@@ -69,5 +69,7 @@ def make_teacher(name: str) -> BaseEstimator:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: teacher must be one of 'decision-tree', ..., 'svm', got 'oracle'. ...
     """
+    if not isinstance(name, str) and hasattr(name, "fit"):
+        return name
     known = check_choice("teacher", name, _TEACHERS, remedy="For anything else use TeacherEnsemble(estimator, ...).")
     return _TEACHERS[known]()

@@ -1,0 +1,330 @@
+"""The house of docs/design.md, held apart: which module may import which, and what a light import may cost.
+
+The one place where a new module gets its floor is ``FLOORS``.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import pate
+
+ROOT = Path(pate.__file__).parent
+DESIGN = ROOT.parent / "docs" / "design.md"
+
+#: Room (a module or package right under pate/) -> floor. A lower floor never imports an upper one.
+FLOORS = {
+    "exceptions": 0,
+    "_validation": 0,
+    "_random": 0,
+    "_progress": 0,
+    "_files": 0,
+    "_html": 0,
+    "_provenance": 0,
+    "privacy": 1,
+    "data": 2,
+    "votes": 2,
+    "mechanisms": 2,
+    "queries": 2,
+    "teachers": 3,
+    "vote_files": 3,
+    "labeling": 4,
+    "accounting": 4,
+    "students": 5,
+    "baselines": 5,
+    "estimator": 6,
+    "_report_schema": 7,
+    "comparison": 7,
+    "contestants": 7,
+    "folders": 7,
+    "label_job": 7,
+    "plots": 7,
+    "report": 7,
+    "runs": 7,
+    "cli": 8,
+}
+
+#: Rooms on one floor that may import each other, and why. Floor 0 is one toolbox.
+NEIGHBOURS = {
+    ("mechanisms", "votes"): "ABSTAIN, the label of a query that got no answer",
+    ("accounting", "labeling"): "the warning for a weak delta, said the same way at both doors",
+    ("contestants", "comparison"): "compare_on is compare with contestants set up for a data set",
+    ("comparison", "plots"): "ComparisonReport.plot, lazily",
+    ("comparison", "report"): "ComparisonReport.save writes the page, lazily",
+    ("report", "_report_schema"): "what a report takes, checked",
+    ("report", "plots"): "the pictures of the page",
+    ("runs", "contestants"): "DP-SGD and the settings of a data set are the same in a run and in a comparison",
+    ("runs", "folders"): "a run writes a run folder",
+    ("runs", "report"): "a run writes its report, lazily",
+}
+
+#: The only places that may import the heavy packages (some of them are still to be built).
+ONLY_IN = {
+    "torch": ("baselines", "teachers.torch", "students", "audit"),
+    "opacus": ("baselines", "audit"),
+    "matplotlib": ("plots",),
+    "typer": ("cli",),
+}
+PRIVACY_MAY_IMPORT = {"numpy", "scipy", "dp_accounting", *sys.stdlib_module_names}
+
+
+@dataclass(frozen=True)
+class Arrow:
+    importer: str  # dotted, without the leading "pate."
+    imported: str  # dotted, with it
+    line: int
+
+    @property
+    def room(self) -> str:
+        return self.importer.split(".")[0]
+
+    @property
+    def imported_room(self) -> str | None:
+        parts = self.imported.split(".")
+        return parts[1] if parts[0] == "pate" and len(parts) > 1 else None
+
+    def __str__(self) -> str:
+        return f"pate.{self.importer}:{self.line} imports {self.imported}"
+
+
+def module_name(path: Path, root: Path = ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def arrows_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Arrow]:
+    """Every import anywhere in a file: lazy ones and those for type checkers are arrows too."""
+    package = f"pate.{module}" if is_package else f"pate.{module}".rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Arrow(module, alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            for alias in node.names:
+                # "from pate import plots" names a room, "from pate.votes import Votes" is in one already.
+                yield Arrow(module, f"{base}.{alias.name}" if base == "pate" else base, node.lineno)
+
+
+FILES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+ARROWS = [
+    arrow
+    for path in FILES
+    for arrow in arrows_of(path.read_text(encoding="utf-8"), module_name(path), is_package=path.name == "__init__.py")
+]
+INNER = [a for a in ARROWS if a.imported.split(".")[0] == "pate"]
+TREES = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def upward(arrows: list[Arrow]) -> list[str]:
+    return [str(a) for a in arrows if a.imported_room in FLOORS and FLOORS[a.imported_room] > FLOORS[a.room]]
+
+
+def sideways(arrows: list[Arrow]) -> list[Arrow]:
+    return [
+        a
+        for a in arrows
+        if a.imported_room in FLOORS and a.imported_room != a.room and FLOORS[a.imported_room] == FLOORS[a.room] > 0
+    ]
+
+
+def test_every_room_has_a_floor_and_every_floor_a_room():
+    rooms = {module_name(path).split(".")[0] for path in FILES}
+    assert rooms - set(FLOORS) == set(), "give the new module its floor in FLOORS and in docs/design.md"
+    assert set(FLOORS) - rooms <= {"cli"}, "a room in FLOORS is gone"
+
+
+def test_the_floors_are_those_of_the_design_page():
+    """A room that the page's table names stands on the same floor here."""
+    page = DESIGN.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| ([^|]+) \|", page, flags=re.MULTILINE)
+    named = {name.strip("/"): int(floor) for floor, cell in rows for name in re.findall(r"`([a-z_]+/?)`", cell)}
+    assert len(named) >= 15
+    assert {n: f for n, f in named.items() if FLOORS.get(n) != f} == {}
+
+
+def test_no_arrow_points_up():
+    assert len(INNER) > 150
+    assert upward(INNER) == []
+
+
+def test_rooms_of_one_floor_do_not_import_each_other():
+    across = sideways(INNER)
+    assert [str(a) for a in across if (a.room, a.imported_room) not in NEIGHBOURS] == []
+    used = {(a.room, a.imported_room) for a in across}
+    assert {pair for pair in NEIGHBOURS if pair not in used} == set(), "an allowance nobody needs any more"
+
+
+def test_nobody_imports_through_the_public_face():
+    """``from pate import GNMax`` inside the package would hide which floor is meant."""
+    known = {*FLOORS, "__version__"}
+    assert [str(a) for a in INNER if a.imported_room is None or a.imported_room not in known] == []
+
+
+def test_neighbours_do_not_import_in_circles():
+    for a, b in NEIGHBOURS:
+        assert (b, a) not in NEIGHBOURS
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from pate.labeling import quote", ["pate.labeling"]),
+        ("def f():\n    import pate.cli", ["pate.cli"]),
+        ("from .. import estimator", ["pate.estimator"]),
+        ("from ..estimator import x", ["pate.estimator"]),
+        ("from pate.votes import Votes\nimport numpy", []),
+    ],
+)
+def test_the_reader_of_imports_sees_an_upward_arrow(source, found):
+    arrows = list(arrows_of(source, "data.tables"))
+    assert [a.imported for a in arrows if str(a) in upward(arrows)] == found
+
+
+@pytest.mark.parametrize("package", ONLY_IN)
+def test_heavy_packages_stay_in_their_rooms(package):
+    users = [a for a in ARROWS if a.imported.split(".")[0] == package]
+    assert users
+    allowed = ONLY_IN[package]
+    outside = [a for a in users if not any(a.importer == home or a.importer.startswith(home + ".") for home in allowed)]
+    assert [str(a) for a in outside] == []
+
+
+def test_privacy_needs_numbers_and_the_standard_library_only():
+    mine = [a for a in ARROWS if a.room == "privacy"]
+    assert {a.imported.split(".")[0] for a in mine} >= {"numpy", "scipy", "pate"}
+    for arrow in mine:
+        room = arrow.imported_room
+        ok = FLOORS[room] <= 1 if room else arrow.imported.split(".")[0] in PRIVACY_MAY_IMPORT
+        assert ok, str(arrow)
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import pate", ("numpy", "torch", "matplotlib", "sklearn", "pandas")),
+        ("import pate.cli", ("torch", "opacus", "matplotlib", "sklearn", "pandas")),
+        ("from pate import release_labels, Votes, GNMax, Ledger", ("torch", "matplotlib", "sklearn", "pandas")),
+        ("from pate import PATEClassifier, load_dataset, Partition", ("torch", "opacus", "matplotlib")),
+    ],
+)
+def test_imports_are_light(statement, absent):
+    code = f"{statement}\nimport sys\nprint([m for m in {absent!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", pate.__all__)
+def test_public_names_resolve_and_explain_themselves(name):
+    value = getattr(pate, name)
+    assert name in dir(pate)
+    if not (inspect.isclass(value) or inspect.isfunction(value)):
+        return
+    text = inspect.getdoc(value) or ""
+    assert re.search(r"^Examples\n-{8}\n", text, flags=re.MULTILINE), f"{name} has no Examples section"
+    assert ">>> " in text.split("Examples\n--------\n", 1)[1], f"the example of {name} is not a doctest"
+
+
+def test_an_unknown_public_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'PATE'"):
+        _ = pate.PATE
+
+
+def test_packages_name_only_what_they_hold():
+    for path in ROOT.rglob("__init__.py"):
+        module = import_module(".".join(["pate", *path.relative_to(ROOT).parent.parts]))
+        names = getattr(module, "__all__", [])
+        assert len(set(names)) == len(names)
+        assert [n for n in names if not hasattr(module, n)] == []
+
+
+#: Loading by pickle runs whatever the file says.
+_LOADERS = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+_LOADING = {"load", "loads", "Unpickler", "open"}
+
+
+def unsafe_loads(tree: ast.AST) -> list[str]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            whole = f"{node.value.id}.{node.attr}"
+            if (node.value.id in _LOADERS and node.attr in _LOADING) or node.attr == "read_pickle":
+                found.append(whole)
+        if isinstance(node, ast.ImportFrom) and node.module in _LOADERS:
+            found += [f"from {node.module} import {a.name}" for a in node.names if a.name in _LOADING]
+        if isinstance(node, ast.Call):
+            where = ast.unparse(node.func)
+            for keyword in node.keywords:
+                if keyword.arg == "allow_pickle" and not is_false(keyword.value):
+                    found.append(f"{where}(allow_pickle=...)")
+            if where in ("np.load", "numpy.load") and not any(k.arg == "allow_pickle" for k in node.keywords):
+                found.append(f"{where} without allow_pickle=False")
+            if where == "torch.load" and not any(k.arg == "weights_only" for k in node.keywords):
+                found.append(where)
+    return found
+
+
+def is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def test_nothing_is_loaded_by_pickle():
+    assert {m: found for m, tree in TREES.items() if (found := unsafe_loads(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pickle.load(f)",
+        "joblib.load(p)",
+        "from pickle import loads",
+        "np.load(p, allow_pickle=True)",
+        "np.load(p)",
+        "torch.load(p)",
+        "pd.read_pickle(p)",
+    ],
+)
+def test_the_reader_of_loads_sees_them(source):
+    assert unsafe_loads(ast.parse(source))
+
+
+#: Absolute paths of somebody's machine. URLs and the roots of routes are not.
+_MACHINE_PATH = re.compile(r"(?:^|[\s'\"=(:])(?:/(?:home|root|work|Users|mnt|opt|srv|tmp|usr|var)/|[A-Z]:\\)")
+
+
+def machine_paths(tree: ast.AST) -> list[str]:
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    return [t for t in texts if _MACHINE_PATH.search(t)]
+
+
+def test_no_path_of_a_machine_is_written_down():
+    assert {m: found for m, tree in TREES.items() if (found := machine_paths(tree))} == {}
+    assert machine_paths(ast.parse("x = '/home/me/data'"))
+    assert machine_paths(ast.parse(r"x = 'C:\\data'"))
+    assert not machine_paths(ast.parse("x = 'https://host/home/me'"))
+
+
+def test_only_the_lock_and_what_draws_it_make_noise():
+    """Whoever samples a mechanism or makes a noise source outside the lock would release past the budget."""
+    makers = set()
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "NoiseSource":
+                makers.add(module)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "mechanism.sample":
+                makers.add(module)
+    assert {m.split(".")[0] for m in makers} == {"labeling", "baselines"}

@@ -1,0 +1,277 @@
+"""The command line as a person uses it, on files."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pate import Budget, Ledger
+
+CODE = "import sys; from pate.cli import main; sys.argv[0] = 'pate'; main()"
+
+
+def pate(*arguments, cwd=None):
+    """Run a command here and now: starting an interpreter each time would take most of the tests' time."""
+    from pate.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    before, argv, show = os.getcwd(), sys.argv, warnings.showwarning
+    with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(err):
+        warnings.simplefilter("default")
+        try:
+            os.chdir(cwd or before)
+            sys.argv = ["pate", *map(str, arguments)]
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        finally:
+            os.chdir(before)
+            sys.argv, warnings.showwarning = argv, show
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def tables(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 300
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(50, 10, n).round(),
+            "weight": rng.normal(70, 10, n).round(3),
+            "town": rng.choice(["Oslo", "Rome", "Bonn"], n),
+            "patient": np.repeat(np.arange(n // 2), 2),
+        }
+    )
+    frame["ill"] = np.where(frame["age"] + 20 * (frame["town"] == "Rome") > 55, "yes", "no")
+    frame.iloc[:260].to_csv(tmp_path / "private.csv", index=False)
+    frame.iloc[260:].drop(columns=["ill", "patient"]).to_csv(tmp_path / "public.csv", index=False)
+    return tmp_path
+
+
+def label(folder, *extra, epsilon=2, out="labels.csv"):
+    return pate(
+        "label", "--private", "private.csv", "--target", "ill", "--group", "patient", "--public", "public.csv",
+        "--classes", "no,yes", "--epsilon", epsilon, "--delta", "1e-3", "--teachers", 20, "--queries", 10,
+        "--out", out, "--jobs", 1, *extra, cwd=folder,
+    )  # fmt: skip
+
+
+def test_help_is_quick_and_light():
+    done = subprocess.run([sys.executable, "-c", CODE, "--help"], capture_output=True, text=True, check=True)
+    for command in ("demo", "run", "label", "account", "compare"):
+        assert command in done.stdout
+
+
+def test_label_writes_labels_statement_and_ledger(tables):
+    done = label(tables)
+    assert done.returncode == 0, done.stderr
+    # what it will spend stands there before it is spent
+    assert done.stdout.index("will spend") < done.stdout.index("questions answered")
+    frame = pd.read_csv(tables / "labels.csv")
+    assert list(frame.columns) == ["row", "label", "status"]
+    assert frame["row"].tolist() == list(range(40))
+    answered = frame[frame["status"] == "answered"]
+    assert 1 <= len(answered) <= 10
+    assert set(answered["label"]) <= {"no", "yes"}
+    assert frame.loc[frame["status"] == "not asked", "label"].isna().all()
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert statement["unit"] == "group"
+    assert statement["n_units"] == 130
+    assert statement["guarantee"]["epsilon"] <= 2
+    assert "PRIVACY STATEMENT" in (tables / "labels.statement.txt").read_text()
+    ledger = Ledger(tables / "labels.ledger.sqlite")
+    assert len(ledger.releases()) == 1
+    assert ledger.total == Budget(2, 1e-3)
+
+
+def test_label_again_costs_nothing_and_gives_the_same(tables):
+    assert label(tables).returncode == 0
+    again = label(tables, "--ledger", "labels.ledger.sqlite", out="again.csv")
+    assert again.returncode == 0, again.stderr
+    assert "answered before, free" in again.stdout
+    a, b = pd.read_csv(tables / "labels.csv"), pd.read_csv(tables / "again.csv")
+    pd.testing.assert_frame_equal(a, b)
+    assert len(Ledger(tables / "labels.ledger.sqlite").releases()) == 1
+    # other queries do not fit any more: the whole budget is spent
+    more = label(tables, "--ledger", "labels.ledger.sqlite", "--seed", 5, "--mechanism", "gnmax", "--sigma", 20,
+                 out="more.csv")  # fmt: skip
+    assert more.returncode == 2
+    assert "buys 0 of these" in more.stderr
+    assert not (tables / "more.csv").exists()
+
+
+def test_plan_spends_nothing(tables):
+    done = label(tables, "--plan")
+    assert done.returncode == 0, done.stderr
+    assert "will spend" in done.stdout
+    assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "text"),
+    [
+        (["--target", "sick"], "'sick' is not in private.csv"),
+        (["--teachers", "500"], "n_teachers must be at most the number of groups (130)"),
+        (["--classes", "no"], "at least two"),
+        (["--classes", "no,maybe"], "outside classes"),
+        (["--epsilon", "0"], "epsilon must be"),
+        (["--delta", "1"], "delta must be"),
+        (["--teacher", "oracle"], "teacher must be one of"),
+        (["--public", "nowhere.csv"], "there is no file"),
+        (["--sigma", "5"], "without a mechanism"),
+        (["--mechanism", "gnmax"], "missing: sigma"),
+        (["--mechanism", "gnmax", "--sigma", "1"], "buys 0 of these"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_label_refuses_bad_input_and_loses_nothing(tables, extra, text):
+    done = label(tables, *extra)
+    assert done.returncode == 2, done.stdout
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tables / "labels.csv").exists()
+    assert not Ledger(tables / "labels.ledger.sqlite").releases()
+
+
+def test_label_with_other_columns_or_an_existing_file(tables):
+    public = pd.read_csv(tables / "public.csv")
+    public.rename(columns={"age": "years"}).to_csv(tables / "public.csv", index=False)
+    done = label(tables)
+    assert done.returncode == 2
+    assert "lacks 'age'" in done.stderr
+    (tables / "labels.csv").write_text("precious")
+    done = label(tables)
+    assert done.returncode == 2
+    assert "never overwritten" in done.stderr
+    assert (tables / "labels.csv").read_text() == "precious"
+
+
+def test_weak_delta_warns(tables):
+    done = label(tables, "--delta", "0.05")
+    assert "not below 1/n" in done.stderr
+
+
+def test_account_prints_public_and_hides_private(tmp_path):
+    counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
+    np.save(tmp_path / "votes.npy", counts)
+    command = ["account", tmp_path / "votes.npy", "--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5"]
+    done = pate(*command)
+    assert done.returncode == 0, done.stderr
+    assert "public" in done.stdout
+    assert "hidden" in done.stdout
+    shown = pate(*command, "--reveal").stdout
+    assert "hidden" not in shown
+    assert "never publish" in shown
+
+
+def test_account_never_takes_class_ids_for_counts(tmp_path):
+    labels = np.random.default_rng(0).integers(0, 3, size=(40, 50))
+    np.save(tmp_path / "labels.npy", labels)
+    command = ["account", tmp_path / "labels.npy", "--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5"]
+    done = pate(*command)
+    assert done.returncode == 2
+    assert "--kind" in done.stderr
+    done = pate(*command, "--kind", "counts")
+    assert done.returncode == 2
+    assert "rows that all sum" in done.stderr
+    done = pate(*command, "--kind", "labels", "--classes", 3)
+    assert done.returncode == 0, done.stderr
+    assert "50 queries, 3 classes, 40 teachers" in done.stdout
+
+
+def test_account_reproduces_the_published_figures(data_home):
+    done = pate(
+        "account", data_home / "pate2018_mnist_votes.npz", "--key", "counts", "--rows", 640, "--mechanism", "confident",
+        "--sigma", 40, "--threshold", 200, "--sigma-threshold", 150, "--delta", "1e-5", "--reveal",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for figure in ("1.9988", "282.7"):
+        assert figure in done.stdout
+
+
+def test_run_and_its_folder(tmp_path):
+    command = ["run", "--dataset", "digits", "--epsilon", 8, "--teachers", 10, "--dpsgd", "none", "--jobs", 1,
+               "--out", tmp_path / "run"]  # fmt: skip
+    done = pate(*command)
+    assert done.returncode == 0, done.stderr
+    names = sorted(p.name for p in (tmp_path / "run").iterdir())
+    assert names == ["labels.csv", "report.html", "results.json", "statement.json", "statement.txt"]
+    again = pate(*command)
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
+    unknown = pate("run", "--dataset", "imagenet", "--epsilon", 8, "--out", tmp_path / "x")
+    assert unknown.returncode == 2
+    assert "'digits'" in unknown.stderr
+
+
+def test_absent_data_says_where_it_was_looked_for(tmp_path):
+    code = (
+        "import pate\n"
+        "try: pate.load_dataset('mnist', download=False)\n"
+        "except pate.PateError as e: print(type(e).__name__, e)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATE_DATA_HOME": str(tmp_path)},
+    )
+    for word in ("DatasetNotFoundError", "mnist.npz", str(tmp_path), "PATE_DATA_HOME"):
+        assert word in done.stdout
+
+
+def test_compare_resumes(tmp_path):
+    command = ["compare", "--dataset", "digits", "--epsilons", "3,8", "--repeats", 1, "--teachers", 20,
+               "--private", 500, "--jobs", 1, "--out", tmp_path / "c"]  # fmt: skip
+    done = pate(*command)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "c" / "report.html").exists()
+    rows = json.loads((tmp_path / "c" / "results.json").read_text())["rows"]
+    assert [(r["contestant"], r["epsilon"]) for r in rows] == [
+        ("PATE", 3.0), ("PATE", 8.0), ("DP-SGD", 3.0), ("DP-SGD", 8.0),
+    ]  # fmt: skip
+    assert pate(*command).returncode == 0
+    other = pate(*command, "--seed", 9)
+    assert other.returncode == 2
+    assert "Traceback" not in other.stderr
+    bad = pate("compare", "--dataset", "digits", "--epsilons", "one", "--out", tmp_path / "d")
+    assert bad.returncode == 2
+    assert "separated by commas" in bad.stderr
+
+
+def test_ctrl_c_is_clean_and_resumable(tables):
+    """SIGINT while teachers train: exit 130, no traceback, finished teachers kept, the same command goes on."""
+    import signal
+    import time
+
+    command = [
+        sys.executable, "-c", CODE, "label", "--private", "private.csv", "--target", "ill", "--public", "public.csv",
+        "--drop", "patient", "--classes", "no,yes", "--epsilon", "2", "--delta", "1e-3", "--teachers", "40",
+        "--queries", "10", "--out", "labels.csv", "--jobs", "1", "--teacher", "random-forest",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=tables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    folder = Path(tables / "labels.private" / "teachers")
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(folder.glob("*.skops"))) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert not (tables / "labels.csv").exists()
+    kept = len(list(folder.glob("*.skops")))
+    assert 2 <= kept < 40
+    done = subprocess.run(command, cwd=tables, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tables / "labels.csv").exists()
