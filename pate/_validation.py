@@ -123,7 +123,7 @@ def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.i
     array([1, 0])
     >>> encode_labels("y", ["b", "c"], ("a", "b"))
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: y holds values outside classes=('a', 'b') (1 of 2 rows). ...
+    pate.exceptions.InvalidInputError: y holds values outside classes=('a', 'b'). ...
     """
     array = np.asarray(y)
     if array.ndim != 1:
@@ -147,7 +147,7 @@ def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.i
         bad = index < 0
     if bad.any():
         raise InvalidInputError(
-            f"{name} holds values outside classes={tuple(classes)!r} ({int(bad.sum())} of {len(array)} rows). "
+            f"{name} holds values outside classes={tuple(classes)!r}. "
             "Name every class in classes=, or clean the column."
         )
     return np.asarray(index, dtype=np.int64)

@@ -240,17 +240,19 @@ def label(
     preprocess: Annotated[
         str, typer.Option(help="Scaling and encoding learnt from: public rows, shard, or none.")
     ] = "public",
-    ledger: Annotated[Path | None, typer.Option(help="Ledger of the private data; default: beside --out.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger of the private data; default: PRIVATE.ledger.sqlite, beside it.")
+    ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     tuning: Tuning = "not declared by the curator",
     plan: Annotated[bool, typer.Option("--plan", help="Only say what would be spent.")] = False,
 ) -> None:
     """Label a public table with what teachers learn from a private one, within a budget."""
-    from pate.label_job import LabelJob, check_new_file
+    from pate.label_job import LabelJob, check_new_files
     from pate.privacy.budget import Budget
 
-    check_new_file(out)
+    check_new_files(out)
     job = LabelJob(
         private,
         public,
@@ -268,8 +270,8 @@ def label(
         max_answers=max_answers,
         on_exhausted=on_exhausted,
         preprocess=preprocess,
-        ledger=ledger or out.with_suffix(".ledger.sqlite"),
-        checkpoint_dir=None if plan else out.with_suffix(".private") / "teachers",
+        ledger=ledger or private.with_name(private.name + ".ledger.sqlite"),
+        checkpoint_dir=None if plan else out.with_name(out.stem + ".private") / "teachers",
         n_jobs=jobs,
         random_state=seed,
         tuning=tuning,

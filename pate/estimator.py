@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,14 +18,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pate._random import training_seed
 from pate._validation import check_classes, check_int, check_real
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.labeling import quote, release_labels
+from pate.labeling import count_fresh, quote, release_labels
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.privacy.budget import Budget
+from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
 from pate.queries import select_queries
 from pate.students import fit_student
 from pate.teachers import TeacherEnsemble
-from pate.votes import ABSTAIN, Votes
+from pate.votes import ABSTAIN, Votes, hash_queries
 
 #: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
 #: depend on the votes.
@@ -145,14 +146,18 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Positions of the rows of ``X_public`` that were asked about.
     student_ : fitted classifier
     statement_ : PrivacyStatement
-    partition_ : Partition
     n_features_in_ : int
 
     Notes
     -----
-    **Guarantees.** Everything reachable from the fitted object except ``partition_`` satisfies the statement's
-    (epsilon, delta) under replace-one adjacency: the teachers and their votes are not kept. The budget is checked
-    before any teacher is trained.
+    **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
+    replace-one adjacency: the teachers, their votes and the partition are not kept. The budget is checked before any
+    teacher is trained.
+
+    Preprocessing that learns from rows belongs *inside* ``estimator`` (a pipeline there is fitted per shard) or is
+    learnt from public rows beforehand. In a :class:`sklearn.pipeline.Pipeline` *around* this classifier, earlier steps
+    are fitted on all private rows: use only such as learn nothing (``FunctionTransformer``, ``Normalizer``), or the
+    guarantee does not hold. Pass the public rows there as ``fit(X, y, STEP__X_public=...)``, transformed likewise.
 
     Examples
     --------
@@ -253,31 +258,34 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         votes : Votes
             On the rows ``queries_`` of ``X_public``.
         """
-        if not isinstance(self.budget, Budget):
-            raise InvalidInputError(
-                f"budget must be pate.Budget(epsilon, delta), got {self.budget!r}. Try budget=Budget(1.0, 1e-5)."
-            )
+        budget = check_budget(self.budget)
         if X_public is None:
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
-                "fit(X, y, X_public=...); in a Pipeline, fit(X, y, classifier_step__X_public=...)."
+                "fit(X, y, X_public=...)."
             )
         X, y = self._check_private(X, y)
         X_public = self._check_public(X_public)
         n_public = np.shape(X_public)[0]
         mechanism, n_queries, gap = plan_release(
-            self.budget,
+            budget,
             n_public,
             n_teachers=self.n_teachers,
             mechanism=self.mechanism,
             n_queries=self.n_queries,
             gap=self.gap,
         )
-        price = {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
-        # Refuse an unaffordable release before days of training, not after.
-        quote(n_queries, mechanism, budget=self.budget, **price)  # type: ignore[arg-type]
         queries = select_queries(X_public, n_queries, strategy=self.select, random_state=self.random_state)
         asked = X_public.iloc[queries] if hasattr(X_public, "iloc") else X_public[queries]
+        hashes = hash_queries(asked)
+        price: dict[str, Any] = {
+            "budget": budget,
+            "ledger": self.ledger,
+            "max_answers": self.max_answers,
+            "on_exhausted": self.on_exhausted,
+        }
+        # Refuse an unaffordable release before days of training, not after.
+        quote(count_fresh(hashes, mechanism, **price), mechanism, **price)
 
         teachers = TeacherEnsemble(
             LogisticRegression() if self.estimator is None else self.estimator,
@@ -289,18 +297,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             verbose=self.verbose,
         ).fit(X, y, groups=groups)
         votes = teachers.vote(asked, keep_labels=False)
-        release = release_labels(
-            votes,
-            mechanism,
-            budget=self.budget,
-            ledger=self.ledger,
-            noise_seed=self.noise_seed,
-            tuning=self.tuning,
-            **price,  # type: ignore[arg-type]
-        )
+        votes = replace(votes, query_hashes=hashes, classes_inferred=self.classes is None)
+        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, tuning=self.tuning, **price)
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement
-        self.partition_ = teachers.partition_
         self.queries_ = queries
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[queries] = self.release_.labels

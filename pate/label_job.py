@@ -18,7 +18,7 @@ from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.labeling import LabelRelease, Quote, count_fresh, quote, release_labels, warn_if_weak
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.privacy.budget import Budget
+from pate.privacy.budget import Budget, check_budget
 from pate.privacy.ledger import Ledger
 from pate.queries import select_queries
 from pate.teachers import TeacherEnsemble, make_teacher
@@ -41,6 +41,8 @@ class LabelPlan:
         Rows of the public file that will be asked about.
     gap : float
         Abstain below so many votes of lead (:class:`NoisyHistogram` only).
+    n_free : int
+        How many of those rows are repeats, or were answered before.
     quote : Quote
         The most that will be spent.
 
@@ -58,11 +60,11 @@ class LabelPlan:
     mechanism: Mechanism
     queries: npt.NDArray[np.int64]
     gap: float
+    n_free: int
     quote: Quote
 
     def __str__(self) -> str:
-        known = len(self.queries) - self.quote.n_queries
-        stored = f" ({known} repeated or answered before, free)" if known else ""
+        stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
         answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
         asked = f"{self.quote.n_queries} of {self.n_public} public rows asked{answers}{stored}"
         who = f"{self.n_units} {self.unit}s over {self.n_teachers} teachers"
@@ -156,6 +158,7 @@ class LabelJob:
         tuning: str = "not declared by the curator",
         verbose: bool = False,
     ) -> None:
+        check_budget(budget)
         check_choice("preprocess", preprocess, PREPROCESSING)
         n_teachers = check_int("n_teachers", n_teachers, low=1)
         estimator = make_teacher(teacher)
@@ -180,14 +183,13 @@ class LabelJob:
         queries = select_queries(numbers, n_asked, strategy=select, random_state=random_state)
         # Hashes of the rows as they stand in the file, so that another encoding still finds its stored answers.
         self._hashes = hash_queries(rows.iloc[queries])
-        price = quote(
-            count_fresh(self._hashes, chosen, self._ledger),
-            chosen,
-            budget=budget,
-            ledger=self._ledger,
-            max_answers=max_answers,
-            on_exhausted=on_exhausted,
-        )
+        price: dict[str, Any] = {
+            "budget": budget,
+            "ledger": self._ledger,
+            "max_answers": max_answers,
+            "on_exhausted": on_exhausted,
+        }
+        fresh = count_fresh(self._hashes, chosen, **price)
         self.plan = LabelPlan(
             n_records=len(table.y),
             n_units=n_units,
@@ -197,7 +199,8 @@ class LabelJob:
             mechanism=chosen,
             queries=queries,
             gap=lead,
-            quote=price,
+            n_free=len(queries) - fresh,
+            quote=quote(fresh, chosen, **price),
         )
         if preprocess == "shard":
             estimator = make_pipeline(make_shard_encoder(rows), estimator)
@@ -213,13 +216,7 @@ class LabelJob:
             checkpoint_dir=checkpoint_dir,
             verbose=verbose,
         )
-        self._release_options: dict[str, Any] = {
-            "budget": budget,
-            "max_answers": max_answers,
-            "on_exhausted": on_exhausted,
-            "noise_seed": noise_seed,
-            "tuning": tuning,
-        }
+        self._release_options = {**price, "noise_seed": noise_seed, "tuning": tuning}
 
     def run(self) -> LabelRelease:
         """Train the teachers, ask them, and release; the charge is in the ledger before this returns.
@@ -234,7 +231,6 @@ class LabelJob:
         release = release_labels(
             replace(votes, query_hashes=self._hashes),
             self.plan.mechanism,
-            ledger=self._ledger,
             **self._release_options,
         )
         return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
@@ -254,37 +250,38 @@ class LabelJob:
         -------
         list of Path
         """
-        goal = check_new_file(out)
+        paths = check_new_files(out)
         frame = release.to_frame(rows=self.plan.queries).set_index("row")
         frame = frame.reindex(range(self.plan.n_public)).reset_index()
         frame["status"] = frame["status"].fillna("not asked")
-        with atomic_path(goal) as path:
-            frame.to_csv(path, index=False)
-        stem = goal.with_suffix("")
-        paths = [goal, stem.with_suffix(".statement.json"), stem.with_suffix(".statement.txt")]
         write_json(paths[1], release.statement.to_dict())
         write_text(paths[2], release.statement.text())
+        # Last: labels without their statement should not lie around.
+        with atomic_path(paths[0]) as path:
+            frame.to_csv(path, index=False)
         return paths
 
 
-def check_new_file(out: str | os.PathLike[str]) -> Path:
-    """Return the path if nothing is there yet.
+def check_new_files(out: str | os.PathLike[str]) -> list[Path]:
+    """Return the paths of the labels and of the statement's two files, if none of them exists yet.
 
     Raises
     ------
     RunFolderError
-        The file exists: results are never overwritten.
+        One exists: results are never overwritten.
 
     Examples
     --------
     >>> import tempfile
-    >>> check_new_file(Path(tempfile.mkdtemp()) / "labels.csv").name
-    'labels.csv'
+    >>> [path.name for path in check_new_files(Path(tempfile.mkdtemp()) / "labels.csv")]
+    ['labels.csv', 'labels.statement.json', 'labels.statement.txt']
     """
-    path = Path(out)
-    if path.exists():
-        raise RunFolderError(f"out={str(path)!r} exists. Results are never overwritten: name another file.")
-    return path
+    goal = Path(out)
+    paths = [goal, *(goal.with_name(goal.stem + ending) for ending in (".statement.json", ".statement.txt"))]
+    for path in paths:
+        if path.exists():
+            raise RunFolderError(f"{str(path)!r} exists. Results are never overwritten: name another file.")
+    return paths
 
 
 def _as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any]:

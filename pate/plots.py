@@ -211,11 +211,12 @@ def cost_curves(
     if spent is not None:
         point = (spent["queries"], spent["epsilon"])
         ax.plot(*point, "o", color=COLOURS["ink"], markersize=7, zorder=4)
-        left = point[0] > 0.6 * ax.get_xlim()[1]
+        # Below and to the right of a rising curve there is nothing else; only near the edge the text has to turn.
+        left = point[0] > 0.75 * ax.get_xlim()[1]
         ax.annotate(
             f"this run: {spent['queries']:g} queries, ε = {spent['epsilon']:.4g}",
             point,
-            xytext=(-10 if left else 10, -14),
+            xytext=(-10 if left else 6, -16),
             textcoords="offset points",
             ha="right" if left else "left",
             va="top",

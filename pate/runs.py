@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from dataclasses import dataclass, fields
@@ -13,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
+from pate import __version__
 from pate._files import atomic_path, write_json, write_text
 from pate._provenance import provenance
 from pate._validation import check_choice, check_int
@@ -23,7 +25,7 @@ from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimator import PATEClassifier
 from pate.folders import RunFolder
 from pate.labeling import LabelRelease
-from pate.mechanisms import Mechanism
+from pate.mechanisms import NOT_ASKED, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.conversion import gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.ledger import Ledger
@@ -92,6 +94,17 @@ class RunConfig:
         check_choice("dpsgd", self.dpsgd, MODULES)
         check_int("n_repeats", self.n_repeats, low=1)
         check_int("random_state", self.random_state, low=0)
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that decides the run, as plain values.
+
+        Examples
+        --------
+        >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).identity()["epsilon"]
+        1.0
+        """
+        own = {"dataset": self.dataset, "protocol": self.protocol, "version": __version__}
+        return {**self.settings(), **own, "epsilon": self.budget.epsilon, "delta": self.budget.delta}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as plain values, for a report.
@@ -198,7 +211,7 @@ def run_experiment(
     >>> done.result["rows"][0]["contestant"], done.sensitive is None
     ('PATE', True)
     """
-    folder = None if out is None else RunFolder.new(out)
+    folder = None if out is None else RunFolder.new(out, config=json.dumps(config.identity(), sort_keys=True))
     rows: list[dict[str, Any]] = []
     inside: dict[str, Any] = {"references": [], "label_accuracy": [], "notes": []}
     first: tuple[LabelRelease, Dataset, npt.NDArray[np.int64]] | None = None
@@ -271,7 +284,7 @@ def _row(
         "accuracy": float(accuracy),
         "seconds": float(seconds),
         "seed": seed,
-        "queries": None if release is None else int((release.status != "not asked").sum()),
+        "queries": None if release is None else int((release.status != NOT_ASKED).sum()),
         "answers": None if release is None else release.n_answered,
     }
 
@@ -353,7 +366,8 @@ def _result(
 ) -> dict[str, Any]:
     answered = first.labels[first.answered]
     notes = [
-        "Accuracy is the student's, on test rows that no release touched.",
+        "Accuracy is the student's, on test rows that no release touched. Accuracies and seconds measure an "
+        "experiment; the guarantee covers the released labels.",
         "The labels and the statement are those of the first repeat. Every repeat is an experiment of its own: on data "
         "that need protection, one makes a single release.",
     ]
@@ -387,9 +401,12 @@ def cost_curve(release: LabelRelease, delta: float) -> dict[str, Any]:
     ['curves', 'spent']
     """
     price, mechanism = release.quote, release.mechanism
-    asked = np.unique(np.linspace(1, max(2.0, 1.5 * price.n_queries), 60).round().astype(int)).tolist()
+    # Answers read back from a ledger were priced when they were given.
+    n_asked = price.n_queries or int((release.status != NOT_ASKED).sum())
+    cap = price.max_answers or release.n_answered
+    asked = np.unique(np.linspace(1, max(2.0, 1.5 * n_asked), 60).round().astype(int)).tolist()
     charges = (
-        [mechanism.charge(n, min(n, price.max_answers)) for n in asked]
+        [mechanism.charge(n, min(n, cap)) for n in asked]
         if mechanism.may_refuse
         else [mechanism.charge(n) for n in asked]
     )
@@ -400,7 +417,7 @@ def cost_curve(release: LabelRelease, delta: float) -> dict[str, Any]:
     ]
     return {
         "curves": [{"label": label, "queries": asked, "epsilon": epsilons} for label, epsilons in curves],
-        "spent": {"queries": price.n_queries, "epsilon": price.guarantee.epsilon},
+        "spent": {"queries": n_asked, "epsilon": release.guarantee.epsilon},
     }
 
 
@@ -416,12 +433,12 @@ def _write(
 
     frame = release.to_frame(rows=queries)
     frame["label"] = [None if v is None else data.classes[v] for v in release.values()]
-    with atomic_path(folder.public / "labels.csv") as path:
-        frame.to_csv(path, index=False)
-    write_json(folder.public / "statement.json", release.statement.to_dict())
-    write_text(folder.public / "statement.txt", release.statement.text())
-    if sensitive is not None:
-        write_sensitive_report(folder.public / "sensitive.html", result, sensitive)
-    write_report(folder.public / "report.html", result)
-    # Last: a folder with results.json is a finished run.
-    write_json(folder.public / "results.json", result)
+    with folder.results() as place:
+        with atomic_path(place / "labels.csv") as path:
+            frame.to_csv(path, index=False)
+        write_json(place / "statement.json", release.statement.to_dict())
+        write_text(place / "statement.txt", release.statement.text())
+        if sensitive is not None:
+            write_sensitive_report(place / "sensitive.html", result, sensitive)
+        write_report(place / "report.html", result)
+        write_json(place / "results.json", result)

@@ -31,15 +31,25 @@ def hash_queries(X: Any) -> tuple[str, ...]:
     """
     if hasattr(X, "columns"):
         header = repr([str(c) for c in X.columns]).encode()
-        rows = (repr(tuple(row)).encode() for row in X.itertuples(index=False, name=None))
+        rows = (_plain_repr(row) for row in X.itertuples(index=False, name=None))
     else:
         array = np.ascontiguousarray(X)
         header = f"{array.dtype.str}{array.shape[1:]}".encode()
         if array.dtype.kind == "O":
-            rows = (repr(row.tolist()).encode() for row in array)
+            rows = (_plain_repr(row.tolist()) for row in array)
         else:
             rows = (row.tobytes() for row in array)
     return tuple(hashlib.sha256(header + b"\0" + row).hexdigest() for row in rows)
+
+
+def _plain_repr(row: Any) -> bytes:
+    for cell in row:
+        if hasattr(cell, "__len__") and not isinstance(cell, str | bytes):
+            # numpy shortens the repr of long arrays: different rows would look the same.
+            raise InvalidInputError(
+                f"public rows must hold plain cells, got a {type(cell).__name__} in one. Flatten it."
+            )
+    return repr(tuple(row)).encode()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +73,8 @@ class Votes:
         Number of protected units in the private data (public under replace-one adjacency).
     query_hashes : tuple of str or None
         One digest per query (public), by which a ledger recognises a query answered before.
+    classes_inferred : bool
+        True when the set of classes was read off the private labels, which the statement then says.
 
     Examples
     --------
@@ -77,6 +89,7 @@ class Votes:
     unit: str = "record"
     n_units: int | None = None
     query_hashes: tuple[str, ...] | None = None
+    classes_inferred: bool = False
 
     @classmethod
     def from_counts(
@@ -227,6 +240,7 @@ class Votes:
             self.unit,
             self.n_units,
             None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
+            self.classes_inferred,
         )
 
     def __repr__(self) -> str:

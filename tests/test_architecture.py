@@ -63,6 +63,7 @@ NEIGHBOURS = {
     ("comparison", "report"): "ComparisonReport.save writes the page, lazily",
     ("report", "_report_schema"): "what a report takes, checked",
     ("report", "plots"): "the pictures of the page",
+    ("runs", "comparison"): "the same plain text for a setting in both reports",
     ("runs", "contestants"): "DP-SGD and the settings of a data set are the same in a run and in a comparison",
     ("runs", "folders"): "a run writes a run folder",
     ("runs", "report"): "a run writes its report, lazily",

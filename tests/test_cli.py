@@ -88,21 +88,21 @@ def test_label_writes_labels_statement_and_ledger(tables):
     assert statement["n_units"] == 130
     assert statement["guarantee"]["epsilon"] <= 2
     assert "PRIVACY STATEMENT" in (tables / "labels.statement.txt").read_text()
-    ledger = Ledger(tables / "labels.ledger.sqlite")
+    ledger = Ledger(tables / "private.csv.ledger.sqlite")
     assert len(ledger.releases()) == 1
     assert ledger.total == Budget(2, 1e-3)
 
 
 def test_label_again_costs_nothing_and_gives_the_same(tables):
     assert label(tables).returncode == 0
-    again = label(tables, "--ledger", "labels.ledger.sqlite", out="again.csv")
+    again = label(tables, out="again.csv")
     assert again.returncode == 0, again.stderr
-    assert "answered before, free" in again.stdout
+    assert "answered before: free" in again.stdout
     a, b = pd.read_csv(tables / "labels.csv"), pd.read_csv(tables / "again.csv")
     pd.testing.assert_frame_equal(a, b)
-    assert len(Ledger(tables / "labels.ledger.sqlite").releases()) == 1
+    assert len(Ledger(tables / "private.csv.ledger.sqlite").releases()) == 1
     # other queries do not fit any more: the whole budget is spent
-    more = label(tables, "--ledger", "labels.ledger.sqlite", "--seed", 5, "--mechanism", "gnmax", "--sigma", 20,
+    more = label(tables, "--seed", 5, "--mechanism", "gnmax", "--sigma", 20,
                  out="more.csv")  # fmt: skip
     assert more.returncode == 2
     assert "buys 0 of these" in more.stderr
@@ -139,7 +139,7 @@ def test_label_refuses_bad_input_and_loses_nothing(tables, extra, text):
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tables / "labels.csv").exists()
-    assert not Ledger(tables / "labels.ledger.sqlite").releases()
+    assert not Ledger(tables / "private.csv.ledger.sqlite").releases()
 
 
 def test_label_with_other_columns_or_an_existing_file(tables):
@@ -262,7 +262,7 @@ def test_ctrl_c_is_clean_and_resumable(tables):
     process = subprocess.Popen(command, cwd=tables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     folder = Path(tables / "labels.private" / "teachers")
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(folder.glob("*.skops"))) < 2 and process.poll() is None:
+    while time.monotonic() < deadline and len(list(folder.glob("[!.]*.skops"))) < 2 and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
@@ -270,7 +270,7 @@ def test_ctrl_c_is_clean_and_resumable(tables):
     assert "interrupted" in err
     assert "Traceback" not in err
     assert not (tables / "labels.csv").exists()
-    kept = len(list(folder.glob("*.skops")))
+    kept = len(list(folder.glob("[!.]*.skops")))
     assert 2 <= kept < 40
     done = subprocess.run(command, cwd=tables, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr

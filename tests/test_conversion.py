@@ -28,9 +28,7 @@ EPSILONS = st.floats(0.01, 20)
 DELTAS = st.sampled_from([1e-9, 1e-6, 1e-5, 1e-3, 0.1])
 
 
-@pytest.mark.parametrize(
-    ("queries", "sigma", "epsilon"), [(147, 64, 0.99943), (300, 40, 2.50174), (1000, 40, 4.98331)]
-)
+@pytest.mark.parametrize(("queries", "sigma", "epsilon"), [(147, 64, 0.99943), (300, 40, 2.50174), (1000, 40, 4.98331)])
 def test_gdp_golden(queries, sigma, epsilon):
     # design notes, section J
     assert gdp_to_epsilon(math.sqrt(2 * queries) / sigma, 1e-5) == pytest.approx(epsilon, abs=6e-6)

@@ -143,7 +143,6 @@ def test_pickle_of_a_fitted_one(tmp_path):
     assert np.array_equal(again.predict_proba(TEST), clf.predict_proba(TEST))
     assert again.statement_ == clf.statement_
     assert np.array_equal(again.release_.labels, clf.release_.labels)
-    assert again.partition_.fingerprint() == clf.partition_.fingerprint()
 
 
 def test_in_a_pipeline_with_public_rows():
@@ -152,7 +151,7 @@ def test_in_a_pipeline_with_public_rows():
     pipe = Pipeline([("scale", StandardScaler()), ("pate", classifier())])
     pipe.fit(X, Y, pate__X_public=scale.transform(PUBLIC))
     assert pipe.score(TEST, TEST_Y) > 0.6
-    with pytest.raises(InvalidInputError, match="classifier_step__X_public"):
+    with pytest.raises(InvalidInputError, match="X_public must be"):
         clone(pipe).fit(X, Y)
 
 
@@ -204,7 +203,9 @@ def test_classes_in_another_order_are_the_same_answers():
     assert np.mean(other.predict(TEST) == plain.predict(TEST)) > 0.95
     assert np.mean(np.array(order)[other.predict_proba(TEST).argmax(axis=1)] == other.predict(TEST)) == 1
     rows = np.flatnonzero(other.release_.answered)
-    assert np.mean(np.array(other.release_.values(), dtype=object)[rows] == TRUTH[1000:1200][other.queries_[rows]]) > 0.6
+    assert (
+        np.mean(np.array(other.release_.values(), dtype=object)[rows] == TRUTH[1000:1200][other.queries_[rows]]) > 0.6
+    )
 
 
 def test_a_class_that_never_occurs_has_a_column_of_zeros():
@@ -275,15 +276,12 @@ def test_bad_parameters_are_refused_before_training(options, text):
 def test_what_the_budget_does_not_buy_is_refused_before_training(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite")
     clf = classifier(MustNotTrain(), budget=Budget(0.5, 1e-5), mechanism=GNMax(5.0), ledger=ledger)
-    with pytest.raises(BudgetExceededError, match="buys 0 of these 80 queries.*Nothing was spent"):
+    with pytest.raises(BudgetExceededError, match=r"buys 0 of these 80 queries.*Nothing was spent"):
         clf.fit(X, Y, X_public=PUBLIC)
     assert ledger.releases() == []
     assert not hasattr(clf, "student_")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="fit quotes without the ledger: an exhausted one is noticed after the teachers were trained"
-)
 def test_what_the_ledger_has_not_left_is_refused_before_training(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5))
     ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 57, mechanism="m", n_queries=57)
@@ -431,8 +429,6 @@ def test_groups_are_protected_whole():
     groups = np.arange(1000) // 8
     clf = classifier().fit(X, Y, X_public=PUBLIC, groups=groups)
     assert (clf.statement_.unit, clf.statement_.n_units) == ("group", 125)
-    assert clf.partition_.unit == "group"
-    assert all(len(set(clf.partition_.assignment[groups == g])) == 1 for g in range(125))
     with pytest.raises(InvalidInputError):
         classifier(MustNotTrain(), n_teachers=126).fit(X, Y, X_public=PUBLIC, groups=groups)
 
@@ -459,10 +455,8 @@ def test_both_seeds_make_it_repeatable_and_each_matters():
     other_noise = classifier(DecisionTreeClassifier(), noise_seed=1).fit(X, Y, X_public=PUBLIC)
     assert not same(a, other_noise)
     assert np.array_equal(a.queries_, other_noise.queries_)
-    assert a.partition_.fingerprint() == other_noise.partition_.fingerprint()
     other_training = classifier(DecisionTreeClassifier(), random_state=1).fit(X, Y, X_public=PUBLIC)
     assert not np.array_equal(a.queries_, other_training.queries_)
-    assert a.partition_.fingerprint() != other_training.partition_.fingerprint()
 
 
 def test_privacy_noise_does_not_come_from_random_state():
@@ -492,7 +486,7 @@ def test_no_public_rows():
 
 
 def test_public_rows_of_other_columns():
-    with pytest.raises(ValueError, match="63 features.*expecting 64"):
+    with pytest.raises(ValueError, match=r"63 features.*expecting 64"):
         classifier(MustNotTrain()).fit(X, Y, X_public=PUBLIC[:, 1:])
     frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
     with pytest.raises(ValueError, match="feature names"):

@@ -72,7 +72,6 @@ def test_an_empty_folder_is_taken_and_a_killed_run_goes_on(tmp_path):
     assert (again.private / "teacher").read_text() == "kept"
 
 
-@pytest.mark.xfail(strict=True, reason="RunFolder.new('.') ends in pathlib's ValueError: PosixPath('.') has no name")
 def test_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path / "run")
@@ -83,7 +82,6 @@ def test_the_current_folder(tmp_path, monkeypatch):
     assert folder.private.resolve() == (tmp_path / "run.private").resolve()
 
 
-@pytest.mark.xfail(strict=True, reason="a file named NAME.private ends in a bare FileExistsError, not a PateError")
 def test_a_file_where_the_private_folder_should_be(tmp_path):
     (tmp_path / "run.private").write_text("x")
     with pytest.raises(PateError):

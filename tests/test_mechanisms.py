@@ -152,7 +152,7 @@ def test_histogram_releases_on_a_grid_and_hides_what_was_not_asked():
 @pytest.mark.parametrize("make", [GNMax, LNMax, NoisyHistogram])
 @pytest.mark.parametrize("bad", [0, -3, math.nan, "4", None])
 def test_bad_noise_is_refused(make, bad):
-    with pytest.raises(InvalidInputError, match=r"(sigma|scale) must be a finite number > 0"):
+    with pytest.raises(InvalidInputError, match=r"(sigma|scale) must be a finite number >= 0.001"):
         make(bad)
 
 

@@ -110,7 +110,9 @@ def test_frames_and_what_spread_cannot_take():
 
 @pytest.mark.parametrize("n_queries", [0, -1, 61, 2.5, True, None])
 def test_bad_numbers_of_queries(n_queries):
-    with pytest.raises(InvalidInputError, match=r"n_queries must be a whole number >= 1 and <= 60.*There are 60 public"):
+    with pytest.raises(
+        InvalidInputError, match=r"n_queries must be a whole number >= 1 and <= 60.*There are 60 public"
+    ):
         select_queries(X, n_queries)
 
 

@@ -122,7 +122,8 @@ def test_no_label_at_all_gives_a_constant_and_a_warning():
 
 
 @pytest.mark.parametrize(
-    "student", [LogisticRegression(), LabelSpreading(), VoteSpreading(), make_pipeline(StandardScaler(), VoteSpreading())]
+    "student",
+    [LogisticRegression(), LabelSpreading(), VoteSpreading(), make_pipeline(StandardScaler(), VoteSpreading())],
 )
 def test_labels_of_one_class_give_that_class_and_a_warning(student):
     labels = np.full(400, ABSTAIN)
@@ -193,7 +194,7 @@ def test_every_named_student_learns(name):
 def test_names():
     assert set(named_teachers()) < set(named_students())
     assert make_student("label-spreading") is not make_student("label-spreading")
-    with pytest.raises(InvalidInputError, match="student must be one of 'vote-spreading', .*got 'oracle'"):
+    with pytest.raises(InvalidInputError, match=r"student must be one of 'vote-spreading', .*got 'oracle'"):
         make_student("oracle")
 
 

@@ -127,7 +127,9 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
                 if content_sha256(content) != stored.sha256:
                     raise ValueError("the SHA-256 of what arrived differs from the published data")
             except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as error:
-                reasons.append(f"{type(error).__name__}: {error}")
+                # A connection's own text runs over lines and says nothing more than its name.
+                said = "" if isinstance(error, OSError) else f": {error}"
+                reasons.append(type(error).__name__ + said)
                 continue
             _write(path, content)
             return content

@@ -15,8 +15,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate._validation import check_int
+from pate.data._columns import as_float, as_text, column_kind
 from pate.data.datasets import Dataset
-from pate.data.tables import column_kind
 from pate.exceptions import InvalidInputError
 
 
@@ -194,7 +194,10 @@ def _as_frame(X: Any, expected: dict[Any, str] | None = None) -> tuple[Any, dict
     frame = frame.set_axis([str(c) for c in frame.columns], axis=1)
     all_numeric = expected is None or "text" not in expected.values()
     if all_numeric and all(isinstance(t, np.dtype) and t.kind in "iuf" for t in frame.dtypes):
-        return frame, dict.fromkeys(frame.columns, "numeric")  # hundreds of pixels: nothing to do column by column
+        # Always float64: else one private cell could change the precision of everybody's encoding.
+        return frame.astype(np.float64), dict.fromkeys(
+            frame.columns, "numeric"
+        )  # hundreds of pixels: nothing to do column by column
     kinds: dict[Any, str] = {}
     columns: dict[Any, Any] = {}
     for name in frame.columns:
@@ -202,11 +205,8 @@ def _as_frame(X: Any, expected: dict[Any, str] | None = None) -> tuple[Any, dict
         if expected is not None and kind != expected[name] and column.isna().all():
             kind = expected[name]
             column = pd.Series(np.full(len(column), np.nan), index=frame.index)
-        if kind == "numeric":
-            column = column.astype("Float64" if column.dtype.kind not in "iufb" else np.float64).astype(np.float64)
-        else:
-            column = column.astype(object).where(column.notna(), np.nan).map(str, na_action="ignore").astype(object)
-        kinds[name], columns[name] = kind, column
+        columns[name] = as_float(column) if kind == "numeric" else as_text(column)
+        kinds[name] = kind
     return pd.DataFrame(columns, index=frame.index), kinds
 
 

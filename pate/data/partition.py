@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pate._files import atomic_path
 from pate._random import training_seed
 from pate._validation import check_choice, check_int
+from pate.data._columns import order_key
 from pate.data._npz import read_npz
 from pate.exceptions import InvalidInputError
 
@@ -222,22 +223,23 @@ def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state
 
     Notes
     -----
-    **Guarantees.** Neighbours differ in one unit: one record, or all records of one group, replaced by another's.
-    The shard of every other unit is the same for both neighbours, so the replaced one reaches a single teacher.
+    **Guarantees.** The shard of every other unit is the same for both neighbours, so the replaced one reaches a single
+    teacher.
 
-    - By record, the shard depends on ``(n_records, n_shards, random_state)`` and the record's position only: labels
-      and values are never looked at (no stratifying).
-    - By group, it depends on ``(number of groups, n_shards, random_state)`` and the group's rank in order of first
-      appearance. Neither the value of an id nor the size of a group enters. Ranking the *sorted* ids would move
-      everyone between the old and the new id when one is replaced; filling the shards by group *sizes* would move
-      other people when one person's number of records changes. Both are avoided, at the price of unequal numbers of
-      records.
+    - By record, neighbours differ in one record, replaced in place by another. The shard depends on
+      ``(n_records, n_shards, random_state)`` and the record's position only: labels and values are never looked at (no
+      stratifying).
+    - By group, neighbours have the same set of group ids, and one id's records are replaced by any other non-empty set
+      of records, anywhere in the file. Ids are public bookkeeping: the person who takes another's place inherits the
+      id. The shard depends on ``(number of groups, n_shards, random_state)`` and the id's rank among the *sorted* ids
+      only. The order and the number of records do not enter: ranking by first appearance would move other people when
+      somebody's first record is removed, and so would filling the shards by group sizes, at the price of shards with
+      unequal numbers of records.
+    - With ``random_state=None`` (a secret seed from the operating system) a replacement that changes the id is covered
+      too. It changes others' ranks, but the assignment is a uniform permutation whatever the ranks are, so the two
+      neighbours' assignments can be matched one to one with everybody else in the same shard, and by joint convexity a
+      bound for each matched pair bounds the mixture. With a seed that an adversary knows, it is not.
     - The number of groups is fixed between neighbours (it may be published); the number of records is not.
-    - A replacement that enters the file at another place changes the ranks of other groups. With ``random_state=None``,
-      and the assignment kept secret, that does not matter: the assignment is uniform whatever the ranks are, so the
-      two neighbours' assignments can be matched one to one with everybody else in the same shard, and a bound for
-      each matched pair bounds the mixture. With a seed that an adversary knows, the guarantee is for neighbours that
-      keep the other groups' order of first appearance, as replacing records in place does.
 
     Examples
     --------
@@ -269,7 +271,7 @@ def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state
 
 
 def _group_ranks(groups: Any, n_records: int) -> npt.NDArray[np.intp]:
-    """Return each record's group as its rank in order of first appearance, shape (n_records,)."""
+    """Return each record's group as its id's rank among the sorted ids, shape (n_records,)."""
     import pandas as pd
 
     # A list goes in as objects: numpy would turn [1, "1"] into one and the same string.
@@ -285,7 +287,10 @@ def _group_ranks(groups: Any, n_records: int) -> npt.NDArray[np.intp]:
             "groups has missing ids (None, NaN or empty). Give every record an owner or drop it: "
             "a record of unknown owner could put one person into two shards."
         )
-    return np.asarray(codes, dtype=np.intp)
+    ids = unique.tolist()
+    ranks = np.empty(len(ids), dtype=np.intp)
+    ranks[sorted(range(len(ids)), key=lambda i: order_key(ids[i]))] = np.arange(len(ids))
+    return ranks[codes]
 
 
 def count_cross_shard_duplicates(X: Any, p: Partition) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.data._columns import as_float, as_text, column_kind
 from pate.data._npz import read_npz
 from pate.exceptions import InvalidInputError
 
@@ -35,7 +36,7 @@ class Table:
     Attributes
     ----------
     X : DataFrame of shape (n, n_features)
-        Numeric columns are numbers (true/false is 1/0), all others text; missing is NaN.
+        Numeric columns are float64 (true/false is 1/0), all others text (objects); missing is NaN.
     y : array of shape (n,) or None
         The target column, its values as they are in the file.
     groups : array of shape (n,) or None
@@ -136,7 +137,13 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     Raises
     ------
     InvalidInputError
-        The public file misses columns, has others, or holds text where the private one holds numbers.
+        The public file misses columns, has others, has an entirely empty one, or holds text where the private one
+        holds numbers.
+
+    Notes
+    -----
+    **Guarantees.** Whether a column is of numbers or of text is decided by the public rows. A private file that differs
+    is refused, which releases nothing.
 
     Examples
     --------
@@ -160,53 +167,23 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
             "Both need the same features: rename, or drop what only one of them has."
         )
     public = public[wanted].copy()
+    empty = [c for c in wanted if public[c].isna().all()]
+    if empty:
+        raise InvalidInputError(
+            f"the public file's column {_names(empty)} is entirely empty: nothing public says whether it holds numbers "
+            "or text, and the private file must not decide. Fill in some cells, or drop the column from both files."
+        )
     odd = []
     for name in wanted:
-        kinds = column_kind(name, X_private[name]), column_kind(name, public[name])
-        if kinds[0] != kinds[1] and public[name].isna().all():
-            # An empty column is as good a text as a number.
-            public[name] = np.full(len(public), np.nan, dtype=object if kinds[0] == "text" else np.float64)
-        elif kinds[0] != kinds[1] and not X_private[name].isna().all():
-            odd.append(f"{name!r} is {kinds[0]} in the private file and {kinds[1]} in the public one")
+        private_kind, public_kind = column_kind(name, X_private[name]), column_kind(name, public[name])
+        if private_kind != public_kind:
+            blank = "empty, and so " if X_private[name].isna().all() else ""
+            odd.append(f"{name!r} is {blank}{private_kind} in the private file and {public_kind} in the public one")
     if odd:
         raise InvalidInputError(
             f"columns of different kinds: {'; '.join(odd)}. Clean the cells that are not numbers, or drop the column."
         )
     return public
-
-
-def column_kind(name: Any, column: pd.Series) -> str:
-    """Return ``"numeric"`` (numbers, true/false) or ``"text"`` (strings, categories); refuse anything else.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> column_kind("a", pd.Series([1, 2])), column_kind("b", pd.Series(["x", None]))
-    ('numeric', 'text')
-    """
-    import pandas as pd
-
-    dtype = column.dtype
-    if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
-        return "numeric"
-    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
-        return "numeric"
-    held = str(dtype)
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "text"
-    if not pd.api.types.is_object_dtype(dtype):
-        if pd.api.types.is_string_dtype(dtype):
-            return "text"
-    else:  # anything at all may be in there
-        held = pd.api.types.infer_dtype(column, skipna=True)
-        if held in ("string", "empty", "mixed-integer", "boolean", "integer", "floating", "mixed-integer-float"):
-            return "text"
-        if held == "mixed" and column.dropna().map(np.isscalar).all():
-            return "text"
-    raise InvalidInputError(
-        f"column {name!r} holds {held} values, which are neither numbers nor text. "
-        "Turn it into numbers (a date into days since a fixed day), or drop it."
-    )
 
 
 # Reading -------------------------------------------------------------------------------------------------------
@@ -374,7 +351,7 @@ def _complete(frame: pd.DataFrame, name: str | None, role: str) -> npt.NDArray[A
 
 
 def _tidy(X: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Bring columns to two kinds: numbers, and text as objects with NaN where missing."""
+    """Bring columns to two types, whatever is missing: float64, and text as objects with NaN where missing."""
     import pandas as pd
 
     tidy: dict[str, Any] = {}
@@ -383,15 +360,12 @@ def _tidy(X: pd.DataFrame, path: Path) -> pd.DataFrame:
         kind = column_kind(name, column)
         if kind == "text" and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean":
             kind, column = "numeric", column.astype("boolean").astype("Float64")
-        if kind == "numeric":
-            if pd.api.types.is_bool_dtype(column.dtype) or isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
-                column = column.astype("Float64").astype(np.float64)
-            if column.dtype.kind == "f" and np.isinf(column.to_numpy()).any():
-                raise InvalidInputError(
-                    f"{path.name}: column {name!r} holds infinite numbers. Leave such cells empty, or cap them."
-                )
-            tidy[name] = column
-        else:
-            known = column.notna()
-            tidy[name] = column.astype(object).map(str, na_action="ignore").where(known, np.nan).astype(object)
+        if kind == "text":
+            tidy[name] = as_text(column)
+            continue
+        tidy[name] = as_float(column)
+        if np.isinf(tidy[name].to_numpy()).any():
+            raise InvalidInputError(
+                f"{path.name}: column {name!r} holds infinite numbers. Leave such cells empty, or cap them."
+            )
     return pd.DataFrame(tidy, index=X.index)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pate._random import NoiseSource
 from pate._validation import check_int, check_real
-from pate.privacy.charge import Charge
+from pate.privacy.charge import MIN_NOISE, Charge
 from pate.privacy.conversion import DEFAULT_ORDERS, check_orders
 from pate.votes import ABSTAIN
 
@@ -72,7 +72,7 @@ class Mechanism(ABC):
     def __post_init__(self) -> None:
         for name in self._noises:
             remedy = "It is the scale of the noise in votes."
-            value = check_real(name, getattr(self, name), low=0, low_open=True, remedy=remedy)
+            value = check_real(name, getattr(self, name), low=MIN_NOISE, remedy=remedy)
             object.__setattr__(self, name, value)
 
     @abstractmethod

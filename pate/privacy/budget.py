@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pate._validation import check_real
+from pate.exceptions import InvalidInputError
 from pate.privacy.charge import Charge
 from pate.privacy.conversion import check_delta, gdp_from_budget
 
@@ -71,3 +72,19 @@ class Budget:
 
     def __ge__(self, other: Budget) -> bool:
         return other <= self
+
+
+def check_budget(budget: object) -> Budget:
+    """Return ``budget`` if it is one.
+
+    Examples
+    --------
+    >>> check_budget(1.0)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got 1.0. ...
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidInputError(
+            f"budget must be pate.Budget(epsilon, delta), got {budget!r}. Try budget=Budget(1.0, 1e-5)."
+        )
+    return budget

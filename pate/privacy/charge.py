@@ -14,6 +14,9 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, gdp_to_epsilon, pure_to_gdp, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee
 
+#: Less noise than this, in votes, hides nothing and only overflows.
+MIN_NOISE = 1e-3
+
 
 def laplace_rdp(shift: float, scale: float, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
     """Return the Renyi divergence of Laplace(scale) from itself shifted (Mironov 2017, Proposition 6).
@@ -27,7 +30,9 @@ def laplace_rdp(shift: float, scale: float, orders: npt.ArrayLike = DEFAULT_ORDE
     t = abs(shift) / scale
     first = np.log(alphas / (2 * alphas - 1)) + (alphas - 1) * t
     second = np.log((alphas - 1) / (2 * alphas - 1)) - alphas * t
-    return np.asarray(np.minimum(np.logaddexp(first, second) / (alphas - 1), t))
+    # For small t everything cancels: the margin is what the logarithms may have lost.
+    margin = 8 * np.finfo(float).eps / (alphas - 1)
+    return np.asarray(np.minimum(np.maximum(np.logaddexp(first, second), 0.0) / (alphas - 1) + margin, t))
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,7 @@ class Charge:
         >>> Charge.gaussian(sensitivity=1.0, sigma=2.0).mu_squared
         0.25
         """
-        sigma = check_real("sigma", sigma, low=0, low_open=True)
-        mu_squared = (check_real("sensitivity", sensitivity, low=0) / sigma) ** 2
+        mu_squared = (check_real("sensitivity", sensitivity, low=0) / check_real("sigma", sigma, low=MIN_NOISE)) ** 2
         return cls(mu_squared, tuple(a * mu_squared / 2 for a in DEFAULT_ORDERS))
 
     @classmethod
@@ -99,7 +103,7 @@ class Charge:
         >>> Charge.laplace(shifts=(1, 1), scale=20.0).pure
         0.1
         """
-        scale = check_real("scale", scale, low=0, low_open=True)
+        scale = check_real("scale", scale, low=MIN_NOISE)
         moves = [abs(float(s)) for s in shifts]
         pure = sum(moves) / scale
         rdp = np.sum([laplace_rdp(s, scale) for s in moves], axis=0)

@@ -6,6 +6,7 @@ All logarithms are natural; epsilons are in nats.
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ DEFAULT_ORDERS: tuple[float, ...] = (
     *(1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0),
     *(20.0, 24.0, 28.0, 32.0, 40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 112.0, 128.0, 160.0, 192.0, 224.0, 256.0),
 )
+
+#: Covers the last digits of log_ndtr: a computed delta is taken this much larger than it came out.
+_DELTA_MARGIN = 1 + 1e-8
 
 _DELTA_REMEDY = "A usual delta is well below one over the number of people, such as 1e-5."
 
@@ -48,6 +52,23 @@ def check_orders(orders: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if array.ndim != 1 or not array.size or not (array > 1).all() or not np.isfinite(array).all():
         raise InvalidInputError(f"orders must be finite Renyi orders above 1, got {orders!r}.")
     return array
+
+
+def format_up(value: float, digits: int = 4) -> str:
+    """Return a guarantee's number in so many significant digits, rounded up: a promise must not shrink in print.
+
+    Numbers within 1e-9 (relative) above a shorter one count as that: they are its own rounding.
+
+    Examples
+    --------
+    >>> format_up(2.51112), format_up(1.0), format_up(0.99943, 3), format_up(1.0000000000001)
+    ('2.512', '1', '1', '1')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exponent = digits - 1 - math.floor(math.log10(abs(value)))
+    scaled = Decimal(value) * (1 - Decimal("1e-9")) * Decimal(10) ** exponent
+    return f"{float(scaled.to_integral_value(ROUND_CEILING) / Decimal(10) ** exponent):.{digits}g}"
 
 
 def rdp_to_epsilon(
@@ -130,11 +151,11 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     """
     mu = check_real("mu", mu, low=0)
     delta = check_delta(delta)
-    if gdp_to_delta(mu, 0.0) <= delta:
+    if gdp_to_delta(mu, 0.0) * _DELTA_MARGIN <= delta:
         return 0.0
 
     def excess(epsilon: float) -> float:
-        return gdp_to_delta(mu, epsilon) - delta
+        return gdp_to_delta(mu, epsilon) * _DELTA_MARGIN - delta
 
     # Gaussian tail: delta(epsilon) < Phi(-epsilon/mu + mu/2), so this end is on the safe side.
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) + 1e-9
@@ -158,7 +179,7 @@ def gdp_from_budget(epsilon: float, delta: float) -> float:
     delta = check_delta(delta)
 
     def excess(mu: float) -> float:
-        return gdp_to_delta(mu, epsilon) - delta
+        return gdp_to_delta(mu, epsilon) * _DELTA_MARGIN - delta
 
     high = 1.0
     while excess(high) <= 0:
@@ -185,9 +206,9 @@ def pure_to_gdp(epsilon: float) -> float:
     from scipy.special import ndtri
 
     epsilon = check_real("epsilon", epsilon, low=0)
-    # 1 - x would round; -Phi^-1(x) is the same number. The factor covers ndtri's last digit.
+    # 1 - x would round; -Phi^-1(x) is the same number. The margins cover the last digits of x and of ndtri.
     x = math.exp(-epsilon) / (1 + math.exp(-epsilon))
-    mu = -2 * float(ndtri(x)) * (1 + 1e-14)
+    mu = -2 * float(ndtri(x)) * (1 + 1e-12) + 1e-15
     if not math.isfinite(mu):
         raise InvalidInputError(f"epsilon={epsilon!r} per query is too large to be accounted. Use more noise.")
     return mu

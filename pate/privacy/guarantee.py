@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from pate.exceptions import SensitiveValueError
+from pate.privacy.conversion import format_up
 
 T = TypeVar("T")
 
 #: A constant known before the run / a private number about these very votes / a publishable form of the latter.
-KINDS = ("public", "data-dependent", "sanitised")
+#: "seeded" is none of these: the noise can be subtracted by whoever knows the seed.
+KINDS = ("public", "data-dependent", "sanitised", "seeded")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +22,8 @@ class Guarantee:
     Attributes
     ----------
     epsilon, delta : float
-    kind : {"public", "data-dependent", "sanitised"}
-        Only public and sanitised numbers may be published.
+    kind : {"public", "data-dependent", "sanitised", "seeded"}
+        Only public and sanitised numbers may be published; seeded noise protects nobody.
     method : str
         The theorem that gives epsilon.
     order : float or None
@@ -51,8 +53,9 @@ class Guarantee:
     def __str__(self) -> str:
         order = "" if self.order is None else f" (order {self.order:g})"
         directions = "both directions" if self.directions == "both" else "forward direction only"
+        kind = "NOT PRIVATE: seeded noise" if self.kind == "seeded" else self.kind
         return (
-            f"({self.epsilon:.6g}, {self.delta:g})-DP, {self.kind}, by {self.method}{order}, "
+            f"({format_up(self.epsilon, 6)}, {self.delta:g})-DP, {kind}, by {self.method}{order}, "
             f"adjacency {self.adjacency}, {directions}, {self.adaptivity}"
         )
 
@@ -92,10 +95,11 @@ class Sensitive(Generic[T]):
     0.93
     """
 
-    __slots__ = ("__value", "_label")
+    __slots__ = ("__show", "_label")
 
     def __init__(self, value: T, label: str = "value") -> None:
-        self.__value = value
+        # In a closure: debuggers, inspect.getmembers and the like see a function, not the number.
+        self.__show = lambda: value
         self._label = label
 
     def reveal(self) -> T:
@@ -106,7 +110,7 @@ class Sensitive(Generic[T]):
         >>> Sensitive(3).reveal()
         3
         """
-        return self.__value
+        return self.__show()
 
     def __repr__(self) -> str:
         return f"Sensitive({self._label}: hidden; .reveal() shows it)"
@@ -123,4 +127,4 @@ class Sensitive(Generic[T]):
         )
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __bool__ = __float__ = __int__ = __index__ = __hash__ = __reduce__ = _refuse
+    __bool__ = __float__ = __int__ = __index__ = __hash__ = __reduce__ = __getstate__ = _refuse

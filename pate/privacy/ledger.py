@@ -80,7 +80,8 @@ class Ledger:
     ----------
     The charges may be chosen adaptively, so the ledger stops on one fixed quantity: the sum of mu^2 never exceeds
     the largest mu^2 within the total (a fully adaptive filter for Gaussian differential privacy, Smith and Thakurta
-    2022; pure mechanisms enter by their dominating mu). All releases together then satisfy the total budget.
+    2022; pure mechanisms enter by their dominating mu, so Laplace noise buys less with a ledger than by RDP in a
+    single release). All releases together then satisfy the total budget.
     Check, charge and labels are one transaction with ``synchronous=FULL``: committed before anything is returned.
 
     Raises
@@ -125,6 +126,7 @@ class Ledger:
         try:
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA foreign_keys=ON")
+            self._check_ours(connection)
             # IMMEDIATE takes the write lock first: nobody can spend between our check and our charge.
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             if write:
@@ -146,6 +148,11 @@ class Ledger:
             # Closing rolls back whatever was not committed.
             connection.close()
 
+    def _check_ours(self, connection: sqlite3.Connection) -> None:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+        if tables and not {"meta", "releases", "answers"} <= tables:
+            raise LedgerError(f"{str(self.path)!r} is another program's SQLite file. Name a new file for the ledger.")
+
     @staticmethod
     def _read_total(connection: sqlite3.Connection) -> Budget | None:
         if not connection.execute("SELECT name FROM sqlite_master WHERE name='meta'").fetchone():
@@ -159,8 +166,46 @@ class Ledger:
         with self._connection() as connection:
             return self._read_total(connection)
 
-    def open_total(self, total: Budget) -> None:
-        """Fix the total budget; it cannot be changed later.
+    def check_binding(self, binding: dict[str, Any]) -> None:
+        """Refuse when the ledger's releases are of other facts than these, such as another unit or other classes.
+
+        Raises
+        ------
+        LedgerError
+            They differ: answers of the one may not be given for the other.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite")
+        >>> ledger.open_total(Budget(1.0, 1e-5), binding={"unit": "record"})
+        >>> ledger.check_binding({"unit": "group"})
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
+        """
+        with self._connection() as connection:
+            self._check_binding(connection, binding)
+
+    def _check_binding(self, connection: sqlite3.Connection, binding: dict[str, Any]) -> None:
+        if not connection.execute("SELECT name FROM sqlite_master WHERE name='meta'").fetchone():
+            return
+        row = connection.execute("SELECT value FROM meta WHERE key='binding'").fetchone()
+        held = {} if row is None else json.loads(row[0])
+        for name, value in binding.items():
+            if name in held and held[name] != value:
+                raise LedgerError(
+                    f"the ledger {str(self.path)!r} is for {name}={held[name]!r}, not {value!r}. One ledger belongs to "
+                    "one private data set, one unit and one list of classes in one order."
+                )
+
+    def open_total(self, total: Budget, *, binding: dict[str, Any] | None = None) -> None:
+        """Fix the total budget and what the ledger is for; neither can be changed later.
+
+        Parameters
+        ----------
+        total : Budget
+        binding : dict or None
+            Public facts every release must share, JSON.
 
         Raises
         ------
@@ -177,14 +222,17 @@ class Ledger:
         """
         with self._connection(write=True) as connection:
             held = self._read_total(connection)
-            if held is None:
-                text = json.dumps({"epsilon": total.epsilon, "delta": total.delta})
-                connection.execute("INSERT INTO meta VALUES ('total', ?)", (text,))
-            elif held != total:
+            if held is not None and held != total:
                 raise LedgerError(
                     f"the ledger {str(self.path)!r} holds a total budget of {held}, not {total}. "
                     "A total is fixed at the first release: raising it later would break the promise made then."
                 )
+            if held is None:
+                text = json.dumps({"epsilon": total.epsilon, "delta": total.delta})
+                connection.execute("INSERT INTO meta VALUES ('total', ?)", (text,))
+            self._check_binding(connection, binding or {})
+            if binding:
+                connection.execute("INSERT OR IGNORE INTO meta VALUES ('binding', ?)", (json.dumps(binding),))
 
     @staticmethod
     def _spent(connection: sqlite3.Connection) -> float:
@@ -320,6 +368,17 @@ class Ledger:
                 for query, label, noisy, release in rows:
                     found[query] = Answer(label, None if noisy is None else tuple(json.loads(noisy)), release)
         return found
+
+    def has_request(self, request: str) -> bool:
+        """Return whether a release was made for this very request (see :func:`pate.release_labels`).
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite").has_request("ab12")
+        False
+        """
+        return any(row.facts.get("request") == request for row in self.releases())
 
     def releases(self) -> list[LedgerRow]:
         """Return every release, oldest first.

@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from pate.exceptions import SensitiveValueError
+from pate.privacy.conversion import format_up
 from pate.privacy.guarantee import Guarantee
 
 UNITS = {
@@ -108,7 +109,7 @@ class PrivacyStatement:
             return "not private: seeded noise (for tests and experiments only)"
         g = self.guarantee
         return (
-            f"epsilon = {g.epsilon:.4g} at delta = {g.delta:g} ({tier(g.epsilon)}) for {UNITS[self.unit]}, "
+            f"epsilon = {format_up(g.epsilon)} at delta = {g.delta:g} ({tier(g.epsilon)}) for {UNITS[self.unit]}, "
             f"{g.adjacency} adjacency"
         )
 
@@ -152,7 +153,7 @@ class PrivacyStatement:
             ("Accounting", self.accounting),
             (
                 "Epsilon",
-                f"{g.epsilon:.6g} at delta {g.delta:g}, kind {g.kind}, method {g.method}, "
+                f"{format_up(g.epsilon, 6)} at delta {g.delta:g}, kind {g.kind}, method {g.method}, "
                 f"{g.directions} directions, {g.adaptivity}",
             ),
             ("Covered", "; ".join(self.covered) or "the release alone"),

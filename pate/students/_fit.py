@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
@@ -95,9 +96,12 @@ def fit_student(
         )
         constant = int(seen[0]) if len(seen) else 0
         return DummyClassifier(strategy="constant", constant=constant).fit(np.zeros((1, 1)), [constant])
-    if isinstance(model, VoteSpreading):
-        return model.fit(X_public, labels, noisy_counts=noisy_counts)
-    if uses_unlabelled(model):
-        return model.fit(X_public, labels)
-    rows = X_public.iloc[answered] if hasattr(X_public, "iloc") else np.asarray(X_public)[answered]
-    return model.fit(rows, labels[answered])
+    with warnings.catch_warnings():
+        # A few noisy labels rarely bring a network to rest; nobody can act on being told.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if isinstance(model, VoteSpreading):
+            return model.fit(X_public, labels, noisy_counts=noisy_counts)
+        if uses_unlabelled(model):
+            return model.fit(X_public, labels)
+        rows = X_public.iloc[answered] if hasattr(X_public, "iloc") else np.asarray(X_public)[answered]
+        return model.fit(rows, labels[answered])

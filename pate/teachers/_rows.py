@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils import get_tags
 
+from pate.data._columns import as_float, holds_numbers, order_key
 from pate.exceptions import InvalidInputError
 from pate.votes import hash_queries
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def is_sparse(X: Any) -> bool:
@@ -48,7 +52,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
         rows = X
     else:
         try:
-            rows = np.asarray(X)
+            rows = _typed(X)
         except ValueError:
             rows = np.empty(0)
     if rows.ndim != 2 or getattr(rows, "dtype", np.dtype(float)).kind == "c":
@@ -68,13 +72,95 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
     return rows
 
 
+def as_floats(X: Any) -> Any:
+    """Return a DataFrame with its numbers and truth values as float64 (missing is NaN); other rows as they are.
+
+    pandas types a column by all of its cells: one missing value in one record would turn everybody's int64 into float64,
+    and a step that chooses columns by type would choose others in every shard.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> as_floats(pd.DataFrame({"a": [1, 2], "b": [True, False], "c": ["x", "y"]})).dtypes.astype(str).tolist()[:2]
+    ['float64', 'float64']
+    """
+    if not is_frame(X):
+        return X
+    if all(isinstance(t, np.dtype) and t.kind in "biuf" for t in X.dtypes):
+        return X.astype(np.float64)  # hundreds of pixels: nothing to do column by column
+    import pandas as pd
+
+    cast = (as_float(c) if holds_numbers(c.dtype) else c for c in (X.iloc[:, j] for j in range(X.shape[1])))
+    frame = pd.DataFrame(dict(enumerate(cast)), index=X.index)
+    frame.columns = X.columns
+    return frame
+
+
 def take_rows(X: Any, index: npt.NDArray[np.int64]) -> Any:
-    """Return a copy of the rows ``index``: what one teacher does to them no other teacher sees."""
-    return X.iloc[index].copy() if is_frame(X) else X[index]
+    """Return a copy of the rows ``index``: what one teacher does to them no other teacher sees.
+
+    Categories and row names of a DataFrame are those of these rows alone.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"town": pd.Categorical(["Oslo", "Bonn", "Rome"])})
+    >>> take_rows(X, np.array([0, 2]))["town"].cat.categories.tolist()
+    ['Oslo', 'Rome']
+    """
+    if not is_frame(X):
+        return X[index]
+    import pandas as pd
+
+    rows = X.iloc[index].copy().reset_index(drop=True)
+    rows.attrs = {}
+    for j, dtype in enumerate(X.dtypes):
+        if isinstance(dtype, pd.CategoricalDtype):
+            rows.isetitem(j, _own_categories(rows.iloc[:, j]))
+    return rows
 
 
-def match_columns(X: Any, columns: list[Any] | None, n_features: int) -> Any:
+def _own_categories(column: pd.Series) -> pd.Series:
+    """Return a categorical column whose categories are those in it: sorted, or in the order that was declared.
+
+    The list that all shards share would show them another shard's categories, and shift their codes.
+    """
+    import pandas as pd
+
+    codes = column.cat.codes.to_numpy()
+    held = np.unique(codes[codes >= 0])
+    names = column.cat.categories[held].tolist()
+    order = list(range(len(names)))
+    if not column.cat.ordered:
+        order.sort(key=lambda i: order_key(names[i]))
+    names = [names[i] for i in order]
+    if all(isinstance(name, int | float) and not isinstance(name, bool) for name in names):
+        names = [float(name) for name in names]  # whole numbers are ints only as long as all shards have whole ones
+    place = np.full(len(column.cat.categories) + 1, -1)  # the last one is for missing cells
+    place[held[order]] = np.arange(len(names))
+    values = pd.Categorical.from_codes(place[codes], categories=pd.Index(names), ordered=column.cat.ordered)
+    return pd.Series(values, index=column.index, name=column.name)
+
+
+def column_kinds(X: Any) -> dict[Any, str] | None:
+    """Return the kind of each column of a DataFrame ("number", "category", or its dtype); None for other rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_kinds(pd.DataFrame({"a": [1], "b": pd.Categorical(["x"])}))
+    {'a': 'number', 'b': 'category'}
+    """
+    if not is_frame(X):
+        return None
+    return {name: "number" if holds_numbers(t) else t.name for name, t in zip(X.columns, X.dtypes, strict=True)}
+
+
+def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int) -> Any:
     """Return public ``X`` with the columns the teachers were fitted on, by name where they have names.
+
+    The public rows have the last word on what kind a column is: a private record that turned a column of numbers into
+    one of objects ends here.
 
     Examples
     --------
@@ -94,13 +180,22 @@ def match_columns(X: Any, columns: list[Any] | None, n_features: int) -> Any:
                 f"X has other columns than the teachers were fitted on: missing {missing!r}, extra {extra!r}. "
                 "Public and private tables need the same columns, each once."
             )
-        return X[columns]
+        X = X[list(columns)]
+        odd = [
+            f"{c!r} ({columns[c]}, here {kind})" for c, kind in (column_kinds(X) or {}).items() if kind != columns[c]
+        ]
+        if odd:
+            raise InvalidInputError(
+                f"X has columns of other kinds than the teachers were fitted on: {', '.join(odd)}. Bring both tables to "
+                "the same types, as read_table does: .astype(float) for numbers, .astype(object) for text."
+            )
+        return as_floats(X)
     if X.shape[1] != n_features:
         raise InvalidInputError(
             f"X has {X.shape[1]} columns, but the teachers were fitted on {n_features}. "
             "Public and private rows need the same features in the same order."
         )
-    return X.to_numpy() if is_frame(X) else X
+    return as_floats(X).to_numpy() if is_frame(X) else X
 
 
 def hash_rows(X: Any, *, chunk_size: int) -> tuple[str, ...]:
@@ -120,6 +215,16 @@ def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
     """
     for start in range(0, n_rows, chunk_size):
         yield slice(start, min(start + chunk_size, n_rows))
+
+
+def _typed(X: Any) -> npt.NDArray[Any]:
+    """Return an array; of lists, which have no type of their own, one that does not hang on any single cell."""
+    rows = np.asarray(X)
+    if hasattr(X, "dtype"):
+        return rows
+    if rows.dtype.kind in "biu":
+        return rows.astype(np.float64)
+    return np.array(X, dtype=object) if rows.dtype.kind in "US" else rows
 
 
 def _finite(X: Any) -> bool:

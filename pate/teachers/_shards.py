@@ -6,6 +6,7 @@ teacher's estimator says (warnings, the text of an exception) leaves a task: it 
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from pate.teachers.checkpoints import pack
 
 #: The place of the teachers in the tree of training seeds.
 _SEED_PATH = 0x7EAC
+#: The global generators' place beside a teacher's parameters, of which there are fewer.
+_GLOBAL = 0x610BA1
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,6 +42,7 @@ class ShardTask:
     X: Any
     y: npt.NDArray[np.int64]
     key: bytes | None
+    seed: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,6 +79,35 @@ def seeded_clone(estimator: Any, seed: int, index: int) -> Any:
     return copy.set_params(**{name: training_seed(seed, _SEED_PATH, index, j) for j, name in enumerate(names)})
 
 
+def global_seed(seed: int, index: int) -> int:
+    """Return what NumPy's and Python's global generators are seeded with while teacher ``index`` is at work.
+
+    Examples
+    --------
+    >>> global_seed(0, 5) == global_seed(0, 5), global_seed(0, 5) == global_seed(0, 6)
+    (True, False)
+    """
+    return training_seed(seed, _SEED_PATH, index, _GLOBAL)
+
+
+@contextmanager
+def global_generators(seed: int | None = None) -> Iterator[None]:
+    """Seed ``np.random`` and ``random``, and give both back as they were.
+
+    Whatever draws from them (``StratifiedKFold(shuffle=True)`` in a search, say) would make each teacher depend on how
+    much the teachers before it drew, and so on their shards.
+    """
+    state, plain = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        if seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+            random.seed(seed)
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+        random.setstate(plain)
+
+
 @contextmanager
 def contained() -> Iterator[None]:
     """Hold inner threads to one and silence warnings; both are as before afterwards.
@@ -90,7 +123,11 @@ def train_batch(tasks: list[ShardTask], config: dict[str, Any]) -> list[Trained]
     """Train a few teachers, one after the other."""
     # "sequential": an estimator's own n_jobs would multiply with ours.
     with contained(), parallel_config("sequential"), sklearn.config_context(**config):
-        return [_train(task) for task in tasks]
+        trained = []
+        for task in tasks:
+            with global_generators(task.seed):
+                trained.append(_train(task))
+        return trained
 
 
 def _train(task: ShardTask) -> Trained:
@@ -122,16 +159,20 @@ def _writeable(X: Any) -> Any:
 
 
 def vote_batch(
-    teachers: list[tuple[int, Any]],
+    teachers: list[tuple[int, Any, int]],
     X: Any,
     *,
     n_classes: int,
     chunk_size: int,
     config: dict[str, Any],
 ) -> list[Asked]:
-    """Ask a few teachers about all rows, ``chunk_size`` at a time."""
+    """Ask a few teachers (index, model, seed) about all rows, ``chunk_size`` at a time."""
     with contained(), parallel_config("sequential"), sklearn.config_context(**config):
-        return [_vote(index, model, X, n_classes, chunk_size) for index, model in teachers]
+        asked = []
+        for index, model, seed in teachers:
+            with global_generators(seed):
+                asked.append(_vote(index, model, X, n_classes, chunk_size))
+        return asked
 
 
 def _vote(index: int, model: Any, X: Any, n_classes: int, chunk_size: int) -> Asked:
@@ -183,8 +224,8 @@ def side_by_side(
     alike: with other options joblib would stop its worker processes and start new ones.
     """
     jobs = (delayed(function)(*args, **options) for args in calls)
-    # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's limit.
-    with contained():
+    # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
+    with contained(), global_generators():
         try:
             parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
         except ValueError:  # a backend that only returns everything at the end: wave by wave then

@@ -33,7 +33,7 @@ from pate._files import atomic_path, write_json, write_text
 from pate.exceptions import InvalidInputError, PateError
 from pate.teachers._rows import is_frame, is_sparse
 
-_FORMAT = 1
+_FORMAT = 2
 _SEAL_BYTES = 32
 
 _README = """\

@@ -6,6 +6,7 @@ import secrets
 import warnings
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,20 @@ from pate._progress import track
 from pate._validation import check_classes, check_int, encode_labels
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
-from pate.teachers._rows import check_rows, hash_rows, is_frame, is_sparse, match_columns, take_rows
+from pate.teachers._rows import (
+    as_floats,
+    check_rows,
+    column_kinds,
+    hash_rows,
+    is_sparse,
+    match_columns,
+    take_rows,
+)
 from pate.teachers._shards import (
     ShardTask,
     batches,
     current_config,
+    global_seed,
     seeded_clone,
     side_by_side,
     train_batch,
@@ -76,6 +86,12 @@ class TeacherEnsemble(BaseEstimator):
     unit's shard depends on no record's values, teacher ``i`` is a function of shard ``i``, its seed and public
     configuration, and teachers share no state: so one replacement changes at most one teacher, which moves at most
     one vote per query. Exceptions are the curator's to see: a fit that fails releases nothing.
+
+    What a type would carry from one shard to another is taken away: number and true/false columns of a DataFrame reach
+    the estimator as float64, categorical ones with the categories of the shard alone. The kinds of columns are public;
+    public rows of other kinds are refused. NumPy's and Python's global generators are seeded for each teacher and given
+    back as they were. With a threading backend the teachers share them: there (and for any other generator, such as
+    torch's) an estimator must have a ``random_state`` of its own, and steps that have none must not draw.
 
     Examples
     --------
@@ -143,7 +159,7 @@ class TeacherEnsemble(BaseEstimator):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
-        X = check_rows(X, estimator=self.estimator)
+        X = as_floats(check_rows(X, estimator=self.estimator))
         classes, labels = self._check_labels(y, X.shape[0])
         if X.shape[0] < n_teachers:
             raise InvalidInputError(
@@ -160,6 +176,7 @@ class TeacherEnsemble(BaseEstimator):
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
+        self._seed, self._classes_inferred = seed, self.classes is None
         self._set_columns(X)
         self.teachers_ = self._train(X, labels, seed, store)
         return self
@@ -200,7 +217,8 @@ class TeacherEnsemble(BaseEstimator):
         rows = match_columns(X, self._columns, self.n_features_in_)
         n_teachers, n_queries, n_classes = len(self.teachers_), X.shape[0], len(self.classes_)
 
-        calls = ((group, rows) for group in batches(list(enumerate(self.teachers_)), n_jobs=self.n_jobs, largest=32))
+        teachers = [(i, model, global_seed(self._seed, i)) for i, model in enumerate(self.teachers_)]
+        calls = ((group, rows) for group in batches(teachers, n_jobs=self.n_jobs, largest=32))
         results = side_by_side(
             vote_batch,
             calls,
@@ -229,15 +247,17 @@ class TeacherEnsemble(BaseEstimator):
         unit, n_units = self.partition_.unit, self.partition_.n_units
         hashes = hash_rows(X, chunk_size=chunk_size)
         if kept is not None:
-            return Votes.from_labels(kept, classes=self.classes_, unit=unit, n_units=n_units, query_hashes=hashes)
-        return Votes.from_counts(
-            counts,
-            n_teachers=n_teachers,
-            classes=self.classes_,
-            unit=unit,
-            n_units=n_units,
-            query_hashes=hashes,
-        )
+            votes = Votes.from_labels(kept, classes=self.classes_, unit=unit, n_units=n_units, query_hashes=hashes)
+        else:
+            votes = Votes.from_counts(
+                counts,
+                n_teachers=n_teachers,
+                classes=self.classes_,
+                unit=unit,
+                n_units=n_units,
+                query_hashes=hashes,
+            )
+        return replace(votes, classes_inferred=self._classes_inferred)
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> tuple[Any, ...]:
         # scikit-learn's notebook display would print the teachers and the partition.
@@ -299,10 +319,10 @@ class TeacherEnsemble(BaseEstimator):
 
     def _set_columns(self, X: Any) -> None:
         self.n_features_in_ = int(X.shape[1])
-        self._columns = list(X.columns) if is_frame(X) else None
+        self._columns = column_kinds(X)
         self.__dict__.pop("feature_names_in_", None)
         if self._columns is not None and all(isinstance(c, str) for c in self._columns):
-            self.feature_names_in_ = np.asarray(self._columns, dtype=object)
+            self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)
 
     def _train(self, X: Any, labels: npt.NDArray[np.int64], seed: int, store: CheckpointStore | None) -> list[Any]:
         """Train whoever is not in ``store`` and return all teachers in order."""
@@ -336,6 +356,7 @@ class TeacherEnsemble(BaseEstimator):
                         take_rows(X, shards[i]),
                         labels[shards[i]],
                         keys[i],
+                        global_seed(seed, i),
                     )
                     for i in group
                 ],

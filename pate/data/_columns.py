@@ -1,0 +1,119 @@
+"""Columns of tables: what kind they are, and forms in which one cell says nothing about any other.
+
+pandas picks a column's type by all of its cells, so a single private one (a missing value among whole numbers, say)
+would change what every teacher is given.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pate.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def holds_numbers(dtype: Any) -> bool:
+    """Whether a column's dtype is of real numbers or true/false, nullable ones included.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> holds_numbers(np.dtype(bool)), holds_numbers(pd.Int64Dtype()), holds_numbers(pd.CategoricalDtype([1]))
+    (True, True, False)
+    """
+    import pandas as pd
+
+    if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_complex_dtype(dtype):
+        return False
+    return bool(pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
+
+
+def column_kind(name: Any, column: pd.Series) -> str:
+    """Return ``"numeric"`` (numbers, true/false) or ``"text"`` (strings, categories); refuse anything else.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_kind("a", pd.Series([1, 2])), column_kind("b", pd.Series(["x", None]))
+    ('numeric', 'text')
+    """
+    import pandas as pd
+
+    dtype = column.dtype
+    if holds_numbers(dtype):
+        return "numeric"
+    held = str(dtype)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "text"
+    if not pd.api.types.is_object_dtype(dtype):
+        if pd.api.types.is_string_dtype(dtype):
+            return "text"
+    else:  # anything at all may be in there
+        held = pd.api.types.infer_dtype(column, skipna=True)
+        if held in ("string", "empty", "mixed-integer", "boolean", "integer", "floating", "mixed-integer-float"):
+            return "text"
+        if held == "mixed" and column.dropna().map(np.isscalar).all():
+            return "text"
+    raise InvalidInputError(
+        f"column {name!r} holds {held} values, which are neither numbers nor text. "
+        "Turn it into numbers (a date into days since a fixed day), or drop it."
+    )
+
+
+def as_float(column: pd.Series) -> pd.Series:
+    """Return a numeric column as float64, whether or not a cell is missing (NaN).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> as_float(pd.Series([True, None], dtype="boolean")).tolist()
+    [1.0, nan]
+    """
+    import pandas as pd
+
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return pd.Series(values, index=column.index, name=column.name)
+
+
+def as_text(column: pd.Series) -> pd.Series:
+    """Return a text column as objects: strings, and NaN where missing. Whole numbers lose their ``.0``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> as_text(pd.Series(pd.Categorical([1, None]))).tolist(), as_text(pd.Series([1.0, "x"])).tolist()
+    (['1', nan], ['1', 'x'])
+    """
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        # By category: as objects, whole numbers would turn into 1.0 as soon as any cell is missing.
+        names = np.array([*map(_text, column.cat.categories.tolist()), np.nan], dtype=object)
+        return pd.Series(names[column.cat.codes.to_numpy()], index=column.index, name=column.name, dtype=object)
+    cells = column.astype(object)
+    return cells.map(_text, na_action="ignore").astype(object).where(column.notna(), np.nan).astype(object)
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def order_key(value: Any) -> tuple[str, Any, str]:
+    """Return a sort key that puts values of any types in one order, decided by the values alone.
+
+    Examples
+    --------
+    >>> sorted(["b", 10, "a", 9.5, None], key=order_key)
+    [None, 9.5, 10, 'a', 'b']
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    kind = type(value).__name__
+    if isinstance(value, numbers.Real):
+        return "number", value, kind
+    return kind, value if isinstance(value, str) else repr(value), ""

@@ -1,0 +1,169 @@
+"""THE LOCK: the one place where something learnt from private data becomes public."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._random import NoiseSource
+from pate.exceptions import InvalidInputError
+from pate.labeling._quote import quote, request_digest, warn_if_weak
+from pate.labeling._release import LabelRelease
+from pate.labeling._statement import make_statement
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.ledger import Answer, Ledger
+from pate.votes import ABSTAIN, Votes
+
+
+def release_labels(
+    votes: Votes,
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    max_answers: int | None = None,
+    on_exhausted: str = "raise",
+    noise_seed: int | None = None,
+    tuning: str = "not declared by the curator",
+) -> LabelRelease:
+    """Release noisy labels of public rows, and charge for them first.
+
+    Parameters
+    ----------
+    votes : Votes
+    mechanism : Mechanism
+    budget : Budget
+        The most this release may cost.
+    ledger : Ledger or None
+        Also stay within its total (the first release's budget, if none was set), store charge and answers there in
+        one transaction before anything is returned, and answer queries asked before from it, free.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows. The whole cap is
+        charged, however many answers there will be.
+    on_exhausted : {"raise", "abstain"}
+        When the budget does not buy all queries: raise before spending anything, or answer the first ones.
+    noise_seed : int or None
+        For tests and experiments only: the statement then says that nothing is private.
+    tuning : str
+        What was tuned on the private data and whether that is charged, for the statement.
+
+    Returns
+    -------
+    LabelRelease
+
+    Guarantees
+    ----------
+    Replace-one adjacency, both directions, queries may be chosen adaptively. The charge is a constant fixed before
+    the noise is drawn: so many queries asked and at most so many answers, at this noise.
+
+    Raises
+    ------
+    BudgetExceededError
+        The budget, or what is left in the ledger, does not buy the release; nothing was spent.
+    InvalidInputError
+        A bad parameter.
+    LedgerError
+        The ledger could not be written; nothing is returned.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes
+    >>> votes = Votes.from_counts([[98, 2], [5, 95], [60, 40]])
+    >>> release_labels(votes, GNMax(sigma=1.0), budget=Budget(1.0, 1e-5))
+    Traceback (most recent call last):
+    pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) buys 0 of these 3 queries ...
+    """
+    if not isinstance(votes, Votes):
+        raise InvalidInputError(
+            f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
+        )
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
+    check_budget(budget)
+    warn_if_weak(budget.delta, votes.n_units)
+    noise = NoiseSource(noise_seed)
+    binding = {"unit": votes.unit, "classes": [repr(c) for c in votes.classes]}
+    if ledger is not None:
+        ledger.check_binding(binding)
+    # Equal public rows are one query: it is asked, charged and stored once.
+    first, same_as = _distinct(votes)
+    known = _stored_answers(votes, first, mechanism, ledger)
+    fresh = np.array([i for i in first if i not in known], dtype=np.int64)
+    request = ""
+    if ledger is not None and votes.query_hashes is not None:
+        request = request_digest(votes.query_hashes, mechanism, budget, max_answers, on_exhausted)
+        if ledger.has_request(request):
+            # The same call again: what it did not ask then (a cap was reached) it does not ask now.
+            fresh = fresh[:0]
+    price = quote(
+        len(fresh),
+        mechanism,
+        budget=budget,
+        ledger=ledger,
+        max_answers=max_answers,
+        on_exhausted=on_exhausted,
+    )
+    asked = fresh[: price.n_queries]
+    draw = mechanism.sample(votes.counts[asked], noise, max_answers=price.max_answers)
+
+    sources = {answer.release for answer in known.values()}
+    if ledger is not None and len(asked):
+        ledger.open_total(ledger.total or budget, binding=binding)
+        sources.add(
+            ledger.record(
+                price.charge,
+                mechanism=str(mechanism),
+                n_queries=len(asked),
+                answers=_answers_to_store(votes, mechanism, draw, asked),
+                facts={"max_answers": price.max_answers, "seeded": noise.seeded, "request": request},
+            )
+        )
+
+    labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
+    status = np.full(votes.n_queries, NOT_ASKED, dtype="<U9")
+    noisy = np.full((votes.n_queries, votes.n_classes), np.nan) if draw.noisy_counts is not None else None
+    labels[asked], status[asked] = draw.labels, draw.status
+    if noisy is not None:
+        noisy[asked] = draw.noisy_counts
+    for i, answer in known.items():
+        labels[i] = answer.label
+        status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
+        if noisy is not None and answer.noisy_counts is not None:
+            noisy[i] = answer.noisy_counts
+    labels, status = labels[same_as], status[same_as]
+    noisy = None if noisy is None else noisy[same_as]
+
+    statement = make_statement(votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning)
+    return LabelRelease(labels, status, votes.classes, mechanism, price, statement.guarantee, statement, noisy)
+
+
+def _distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first position of each distinct query, and for every query the position of its first equal."""
+    if votes.query_hashes is None:
+        every = np.arange(votes.n_queries)
+        return every, every
+    seen: dict[str, int] = {}
+    same_as = np.array([seen.setdefault(h, i) for i, h in enumerate(votes.query_hashes)], dtype=np.int64)
+    return np.fromiter(seen.values(), dtype=np.int64, count=len(seen)), same_as
+
+
+def _stored_answers(
+    votes: Votes, positions: npt.NDArray[np.int64], mechanism: Mechanism, ledger: Ledger | None
+) -> dict[int, Answer]:
+    if ledger is None or votes.query_hashes is None:
+        return {}
+    stored = ledger.stored([votes.query_hashes[i] for i in positions], mechanism.family)
+    return {int(i): stored[h] for i in positions if (h := votes.query_hashes[i]) in stored}
+
+
+def _answers_to_store(
+    votes: Votes, mechanism: Mechanism, draw: Draw, asked: npt.NDArray[np.int64]
+) -> list[tuple[str, str, int, list[float] | None]]:
+    rows = []
+    for position, query in enumerate(asked):
+        if draw.status[position] != NOT_ASKED:
+            key = f"#{query}" if votes.query_hashes is None else votes.query_hashes[query]
+            noisy = None if draw.noisy_counts is None else draw.noisy_counts[position].tolist()
+            rows.append((key, mechanism.family, int(draw.labels[position]), noisy))
+    return rows

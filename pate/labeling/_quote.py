@@ -1,0 +1,177 @@
+"""Prices, known before the votes are looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pate._validation import check_choice, check_int
+from pate.exceptions import BudgetExceededError, PrivacyParameterWarning
+from pate.mechanisms import Mechanism
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.calibration import largest
+from pate.privacy.charge import Charge
+from pate.privacy.guarantee import Guarantee
+from pate.privacy.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Quote:
+    """The price of a release, known before the votes are looked at.
+
+    Attributes
+    ----------
+    n_queries : int
+        How many queries will be asked.
+    max_answers : int
+        The cap on answers.
+    charge : Charge
+    guarantee : Guarantee
+        Of the charge at the budget's delta.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> quote(100, GNMax(sigma=40.0), budget=Budget(2.0, 1e-5)).guarantee.epsilon.__round__(3)
+    1.356
+    """
+
+    n_queries: int
+    max_answers: int
+    charge: Charge
+    guarantee: Guarantee
+
+
+def quote(
+    n_queries: int,
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    max_answers: int | None = None,
+    on_exhausted: str = "raise",
+) -> Quote:
+    """Return how many queries and answers the budget buys, and what they cost; nothing is spent.
+
+    Parameters
+    ----------
+    n_queries : int
+        How many one would like to ask.
+    mechanism : Mechanism
+    budget : Budget
+        For this release.
+    ledger : Ledger or None
+        Also stay within what is left of its total.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
+    on_exhausted : {"raise", "abstain"}
+        What to do when the budget does not buy all queries.
+
+    Raises
+    ------
+    BudgetExceededError
+        The budget does not buy all of it, and ``on_exhausted="raise"``.
+
+    Examples
+    --------
+    >>> from pate import Budget, ConfidentGNMax
+    >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
+    >>> quote(640, m, budget=Budget(2.0, 1e-5)).max_answers
+    178
+    """
+    n_queries = check_int("n_queries", n_queries, low=0)
+    check_budget(budget)
+    check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
+    if max_answers is not None:
+        max_answers = check_int("max_answers", max_answers, low=1)
+
+        if not mechanism.may_refuse:
+            n_queries = min(n_queries, max_answers)
+
+    def fits(asked: int, cap: int | None) -> bool:
+        charge = mechanism.charge(asked, cap)
+        return budget.allows(charge) and (ledger is None or ledger.allows(charge, default_total=budget))
+
+    asked, cap = n_queries, max_answers
+    if mechanism.may_refuse and cap is None and n_queries:
+        # The cap is a public constant: it depends on the budget alone.
+        cap = largest(lambda c: fits(n_queries, c), n_queries) or None
+    if not fits(asked, cap):
+        affordable = largest(lambda n: fits(n, max_answers), n_queries)
+        if on_exhausted == "raise":
+            left = "" if ledger is None else " and what is left in the ledger"
+            raise BudgetExceededError(
+                f"the budget {budget}{left} buys {affordable} of these {n_queries} queries by {mechanism}. "
+                "Ask fewer, use more noise (pate.calibrate), or pass on_exhausted='abstain'. Nothing was spent."
+            )
+        asked, cap = affordable, max_answers
+    most = asked if cap is None else min(cap, asked)
+    charge = mechanism.charge(asked, most)
+    return Quote(asked, most, charge, charge.guarantee(budget.delta))
+
+
+def count_fresh(
+    query_hashes: Sequence[str],
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    max_answers: int | None = None,
+    on_exhausted: str = "raise",
+) -> int:
+    """Return how many of these rows would be asked anew: repeats, and rows answered before, cost nothing.
+
+    Parameters
+    ----------
+    query_hashes : sequence of str
+        See :func:`pate.votes.hash_queries`.
+    mechanism, budget, ledger, max_answers, on_exhausted
+        See :func:`quote`.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> count_fresh(["a", "b", "a"], GNMax(sigma=40.0), budget=Budget(2.0, 1e-5))
+    2
+    """
+    check_budget(budget)
+    distinct = list(dict.fromkeys(query_hashes))
+    if ledger is None:
+        return len(distinct)
+    if ledger.has_request(request_digest(query_hashes, mechanism, budget, max_answers, on_exhausted)):
+        return 0
+    return len(distinct) - len(ledger.stored(distinct, mechanism.family))
+
+
+def request_digest(
+    query_hashes: Sequence[str], mechanism: Mechanism, budget: Budget, max_answers: int | None, on_exhausted: str
+) -> str:
+    """Return what identifies a request, so that repeating it after a crash gives the stored release again.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> len(request_digest(["a"], GNMax(sigma=1.0), Budget(1.0, 1e-5), None, "raise"))
+    64
+    """
+    parts = [list(query_hashes), str(mechanism), budget.epsilon, budget.delta, max_answers, on_exhausted]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def warn_if_weak(delta: float, n_units: int | None) -> None:
+    """Warn when delta is not below one over the number of units.
+
+    Examples
+    --------
+    >>> warn_if_weak(1e-5, 1000)
+    """
+    if n_units is not None and delta >= 1 / n_units:
+        warnings.warn(
+            f"delta={delta:g} is not below 1/n = {1 / n_units:.3g} for n = {n_units} units: releasing one whole record "
+            "at random would satisfy it. Use a delta well below 1/n.",
+            PrivacyParameterWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,112 @@
+"""The statement of a release."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pate.labeling._quote import Quote
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy.budget import Budget
+from pate.privacy.conversion import format_up
+from pate.privacy.guarantee import Guarantee
+from pate.privacy.ledger import Ledger
+from pate.privacy.statement import PrivacyStatement
+from pate.votes import Votes
+
+_ASSUMPTIONS = (
+    "every unit's records are in one shard only, and which shard does not depend on other units' records",
+    "each teacher was trained on its own shard alone; whatever was fitted was fitted inside a shard or on public data",
+)
+_CLASSES_PUBLIC = (
+    "the public rows, the set of classes and all parameters were chosen without looking at the private data"
+)
+_CLASSES_READ = "the public rows and all parameters were chosen without looking at the private data"
+_ACCOUNTING = {
+    "gdp": "exact Gaussian composition: mu^2 adds up (Dong, Roth, Su 2022), converted exactly (Balle, Wang 2018)",
+    "rdp": "Renyi composition, converted by Canonne, Kamath, Steinke 2020",
+    "pure": "pure composition: epsilons add up",
+}
+
+
+def make_statement(
+    votes: Votes,
+    mechanism: Mechanism,
+    price: Quote,
+    budget: Budget,
+    ledger: Ledger | None,
+    sources: set[int],
+    *,
+    seeded: bool,
+    tuning: str,
+) -> PrivacyStatement:
+    """Return the statement of labels that come from the ledger's releases ``sources`` (or from no ledger).
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> release.statement.released
+    'noisy labels of 1 public rows'
+    """
+    rows = [] if ledger is None else [row for row in ledger.releases() if row.id in sources]
+    seeded = seeded or any(bool(row.facts.get("seeded")) for row in rows)
+    guarantee, accounting = price.guarantee, _ACCOUNTING[price.guarantee.method]
+    released, verify = _released(mechanism, price), _recipe(mechanism, price)
+    if len(rows) == 1 and not price.n_queries:
+        guarantee = rows[0].charge.guarantee(budget.delta)
+        accounting = f"{_ACCOUNTING[guarantee.method]}; answered from the ledger, charged there once"
+        released = f"labels of public rows, stored by release {rows[0].id} of the ledger ({rows[0].mechanism})"
+        verify = "read the ledger's release and recompute its charge's guarantee"
+    elif len(rows) > 1:
+        # Several releases, each perhaps chosen after the last: only the filter's constant is a guarantee.
+        total = (ledger.total if ledger else None) or budget
+        guarantee = Guarantee(epsilon=total.epsilon, delta=total.delta, kind="public", method="gdp-filter")
+        accounting = (
+            f"labels of {len(rows)} releases; all releases in the ledger together stay within its total budget "
+            "(filter on mu^2, Smith and Thakurta 2022)"
+        )
+        verify = "sum mu^2 over the ledger's releases and compare it with the total budget's"
+    return PrivacyStatement(
+        released=released,
+        unit=votes.unit,
+        n_units=votes.n_units,
+        guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
+        mechanism=f"{mechanism}, {votes.n_teachers} teachers, {votes.n_classes} classes",
+        accounting=accounting,
+        noise_source="a fixed seed: NOT PRIVATE" if seeded else "the operating system's cryptographic generator",
+        seeded=seeded,
+        covered=(
+            "the released labels and everything computed from them and from public data (a student model, metrics)",
+        ),
+        not_covered=(
+            "the teachers, their votes and every file made from those",
+            _others(ledger),
+            *(("the set of classes, which was read off the private labels",) if votes.classes_inferred else ()),
+        ),
+        assumptions=(*_ASSUMPTIONS, _CLASSES_READ if votes.classes_inferred else _CLASSES_PUBLIC),
+        tuning=tuning,
+        verify=verify,
+    )
+
+
+def _others(ledger: Ledger | None) -> str:
+    total = None if ledger is None else ledger.total
+    if total is None:
+        return "other releases from the same private data"
+    return (
+        "other releases from the same private data: those in this ledger come on top, all of them together within "
+        f"epsilon = {format_up(total.epsilon)} at delta = {total.delta:g}; those outside it are not counted"
+    )
+
+
+def _released(mechanism: Mechanism, price: Quote) -> str:
+    what = "noisy vote counts" if isinstance(mechanism, NoisyHistogram) else "noisy labels"
+    cap = f", at most {price.max_answers} of them answered" if mechanism.may_refuse else ""
+    return f"{what} of {price.n_queries} public rows{cap}"
+
+
+def _recipe(mechanism: Mechanism, price: Quote) -> str:
+    return (
+        f"from pate import {type(mechanism).__name__}; "
+        f"{mechanism}.charge({price.n_queries}, {price.max_answers}).guarantee({price.guarantee.delta!r})"
+    )
