@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test check format slow clean
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py pate/privacy/noisy_max/_native.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)

@@ -16,6 +16,7 @@ __version__ = metadata.version("pate")
 
 _HOME = {
     "ABSTAIN": "pate.votes",
+    "Accountant": "pate.privacy.composition",
     "Budget": "pate.privacy.budget",
     "BudgetExceededError": "pate.exceptions",
     "Charge": "pate.privacy.charge",
@@ -23,6 +24,7 @@ _HOME = {
     "ConfidentGNMax": "pate.mechanisms",
     "DPSGDClassifier": "pate.baselines",
     "Dataset": "pate.data",
+    "GDPFilter": "pate.privacy.filters",
     "GNMax": "pate.mechanisms",
     "Guarantee": "pate.privacy.guarantee",
     "InvalidInputError": "pate.exceptions",
@@ -32,21 +34,26 @@ _HOME = {
     "NoisyHistogram": "pate.mechanisms",
     "PATEClassifier": "pate.estimator",
     "Partition": "pate.data",
+    "Plan": "pate.planning",
     "PateError": "pate.exceptions",
     "PrivacyLeakWarning": "pate.exceptions",
     "PrivacyReport": "pate.accounting",
     "PrivacyStatement": "pate.privacy.statement",
+    "RenyiFilter": "pate.privacy.filters",
     "Sensitive": "pate.privacy.guarantee",
     "SensitiveValueError": "pate.exceptions",
     "TableEncoder": "pate.data",
     "TeacherEnsemble": "pate.teachers",
+    "VoteCap": "pate.mechanisms",
     "Voter": "pate.votes",
     "Votes": "pate.votes",
     "account": "pate.accounting",
     "calibrate": "pate.privacy.calibration",
     "compare": "pate.comparison",
     "load_dataset": "pate.data",
+    "open_vote_cap": "pate.labeling",
     "partition": "pate.data",
+    "plan": "pate.planning",
     "quote": "pate.labeling",
     "read_table": "pate.data",
     "release_labels": "pate.labeling",
@@ -68,11 +75,14 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
         SensitiveValueError,
     )
-    from pate.labeling import LabelRelease, quote, release_labels
-    from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
+    from pate.labeling import LabelRelease, open_vote_cap, quote, release_labels
+    from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, VoteCap
+    from pate.planning import Plan, plan
     from pate.privacy.budget import Budget
     from pate.privacy.calibration import calibrate
     from pate.privacy.charge import Charge
+    from pate.privacy.composition import Accountant
+    from pate.privacy.filters import GDPFilter, RenyiFilter
     from pate.privacy.guarantee import Guarantee, Sensitive
     from pate.privacy.ledger import Ledger
     from pate.privacy.statement import PrivacyStatement

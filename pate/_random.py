@@ -47,8 +47,9 @@ class NoiseSource:
     Notes
     -----
     Both kinds pass the same 64-bit words through the same transformations, so a test of the seeded law is a test
-    of the one that protects people. Uniforms are (k + 1) 2^-64, hence normals reach 9.4 standard deviations, and
-    the total variation distance from the exact law is about 2^-63 per draw.
+    of the one that protects people. What is done to votes is decided exactly from :meth:`words` by
+    :mod:`pate.sampling`. :meth:`normal` is floating point, for DP-SGD: uniforms are (k + 1) 2^-64, hence normals
+    reach 9.4 standard deviations, and the total variation distance from the exact law is about 2^-63 per draw.
 
     Examples
     --------
@@ -102,15 +103,3 @@ class NoiseSource:
         radius = np.sqrt(-2.0 * np.log(self._uniform(half)))
         angle = 2.0 * np.pi * self._uniform(half)
         return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size].reshape(shape)
-
-    def laplace(self, shape: int | tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """Return Laplace variables of scale 1 (variance 2).
-
-        Examples
-        --------
-        >>> bool(abs(abs(NoiseSource(0).laplace(10_000)).mean() - 1) < 0.05)
-        True
-        """
-        size = int(np.prod(shape))
-        sign = 1.0 - 2.0 * (self.words(size) >> np.uint64(63)).astype(np.float64)
-        return (-np.log(self._uniform(size)) * sign).reshape(shape)

@@ -304,31 +304,106 @@ def account(
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Also print data-dependent costs, which are private.")
     ] = False,
+    pld: Annotated[
+        bool | None,
+        typer.Option("--pld/--no-pld", help="Compose privacy loss distributions too; default: where it takes seconds."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw epsilon against the number of queries into this .png or .svg; needs --reveal."),
+    ] = None,
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
+    from pate.accounting import USES
     from pate.accounting import account as account_votes
+    from pate.exceptions import InvalidInputError
+    from pate.privacy.conversion import format_up
     from pate.vote_files import read_votes
+
+    if plot is not None and not reveal:
+        raise InvalidInputError("--plot draws numbers that are functions of the votes. Say --reveal if that is meant.")
+    if plot is not None and plot.suffix not in (".png", ".svg"):
+        raise InvalidInputError(f"--plot must end in .png or .svg, got {plot.name!r}.")
 
     ask = (lambda q: str(typer.prompt(f"{q} [counts/labels]"))) if sys.stdin.isatty() else None
     matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=rows, ask=ask)
     chosen = _mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
-    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers)
+    how: bool | str = "auto" if pld is None else pld
+    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how)
     _say(f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}")
     _say(f"public            {report.public}")
-    _say("                  a constant known before the run: this is the number to publish and to budget by")
-    private = {
-        "data-dependent": (report.data_dependent, "private: internal study only"),
-        "papernot2018": (report.papernot2018, "private: to compare with papers, as published"),
-        "papernot2017": (report.papernot2017, "private: to compare with papers, as published"),
-    }
-    for name, (wrapped, use) in private.items():
-        if wrapped is not None:
-            shown = wrapped.reveal() if reveal else "hidden: it is a function of the votes; --reveal prints it"
-            _say(f"{name:<17} {shown}")
-            if reveal:
-                _say(f"                  {use}; never publish it")
+    _say(f"                  {USES['public']}")
+    for name in ("data_dependent", "papernot2018", "papernot2017"):
+        wrapped = getattr(report, name)
+        if wrapped is None:
+            continue
+        title = f"{name.replace('_', '-'):<17} "
+        if not reveal:
+            _say(f"{title}hidden: it is a function of the votes; --reveal prints it")
+            continue
+        _say(f"{title}{wrapped.reveal()}")
+        if name == "data_dependent":
+            for guarantee in report.exact.reveal().values():
+                _say(f"                  by {guarantee.method}: {format_up(guarantee.epsilon, 6)}")
+        _say(f"                  {USES[name]}")
     if reveal:
         _say(f"expected answers  {report.expected_answers.reveal():.1f} (private)")
+    if plot is not None:
+        from pate._files import atomic_path
+        from pate.accounting import cost_by_queries
+        from pate.plots import cost_curves, figure_to_png, figure_to_svg
+
+        curves = cost_by_queries(matrix, chosen, delta=delta, max_answers=max_answers, pld=how)
+        warning = "SENSITIVE: all curves but the public one are functions of the votes; do not publish them"
+        axes = cost_curves(curves.reveal(), ylabel=f"ε at δ = {delta:g}", title=warning)
+        with atomic_path(plot, mode=0o600) as path:
+            path.write_bytes(figure_to_png(axes) if plot.suffix == ".png" else figure_to_svg(axes).encode())
+        _say(f"{plot} is sensitive: only its public curve may be published.")
+
+
+@app.command()
+def plan(
+    epsilon: Epsilon,
+    queries: Annotated[int, typer.Option(help="How many public rows to ask about.")],
+    classes: Annotated[int, typer.Option(help="Number of classes.")],
+    delta: Delta = 1e-5,
+    records: Annotated[int | None, typer.Option(help="Number of private records.")] = None,
+    teachers: Annotated[
+        str | None, typer.Option(help="Numbers of teachers, separated by commas; default: as many as it takes.")
+    ] = None,
+    max_answers: Annotated[int | None, typer.Option(help="Cap on answers of confident; default: half.")] = None,
+    right: Annotated[float, typer.Option(help="Probability of a right answer behind the gap.")] = 0.99,
+) -> None:
+    """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pate.exceptions import InvalidInputError
+    from pate.planning import plan as make_plan
+    from pate.privacy.budget import Budget
+
+    try:
+        numbers = None if teachers is None else [int(k) for k in teachers.split(",")]
+    except ValueError:
+        raise InvalidInputError(f"teachers must be whole numbers separated by commas, got {teachers!r}.") from None
+    done = make_plan(
+        Budget(epsilon, delta),
+        n_queries=queries,
+        n_classes=classes,
+        n_records=records,
+        n_teachers=numbers,
+        max_answers=max_answers,
+        right=right,
+    )
+    heading, body = done.columns()
+    table = Table(title=done.title, title_justify="left")
+    for i, name in enumerate(heading):
+        table.add_column(name, justify="right" if i else "left")
+    for row in body:
+        table.add_row(*row)
+    Console().print(table)
+    for line in done.advice():
+        _say(f"- {line}")
 
 
 @app.command()

@@ -180,9 +180,11 @@ def cost_curves(
     spent: Mapping[str, float] | None = None,
     *,
     budget: float | None = None,
+    ylabel: str = "ε, worst case",
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the public price against the number of queries, and where this run stopped.
+    """Draw the price against the number of queries, and where this run stopped.
 
     Parameters
     ----------
@@ -192,6 +194,10 @@ def cost_curves(
         ``queries`` and ``epsilon`` of this run.
     budget : float, optional
         The epsilon allowed, as a dashed line.
+    ylabel : str
+        What the epsilons are: public ones by default.
+    title : str, optional
+        What the reader must know first.
     ax : matplotlib Axes, optional
 
     Examples
@@ -226,8 +232,10 @@ def cost_curves(
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _finish(ax, x="queries", y="ε, worst case", grid="y")
+    _finish(ax, x="queries", y=ylabel, grid="y")
     _legend(ax)
+    if title is not None:
+        _figure(ax).suptitle(title, fontsize=_SIZE, color=COLOURS["ink"])
     return ax
 
 

@@ -23,3 +23,14 @@ def mnist2018_counts(data_home):
         pytest.skip("pate2018_mnist_votes.npz is not in PATE_DATA_HOME")
     with np.load(path) as file:
         return file["counts"].astype(np.int64)
+
+
+@pytest.fixture(scope="session")
+def golden(data_home):
+    """Golden numbers of the accounting, from an independent computation, kept beside the data folder."""
+    import json
+
+    path = data_home.parent / "golden_dev.json"
+    if not path.exists():
+        pytest.skip("golden_dev.json is not beside PATE_DATA_HOME")
+    return json.loads(path.read_text(encoding="utf-8"))

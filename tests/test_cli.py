@@ -171,6 +171,27 @@ def test_account_prints_public_and_hides_private(tmp_path):
     shown = pate(*command, "--reveal").stdout
     assert "hidden" not in shown
     assert "never publish" in shown
+    assert "rdp of the exact law per query" in shown
+    assert "pld of the exact law per query" in shown
+    assert "pld of" not in pate(*command, "--reveal", "--no-pld").stdout
+
+
+def test_account_draws_only_what_was_asked_for(tmp_path):
+    counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
+    np.save(tmp_path / "votes.npy", counts)
+    command = ["account", tmp_path / "votes.npy", "--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5"]
+    picture = tmp_path / "curves.png"
+    done = pate(*command, "--plot", picture)
+    assert done.returncode == 2
+    assert "--reveal" in done.stderr
+    assert not picture.exists()
+    done = pate(*command, "--reveal", "--plot", tmp_path / "curves.pdf")
+    assert done.returncode == 2
+    done = pate(*command, "--reveal", "--plot", picture)
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_mode & 0o777 == 0o600
+    assert "sensitive" in done.stdout
 
 
 def test_account_never_takes_class_ids_for_counts(tmp_path):
@@ -194,7 +215,7 @@ def test_account_reproduces_the_published_figures(data_home):
         "--sigma", 40, "--threshold", 200, "--sigma-threshold", 150, "--delta", "1e-5", "--reveal",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for figure in ("1.9988", "282.7"):
+    for figure in ("1.9988", "282.7", "0.928993"):
         assert figure in done.stdout
 
 

@@ -1,5 +1,6 @@
 """Conversions: golden figures, identities, cross-checks with dp_accounting, properties."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pate.exceptions import InvalidInputError
+from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy import (
     DEFAULT_ORDERS,
     Budget,
@@ -129,13 +130,54 @@ def test_laplace_pure_composition_wins_for_few_queries():
 
 @given(EPSILONS, DELTAS, st.integers(1, 3000))
 def test_calibrate_lands_just_inside_the_budget(epsilon, delta, n_queries):
-    from pate import GNMax
+    from pate import GNMax, NoisyHistogram
 
     budget = Budget(epsilon, delta)
     mechanism = calibrate(GNMax(sigma=40.0), budget, n_queries=n_queries)
     assert budget.allows(mechanism.charge(n_queries))
     assert not budget.allows(mechanism.scaled(1 - 1e-6).charge(n_queries))
-    assert mechanism.sigma == pytest.approx(math.sqrt(2 * n_queries / budget.mu_squared), rel=1e-6)
+    # Never worse than exact Gaussian composition, and that is what a released histogram needs.
+    exact = math.sqrt(2 * n_queries / budget.mu_squared)
+    assert mechanism.sigma <= exact * (1 + 1e-8)
+    assert calibrate(NoisyHistogram(40.0), budget, n_queries=n_queries).sigma == pytest.approx(exact, rel=1e-6)
+
+
+def test_calibrating_for_a_ledger_fits_what_is_left_of_it(tmp_path):
+    from pate import GNMax, Ledger
+
+    budget, ledger = Budget(1.0, 1e-5), Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5))
+    alone = calibrate(GNMax(1.0), budget, n_queries=50)
+    first = calibrate(GNMax(1.0), budget, n_queries=50, ledger=ledger)
+    assert budget.allows(alone.charge(50))
+    assert not ledger.allows(alone.charge(50))
+    assert first.sigma == pytest.approx(math.sqrt(100 / budget.mu_squared), rel=1e-8)
+    ledger.record(first.scaled(2).charge(50), mechanism="m", n_queries=50)
+    second = calibrate(GNMax(1.0), budget, n_queries=50, ledger=ledger)
+    assert second.sigma == pytest.approx(first.sigma / math.sqrt(0.75), rel=1e-8)
+    full = Ledger(tmp_path / "full.sqlite", total=budget)
+    full.record(dataclasses.replace(Charge.zero(), mu_squared=budget.mu_squared), mechanism="m", n_queries=50)
+    with pytest.raises(BudgetExceededError, match="left in the ledger"):
+        calibrate(GNMax(1.0), budget, n_queries=50, ledger=full)
+
+
+@pytest.mark.parametrize(("queries", "epsilon"), [(300, 2.1211), (1000, 4.165), (3000, 7.892)])
+def test_public_epsilon_of_a_gaussian_argmax(queries, epsilon):
+    charge = Charge.gaussian_argmax(40.0) * queries
+    assert charge.guarantee(1e-5).epsilon == pytest.approx(epsilon, abs=1e-4)
+    assert charge.guarantee(1e-5).method == "rdp"
+    assert charge.mu_squared == pytest.approx((Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * queries).mu_squared)
+
+
+@given(st.floats(0.01, 1e5), st.floats(1.0, 1.2), st.integers(1, 3000), DELTAS)
+def test_argmax_and_test_cost_less_than_the_gaussian_and_less_with_more_noise(sigma, factor, n, delta):
+    for make, sensitivity in ((Charge.gaussian_argmax, 2**0.5), (Charge.threshold_test, 1.0)):
+        charge, noisier = make(sigma) * n, make(sigma * factor) * n
+        gaussian = Charge.gaussian(sensitivity=sensitivity, sigma=sigma) * n
+        assert (np.array(charge.rdp) <= np.array(gaussian.rdp) * (1 + 1e-12)).all()
+        assert (np.array(charge.rdp) >= 0.63 * np.array(gaussian.rdp)).all()
+        assert (np.array(noisier.rdp) <= np.array(charge.rdp) * (1 + 1e-12)).all()
+        assert charge.guarantee(delta).epsilon <= gaussian.guarantee(delta).epsilon * (1 + 1e-9) + 1e-10
+        assert noisier.guarantee(delta).epsilon <= charge.guarantee(delta).epsilon * (1 + 1e-9) + 1e-10
 
 
 @pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "1", None, True])

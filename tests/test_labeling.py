@@ -262,9 +262,9 @@ def test_bad_arguments(change, text):
 
 def test_quote_equals_what_is_charged(tmp_path):
     budget = Budget(2.0, 1e-5)
-    mechanism = calibrate(ConfidentGNMax(60, 90, 30), budget, n_queries=60, max_answers=20)
-    price = quote(60, mechanism, budget=budget, max_answers=20)
     ledger = Ledger(tmp_path / "l.sqlite")
+    mechanism = calibrate(ConfidentGNMax(60, 90, 30), budget, n_queries=60, max_answers=20, ledger=ledger)
+    price = quote(60, mechanism, budget=budget, max_answers=20)
     release = release_labels(VOTES, mechanism, budget=budget, max_answers=20, ledger=ledger)
     assert release.quote == price
     assert ledger.releases()[0].charge == price.charge

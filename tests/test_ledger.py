@@ -347,7 +347,15 @@ def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes,
 def test_what_is_calibrated_to_a_budget_fits_a_fresh_ledger_of_it(tmp_path_factory, epsilon, delta, n, mechanism):
     """The release's own check and the ledger's are two computations: no gap may open between them."""
     budget = Budget(epsilon, delta)
-    assert calibrate(mechanism, budget, n_queries=n).charge(n).mu_squared <= budget.mu_squared
+    fresh = Ledger(tmp_path_factory.getbasetemp() / "never written.sqlite")
+    fitted = calibrate(mechanism, budget, n_queries=n, ledger=fresh)
+    assert fitted.charge(n).mu_squared <= budget.mu_squared
+    assert fitted.charge(n).mu_squared >= budget.mu_squared * (1 - 1e-8)
+    # Without a ledger the certified curve may count: never more noise, and none less for released counts.
+    alone = calibrate(mechanism, budget, n_queries=n)
+    assert alone.sigma <= fitted.sigma * (1 + 1e-8)
+    if isinstance(mechanism, NoisyHistogram):
+        assert alone.charge(n).mu_squared <= budget.mu_squared
 
 
 def test_laplace_noise_buys_less_with_a_ledger_and_says_so(path):

@@ -36,7 +36,7 @@ class Quote:
     --------
     >>> from pate import Budget, GNMax
     >>> quote(100, GNMax(sigma=40.0), budget=Budget(2.0, 1e-5)).guarantee.epsilon.__round__(3)
-    1.356
+    1.162
     """
 
     n_queries: int
@@ -80,7 +80,7 @@ def quote(
     >>> from pate import Budget, ConfidentGNMax
     >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
     >>> quote(640, m, budget=Budget(2.0, 1e-5)).max_answers
-    178
+    247
     """
     n_queries = check_int("n_queries", n_queries, low=0)
     check_budget(budget)
@@ -105,7 +105,8 @@ def quote(
             left = "" if ledger is None else " and what is left in the ledger"
             raise BudgetExceededError(
                 f"the budget {budget}{left} buys {affordable} of these {n_queries} queries by {mechanism}. "
-                "Ask fewer, use more noise (pate.calibrate), or pass on_exhausted='abstain'. Nothing was spent."
+                "Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
+                "on_exhausted='abstain'. Nothing was spent."
             )
         asked, cap = affordable, max_answers
     most = asked if cap is None else min(cap, asked)

@@ -23,7 +23,8 @@ _CLASSES_PUBLIC = (
 _CLASSES_READ = "the public rows and all parameters were chosen without looking at the private data"
 _ACCOUNTING = {
     "gdp": "exact Gaussian composition: mu^2 adds up (Dong, Roth, Su 2022), converted exactly (Balle, Wang 2018)",
-    "rdp": "Renyi composition, converted by Canonne, Kamath, Steinke 2020",
+    "rdp": "Renyi composition (an argmax or threshold test of Gaussian noise alone by its certified cost, docs/"
+    "public-curve.md), converted by Canonne, Kamath, Steinke 2020",
     "pure": "pure composition: epsilons add up",
 }
 

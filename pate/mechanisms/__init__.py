@@ -1,8 +1,11 @@
 """Mechanisms: noise and its cost in one frozen value."""
 
 from pate.mechanisms._base import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
+from pate.mechanisms._events import mechanism_event
+from pate.mechanisms._exact import ExactLaw
 from pate.mechanisms._registry import make_mechanism, named_mechanisms
 from pate.mechanisms.noisy_max import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
+from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
 
 __all__ = [
     "ANSWERED",
@@ -10,10 +13,14 @@ __all__ = [
     "REFUSED",
     "ConfidentGNMax",
     "Draw",
+    "ExactLaw",
     "GNMax",
     "LNMax",
     "Mechanism",
     "NoisyHistogram",
+    "VoteCap",
+    "VoteCapSession",
     "make_mechanism",
+    "mechanism_event",
     "named_mechanisms",
 ]

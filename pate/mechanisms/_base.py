@@ -91,9 +91,9 @@ class Mechanism(ABC):
 
         Examples
         --------
-        >>> from pate import GNMax
-        >>> GNMax(sigma=40.0).public_rdp([2.0, 8.0])
-        array([0.00125, 0.005  ])
+        >>> from pate import LNMax
+        >>> LNMax(scale=20.0).public_rdp([2.0, 8.0]).round(5)
+        array([0.00491, 0.01924])
         """
         alphas = check_orders(orders)
         known = np.array([1.0, *DEFAULT_ORDERS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,19 +11,16 @@ import numpy.typing as npt
 
 from pate._random import NoiseSource
 from pate._validation import check_real
-from pate.mechanisms._base import (
-    MAX_COUNT_SENSITIVITY,
-    VOTE_L2_SENSITIVITY,
-    Draw,
-    Mechanism,
-    all_answered,
-    capped,
-)
+from pate.mechanisms._base import VOTE_L2_SENSITIVITY, Draw, Mechanism, all_answered, capped
+from pate.mechanisms._exact import ExactLaw, ExactParameters
 from pate.privacy.charge import Charge
+from pate.privacy.conversion import DEFAULT_ORDERS, check_orders
+from pate.privacy.public_curve import rho_star, threshold_rho_star
+from pate.sampling import real_argmax, real_at_least, rounded_counts
 
 
 @dataclass(frozen=True)
-class GNMax(Mechanism):
+class GNMax(ExactLaw, Mechanism):
     """Gaussian noisy max: argmax of counts + N(0, sigma^2) (Papernot et al. 2018, Section 4.1).
 
     Parameters
@@ -32,8 +30,9 @@ class GNMax(Mechanism):
 
     Guarantees
     ----------
-    Adjacency replace-one: two counts move by one, L2 sensitivity sqrt(2). n queries are exactly
-    sqrt(2 n)/sigma-GDP, also when chosen adaptively; the argmax is post-processing of the noisy counts.
+    Adjacency replace-one: two counts move by one, L2 sensitivity sqrt(2). n queries, also when chosen adaptively, are
+    (alpha, n rho*(alpha))-RDP, rho* certified at about two thirds of alpha/sigma^2 (docs/public-curve.md), and
+    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers: :mod:`pate.sampling`.
 
     Raises
     ------
@@ -43,11 +42,23 @@ class GNMax(Mechanism):
     Examples
     --------
     >>> GNMax(sigma=40.0).charge(300).guarantee(1e-5).epsilon.__round__(4)
-    2.5017
+    2.1211
     """
 
     sigma: float
     family: ClassVar[str] = "gnmax"
+
+    def exact_parameters(self) -> ExactParameters:
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`.
+
+        Examples
+        --------
+        >>> GNMax(sigma=40.0).exact_parameters()
+        {'noise': GaussianNoise(scale=40.0), 'threshold': None}
+        """
+        from pate.privacy.noisy_max import GaussianNoise
+
+        return {"noise": GaussianNoise(self.sigma), "threshold": None}
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
         """Return the worst-case cost of ``n_queries`` answers; there are no refusals to save by a cap.
@@ -58,7 +69,17 @@ class GNMax(Mechanism):
         2.0
         """
         asked, _ = self._asked(n_queries, max_answers)
-        return Charge.gaussian(sensitivity=VOTE_L2_SENSITIVITY, sigma=self.sigma) * asked
+        return Charge.gaussian_argmax(self.sigma) * asked
+
+    def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
+        """Return rho*(alpha), the certified Renyi divergence of one query, shape (n_orders,), at any orders.
+
+        Examples
+        --------
+        >>> (GNMax(sigma=40.0).public_rdp([2.0, 32.0]) * 40**2 / [2, 32]).round(3)
+        array([0.64 , 0.654])
+        """
+        return rho_star(check_orders(orders), self.sigma)
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
         """Draw one label per query.
@@ -75,12 +96,12 @@ class GNMax(Mechanism):
         >>> GNMax(sigma=1.0).sample(np.array([[90, 10], [5, 95]]), NoiseSource()).labels
         array([0, 1])
         """
-        noisy = counts + self.sigma * noise.normal(counts.shape)
-        return capped(np.ones(len(counts), dtype=bool), noisy.argmax(axis=1), max_answers)
+        labels = real_argmax(counts, scale=self.sigma, source=noise)
+        return capped(np.ones(len(counts), dtype=bool), labels, max_answers)
 
 
 @dataclass(frozen=True)
-class LNMax(Mechanism):
+class LNMax(ExactLaw, Mechanism):
     """Laplace noisy max: argmax of counts + Laplace(scale) (Papernot et al. 2017; their gamma is 1/scale).
 
     Parameters
@@ -108,6 +129,18 @@ class LNMax(Mechanism):
     family: ClassVar[str] = "lnmax"
     _noises: ClassVar[tuple[str, ...]] = ("scale",)
 
+    def exact_parameters(self) -> ExactParameters:
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`.
+
+        Examples
+        --------
+        >>> LNMax(scale=20.0).exact_parameters()
+        {'noise': LaplaceNoise(scale=20.0), 'threshold': None}
+        """
+        from pate.privacy.noisy_max import LaplaceNoise
+
+        return {"noise": LaplaceNoise(self.scale), "threshold": None}
+
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
         """Return the worst-case cost of ``n_queries`` answers.
 
@@ -127,12 +160,12 @@ class LNMax(Mechanism):
         >>> LNMax(scale=1.0).sample(np.array([[90, 10], [5, 95]]), NoiseSource()).labels
         array([0, 1])
         """
-        noisy = counts + self.scale * noise.laplace(counts.shape)
-        return capped(np.ones(len(counts), dtype=bool), noisy.argmax(axis=1), max_answers)
+        labels = real_argmax(counts, scale=self.scale, source=noise, noise="laplace")
+        return capped(np.ones(len(counts), dtype=bool), labels, max_answers)
 
 
 @dataclass(frozen=True)
-class ConfidentGNMax(Mechanism):
+class ConfidentGNMax(ExactLaw, Mechanism):
     """Confident-GNMax: answer by GNMax only where the noisy largest count reaches a threshold.
 
     Source: Papernot et al. 2018, Algorithm 1. The test adds N(0, sigma_threshold^2) to the *true* largest count.
@@ -149,8 +182,10 @@ class ConfidentGNMax(Mechanism):
     Guarantees
     ----------
     Adjacency replace-one. Every query asked pays the test (sensitivity 1), every answer pays GNMax
-    (sensitivity sqrt(2)): n asked with at most c answers are sqrt(n/sigma_threshold^2 + 2c/sigma^2)-GDP. The
-    number of answers is random, so c is a cap declared before the run and the whole cap is charged.
+    (sensitivity sqrt(2)): n asked with at most c answers are (alpha, n rho1(alpha) + c rho*(alpha))-RDP by the
+    certified costs of the test and of the argmax (docs/public-curve.md), and sqrt(n/sigma_threshold^2 + 2c/sigma^2)-
+    GDP. The number of answers is random, so c is a cap declared before the run and the whole cap is charged: then the
+    cost is below one constant at every order, on every transcript, which is what adaptive composition needs.
 
     Raises
     ------
@@ -161,7 +196,7 @@ class ConfidentGNMax(Mechanism):
     --------
     >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
     >>> m.charge(640, max_answers=300).guarantee(1e-5).epsilon.__round__(3)
-    2.607
+    2.212
     """
 
     threshold: float
@@ -175,6 +210,21 @@ class ConfidentGNMax(Mechanism):
         super().__post_init__()
         object.__setattr__(self, "threshold", check_real("threshold", self.threshold))
 
+    def exact_parameters(self) -> ExactParameters:
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`.
+
+        Examples
+        --------
+        >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).exact_parameters()["threshold"]
+        ThresholdTest(threshold=200.0, scale=150.0)
+        """
+        from pate.privacy.noisy_max import GaussianNoise, ThresholdTest
+
+        return {
+            "noise": GaussianNoise(self.sigma),
+            "threshold": ThresholdTest(self.threshold, self.sigma_threshold),
+        }
+
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
         """Return the worst-case cost of ``n_queries`` tests and ``max_answers`` answers (None: all answered).
 
@@ -185,9 +235,19 @@ class ConfidentGNMax(Mechanism):
         13.0
         """
         asked, answered = self._asked(n_queries, max_answers)
-        test = Charge.gaussian(sensitivity=MAX_COUNT_SENSITIVITY, sigma=self.sigma_threshold)
-        answer = Charge.gaussian(sensitivity=VOTE_L2_SENSITIVITY, sigma=self.sigma)
-        return test * asked + answer * answered
+        return Charge.threshold_test(self.sigma_threshold) * asked + Charge.gaussian_argmax(self.sigma) * answered
+
+    def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
+        """Return the certified Renyi divergence of one query tested and answered, shape (n_orders,), at any orders.
+
+        Examples
+        --------
+        >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
+        >>> bool(m.public_rdp([2.0])[0] > GNMax(sigma=40).public_rdp([2.0])[0])
+        True
+        """
+        alphas = check_orders(orders)
+        return np.asarray(threshold_rho_star(alphas, self.sigma_threshold) + rho_star(alphas, self.sigma))
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
         """Draw a label or a refusal per query, stopping after ``max_answers`` answers.
@@ -198,9 +258,8 @@ class ConfidentGNMax(Mechanism):
         >>> m.sample(np.array([[95, 5], [50, 50]]), NoiseSource()).labels
         array([ 0, -1])
         """
-        largest = counts.max(axis=1) + self.sigma_threshold * noise.normal(len(counts))
-        noisy = counts + self.sigma * noise.normal(counts.shape)
-        return capped(largest >= self.threshold, noisy.argmax(axis=1), max_answers)
+        passed = real_at_least(counts.max(axis=1), threshold=self.threshold, scale=self.sigma_threshold, source=noise)
+        return capped(passed, real_argmax(counts, scale=self.sigma, source=noise), max_answers)
 
 
 @dataclass(frozen=True)
@@ -233,19 +292,41 @@ class NoisyHistogram(Mechanism):
 
     sigma: float
     family: ClassVar[str] = "noisy-histogram"
-    #: Released counts are rounded to this grid (post-processing): the low bits of floating-point noise, by which
-    #: the true count could be recognised (Mironov 2012), are gone.
+    #: Released counts are the real ones rounded to multiples of this (post-processing): the low bits of floating-point
+    #: noise, by which the true count could be recognised (Mironov 2012), are never there. See :attr:`grid`.
     GRID: ClassVar[float] = 2.0**-10
+
+    @property
+    def grid(self) -> float:
+        """What released counts are multiples of, in votes: ``GRID``, or some sigma 2^-16 where that is more.
+
+        Examples
+        --------
+        >>> NoisyHistogram(sigma=40.0).grid == NoisyHistogram.GRID, NoisyHistogram(sigma=2.0**15).grid
+        (True, 1.0)
+        """
+        return max(self.GRID, 2.0 ** (math.frexp(self.sigma)[1] - 16))
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
         """Return the worst-case cost of releasing ``n_queries`` noisy histograms.
 
         Examples
         --------
-        >>> NoisyHistogram(sigma=2.0).charge(4) == GNMax(sigma=2.0).charge(4)
-        True
+        >>> NoisyHistogram(sigma=2.0).charge(4).mu_squared.__round__(9)
+        2.0
         """
-        return GNMax(self.sigma).charge(n_queries, max_answers)
+        asked, _ = self._asked(n_queries, max_answers)
+        return Charge.gaussian(sensitivity=VOTE_L2_SENSITIVITY, sigma=self.sigma) * asked
+
+    def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
+        """Return alpha/sigma^2, the exact Renyi divergence of one query, shape (n_orders,), at any orders.
+
+        Examples
+        --------
+        >>> NoisyHistogram(sigma=40.0).public_rdp([2.0, 8.0])
+        array([0.00125, 0.005  ])
+        """
+        return np.asarray(check_orders(orders) / self.sigma**2)
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
         """Draw a noisy histogram per query and its argmax.
@@ -255,8 +336,7 @@ class NoisyHistogram(Mechanism):
         >>> NoisyHistogram(sigma=1.0).sample(np.array([[90, 10]]), NoiseSource()).noisy_counts.shape
         (1, 2)
         """
-        noisy = counts + self.sigma * noise.normal(counts.shape)
-        noisy = np.round(noisy / self.GRID) * self.GRID
+        noisy = rounded_counts(counts, scale=self.sigma, grid=self.grid, source=noise)
         if max_answers is None or max_answers >= len(counts):
             return all_answered(noisy.argmax(axis=1), noisy)
         draw = capped(np.ones(len(counts), dtype=bool), noisy.argmax(axis=1), max_answers)

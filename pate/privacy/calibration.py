@@ -9,6 +9,7 @@ from pate._validation import check_int
 from pate.exceptions import BudgetExceededError
 from pate.privacy.budget import Budget
 from pate.privacy.charge import Charge
+from pate.privacy.ledger import Ledger
 
 
 class _Scalable(Protocol):
@@ -35,7 +36,9 @@ def largest(allowed: Callable[[int], bool], high: int) -> int:
     return low
 
 
-def calibrate(mechanism: M, budget: Budget, *, n_queries: int, max_answers: int | None = None) -> M:
+def calibrate(
+    mechanism: M, budget: Budget, *, n_queries: int, max_answers: int | None = None, ledger: Ledger | None = None
+) -> M:
     """Return the mechanism with all its noise scaled so that the release just fits the budget.
 
     Parameters
@@ -47,6 +50,9 @@ def calibrate(mechanism: M, budget: Budget, *, n_queries: int, max_answers: int 
         How many queries will be asked.
     max_answers : int or None
         The cap on answers; None means all of them may be answered.
+    ledger : Ledger or None
+        Also fit what is left of its total, which it counts by mu^2 alone: a noisy argmax is cheaper than that in one
+        release by itself, so with a ledger it needs more noise.
 
     Returns
     -------
@@ -56,25 +62,27 @@ def calibrate(mechanism: M, budget: Budget, *, n_queries: int, max_answers: int 
     Raises
     ------
     BudgetExceededError
-        No noise below 1e9 times the given one is enough.
+        No noise below 1e9 times the given one is enough, or nothing is left in the ledger.
 
     Examples
     --------
     >>> from pate import GNMax
     >>> round(calibrate(GNMax(sigma=1.0), Budget(1.0, 1e-5), n_queries=147).sigma, 2)
-    63.97
+    56.02
     """
     n_queries = check_int("n_queries", n_queries, low=1)
 
     def fits(factor: float) -> bool:
-        return budget.allows(mechanism.scaled(factor).charge(n_queries, max_answers))
+        charge = mechanism.scaled(factor).charge(n_queries, max_answers)
+        return budget.allows(charge) and (ledger is None or ledger.allows(charge, default_total=budget))
 
     high = 1.0
     while not fits(high):
         high *= 2
         if high > 1e9:
+            left = "" if ledger is None else " and what is left in the ledger"
             raise BudgetExceededError(
-                f"no amount of noise brings {n_queries} queries within {budget}. Ask fewer queries."
+                f"no amount of noise brings {n_queries} queries within {budget}{left}. Ask fewer queries."
             )
     low = high / 2
     while low > 1e-9 and fits(low):

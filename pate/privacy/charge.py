@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from pate._validation import check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, gdp_to_epsilon, pure_to_gdp, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee
+from pate.privacy.public_curve import rho_star, threshold_rho_star
 
 #: Less noise than this, in votes, hides nothing and only overflows.
 MIN_NOISE = 1e-3
@@ -35,6 +37,17 @@ def laplace_rdp(shift: float, scale: float, orders: npt.ArrayLike = DEFAULT_ORDE
     return np.asarray(np.minimum(np.maximum(np.logaddexp(first, second), 0.0) / (alphas - 1) + margin, t))
 
 
+# Planning asks for many numbers of queries at one sigma, calibration for many sigmas once.
+@lru_cache(maxsize=64)
+def _argmax_rdp(sigma: float) -> tuple[float, ...]:
+    return tuple(rho_star(DEFAULT_ORDERS, sigma).tolist())
+
+
+@lru_cache(maxsize=64)
+def _threshold_rdp(sigma: float) -> tuple[float, ...]:
+    return tuple(threshold_rho_star(DEFAULT_ORDERS, sigma).tolist())
+
+
 @dataclass(frozen=True)
 class Charge:
     """A worst-case cost, known before the data are touched. Charges add up.
@@ -42,7 +55,7 @@ class Charge:
     Attributes
     ----------
     mu_squared : float
-        The release is sqrt(mu_squared)-GDP (exact for Gaussian noise, by domination for pure mechanisms).
+        The release is sqrt(mu_squared)-GDP (exact for released Gaussian noise, by domination for pure mechanisms).
     rdp : tuple of float, length ``len(DEFAULT_ORDERS)``
         Renyi divergence at :data:`DEFAULT_ORDERS`.
     pure : float
@@ -53,7 +66,9 @@ class Charge:
     Each of the three composes by addition, also when a later mechanism is chosen after seeing earlier answers, as
     long as the *total* is a constant fixed beforehand: RDP by Mironov 2017, Proposition 1; GDP by Dong, Roth, Su
     2022, Corollary 3.3; pure by basic composition. When the total itself is random, only a filter fixed beforehand
-    is sound (:class:`pate.Ledger` stops on mu_squared: Smith and Thakurta 2022).
+    is sound (:class:`pate.Ledger` stops on mu_squared: Smith and Thakurta 2022). An argmax or a threshold test alone
+    is cheaper by RDP than the Gaussian it comes from, a released histogram is not; so what counts in a ledger does
+    not see that saving, what counts in one release does.
 
     Examples
     --------
@@ -95,6 +110,56 @@ class Charge:
         return cls(mu_squared, tuple(a * mu_squared / 2 for a in DEFAULT_ORDERS))
 
     @classmethod
+    def gaussian_argmax(cls, sigma: float) -> Charge:
+        """Return the cost of releasing argmax(counts + N(0, sigma^2 I)) alone, one vote replaced.
+
+        mu_squared is the noisy counts' own, 2/sigma^2; the Renyi curve is the certified ``rho_star`` (two thirds of
+        the Gaussian's), proved in docs/public-curve.md, theorem 1. The noise must be continuous and on every class.
+
+        Parameters
+        ----------
+        sigma : float
+            Standard deviation of the noise on every count, in votes.
+
+        Raises
+        ------
+        InvalidInputError
+            sigma below :data:`MIN_NOISE` or not a number.
+
+        Examples
+        --------
+        >>> print((Charge.gaussian_argmax(40.0) * 300).guarantee(1e-5))
+        (2.12108, 1e-05)-DP, public, by rdp (order 10), adjacency replace-one, both directions, adaptive
+        """
+        sigma = check_real("sigma", sigma, low=MIN_NOISE)
+        return cls(2.0 / sigma**2, _argmax_rdp(sigma))
+
+    @classmethod
+    def threshold_test(cls, sigma: float) -> Charge:
+        """Return the cost of the one bit ``value + N(0, sigma^2) >= threshold``, the value moved by at most 1.
+
+        mu_squared is 1/sigma^2; the Renyi curve is the certified ``threshold_rho_star``, proved in
+        docs/public-curve.md, theorem 2.
+
+        Parameters
+        ----------
+        sigma : float
+            Standard deviation of the test's noise, in votes.
+
+        Raises
+        ------
+        InvalidInputError
+            sigma below :data:`MIN_NOISE` or not a number.
+
+        Examples
+        --------
+        >>> round(Charge.threshold_test(150.0).rdp[3] / Charge.gaussian(sensitivity=1.0, sigma=150.0).rdp[3], 3)
+        0.637
+        """
+        sigma = check_real("sigma", sigma, low=MIN_NOISE)
+        return cls(1.0 / sigma**2, _threshold_rdp(sigma))
+
+    @classmethod
     def laplace(cls, *, shifts: Iterable[float], scale: float) -> Charge:
         """Return the cost of independent coordinates, each moved by at most its shift, plus Laplace(scale).
 
@@ -112,6 +177,9 @@ class Charge:
         return cls(mu_squared, tuple(np.minimum(rdp, pure).tolist()), pure)
 
     def __add__(self, other: Charge) -> Charge:
+        if not isinstance(other, Charge):
+            # A PublicCost may fail with delta0, which a Charge would forget.
+            return NotImplemented
         rdp = tuple(a + b for a, b in zip(self.rdp, other.rdp, strict=True))
         return Charge(self.mu_squared + other.mu_squared, rdp, self.pure + other.pure)
 

@@ -80,8 +80,9 @@ class Ledger:
     ----------
     The charges may be chosen adaptively, so the ledger stops on one fixed quantity: the sum of mu^2 never exceeds
     the largest mu^2 within the total (a fully adaptive filter for Gaussian differential privacy, Smith and Thakurta
-    2022; pure mechanisms enter by their dominating mu, so Laplace noise buys less with a ledger than by RDP in a
-    single release). All releases together then satisfy the total budget.
+    2022; pure mechanisms enter by their dominating mu and a noisy argmax by its counts' mu, so Laplace noise and
+    GNMax buy less with a ledger than by RDP in a single release: calibrate with ``ledger=``). All releases together
+    then satisfy the total budget.
     Check, charge and labels are one transaction with ``synchronous=FULL``: committed before anything is returned.
 
     Raises

@@ -1,0 +1,208 @@
+"""VoteCap: teachers that vote at most so many times and abstain otherwise; the whole run has one public price."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import ClassVar, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._random import NoiseSource
+from pate._validation import check_int, check_real
+from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.mechanisms._base import Draw
+from pate.mechanisms.noisy_max import GNMax
+from pate.privacy.charge import MIN_NOISE, Charge
+from pate.privacy.conversion import DEFAULT_ORDERS
+from pate.privacy.guarantee import Sensitive
+from pate.privacy.public_curve import vote_cap_rho_star
+from pate.votes import ABSTAIN
+
+
+@dataclass(frozen=True)
+class VoteCap:
+    """Gaussian noisy max over teachers that cast at most ``max_votes`` votes each, in as many queries as one likes.
+
+    A teacher may abstain (its vote is then the zero vector) by any rule on its own shard and on what was released
+    before. The price is that of ``max_votes`` answers, however many queries are asked: it pays when teachers abstain.
+
+    Parameters
+    ----------
+    max_votes : int
+        The cap B, the same public number for every teacher.
+    sigma : float
+        Standard deviation of the noise on every count, in votes.
+
+    Guarantees
+    ----------
+    Replace-one, both directions, fully adaptive, unlimited queries. Whether a teacher votes depends on its own shard
+    and the transcript only, so on every transcript two neighbours' histograms differ by the one changed teacher: by
+    0, e_b, -e_u or e_b - e_u, of squared length [it votes in D] + [it votes in D'], in all at most 2 B. Bounded for
+    each pair and surely, this is what the fully adaptive filters need: the run is sqrt(2 B)/sigma-GDP (Smith and
+    Thakurta 2022) and has Renyi divergence at most alpha B / sigma^2 (Feldman and Zrnic 2021, Theorem 3.1); since
+    only winners are released, the certified :func:`pate.privacy.public_curve.vote_cap_rho_star` is lower still.
+    What is *not* sound, and cannot be asked for here, is to retire teachers by their data-dependent losses: those
+    depend on the other teachers' votes, so one replaced person would retire others.
+
+    Raises
+    ------
+    InvalidInputError
+        The cap is not a whole number >= 1 or sigma is not positive.
+
+    Examples
+    --------
+    >>> VoteCap(max_votes=147, sigma=64.0).charge().guarantee(1e-5).epsilon < 0.9
+    True
+    """
+
+    max_votes: int
+    sigma: float
+    family: ClassVar[str] = "vote-cap"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_votes", check_int("max_votes", self.max_votes, low=1))
+        remedy = "It is the scale of the noise in votes."
+        object.__setattr__(self, "sigma", check_real("sigma", self.sigma, low=MIN_NOISE, remedy=remedy))
+
+    def charge(self, n_queries: int | None = None, max_answers: int | None = None) -> Charge:
+        """Return the worst-case cost of a whole run, in as many queries as one likes.
+
+        Parameters
+        ----------
+        n_queries : int or None
+            A run declared to end after so few queries costs no more than that many votes; None means no such end.
+        max_answers : int or None
+            Every query is answered, so this ends the run like ``n_queries``.
+
+        Returns
+        -------
+        Charge
+            mu^2 = 2 B / sigma^2, and at most alpha B / sigma^2 at Renyi order alpha.
+
+        Examples
+        --------
+        >>> cap = VoteCap(max_votes=8, sigma=2.0)
+        >>> cap.charge().mu_squared, cap.charge(10**9).mu_squared, cap.charge(2).mu_squared
+        (4.0, 4.0, 1.0)
+        """
+        votes = self.max_votes
+        for name, end in (("n_queries", n_queries), ("max_answers", max_answers)):
+            if end is not None:
+                votes = min(votes, check_int(name, end, low=0))
+        if votes == 0:
+            return Charge.zero()
+        curve = vote_cap_rho_star(DEFAULT_ORDERS, self.sigma, votes)
+        return Charge(2.0 * votes / self.sigma**2, tuple(curve.tolist()))
+
+    def scaled(self, factor: float) -> VoteCap:
+        """Return the same cap with the noise multiplied by ``factor``.
+
+        Examples
+        --------
+        >>> VoteCap(max_votes=8, sigma=2.0).scaled(3)
+        VoteCap(max_votes=8, sigma=6.0)
+        """
+        return replace(self, sigma=self.sigma * factor)
+
+    def session(self, *, n_teachers: int, n_classes: int, noise: NoiseSource) -> VoteCapSession:
+        """Return a run that counts the teachers' votes; open it by :func:`pate.labeling.open_vote_cap`, which charges.
+
+        Examples
+        --------
+        >>> VoteCap(max_votes=8, sigma=2.0).session(n_teachers=3, n_classes=2, noise=NoiseSource())
+        VoteCapSession(VoteCap(max_votes=8, sigma=2.0), n_teachers=3, n_classes=2, votes cast=<sensitive>)
+        """
+        return VoteCapSession(self, n_teachers=n_teachers, n_classes=n_classes, noise=noise)
+
+
+class VoteCapSession:
+    """One run under a :class:`VoteCap`: holds how often each teacher voted, which is **sensitive**.
+
+    A vote beyond its teacher's cap is dropped without a word; nothing says how many teachers are left, and queries
+    go on being answered when none is. It cannot be copied or pickled: a copy would spend the caps twice.
+
+    Parameters
+    ----------
+    mechanism : VoteCap
+    n_teachers, n_classes : int
+        Public and fixed for the run.
+    noise : NoiseSource
+
+    Examples
+    --------
+    >>> run = VoteCap(max_votes=2, sigma=1.0).session(n_teachers=100, n_classes=2, noise=NoiseSource(0))
+    >>> run.ask([[0, 1]] * 100).labels
+    array([0, 1])
+    """
+
+    def __init__(self, mechanism: VoteCap, *, n_teachers: int, n_classes: int, noise: NoiseSource) -> None:
+        self.mechanism = mechanism
+        self.n_teachers = check_int("n_teachers", n_teachers, low=1)
+        self.n_classes = check_int("n_classes", n_classes, low=2)
+        self._noise = noise
+        self._cast = Sensitive(np.zeros(self.n_teachers, dtype=np.int64), "number of votes cast by each teacher")
+        self._one_at_a_time = threading.Lock()
+
+    def ask(self, labels: npt.ArrayLike) -> Draw:
+        """Release the noisy winner of each query and count the votes cast.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_teachers, n_queries)
+            Class indices, ``ABSTAIN`` (-1) where a teacher does not vote. Queries are taken in order. Whether a
+            teacher abstains may depend on its own shard and on earlier answers, never on other teachers' votes.
+
+        Returns
+        -------
+        Draw
+            Every query is answered, by noise alone when nobody votes.
+
+        Raises
+        ------
+        InvalidInputError
+            Wrong shape, or labels that are neither class indices nor ABSTAIN; nothing was released.
+
+        Examples
+        --------
+        >>> run = VoteCap(max_votes=1, sigma=1.0).session(n_teachers=100, n_classes=2, noise=NoiseSource(0))
+        >>> run.ask([[-1]] * 50 + [[1]] * 50).labels
+        array([1])
+        """
+        array = np.asarray(labels)
+        if array.dtype.kind not in "iu" or array.ndim != 2 or array.shape[0] != self.n_teachers:
+            raise InvalidInputError(
+                f"labels must be whole numbers of shape ({self.n_teachers}, n_queries), got dtype {array.dtype} and "
+                f"shape {array.shape}. Each row is one teacher; write -1 where it abstains."
+            )
+        if array.size and (array.min() < ABSTAIN or array.max() >= self.n_classes):
+            raise InvalidInputError(
+                f"labels must be class indices 0 .. {self.n_classes - 1}, or -1 to abstain; some are neither."
+            )
+        with self._one_at_a_time:
+            # Counted before the noise is drawn: an interrupted release has spent its votes.
+            counts = self._count(array.astype(np.int64))
+            return GNMax(self.mechanism.sigma).sample(counts, self._noise)
+
+    def _count(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return counts of shape (n_queries, n_classes) of the votes within the caps, and remember them."""
+        votes = labels != ABSTAIN
+        cast = self._cast.reveal()
+        within = votes & (cast[:, None] + votes.cumsum(axis=1) <= self.mechanism.max_votes)
+        cast += within.sum(axis=1)
+        n_queries = labels.shape[1]
+        cells = (labels + self.n_classes * np.arange(n_queries))[within]
+        return np.bincount(cells, minlength=n_queries * self.n_classes).reshape(n_queries, self.n_classes)
+
+    def __repr__(self) -> str:
+        return (
+            f"VoteCapSession({self.mechanism}, n_teachers={self.n_teachers}, n_classes={self.n_classes}, "
+            "votes cast=<sensitive>)"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise SensitiveValueError(
+            "a VoteCapSession cannot be copied or pickled: a copy would spend the caps twice and hold private counts. "
+            "Keep one session for the whole run."
+        )

@@ -1,0 +1,181 @@
+"""Vote counts to distinct sorted histograms, and those to groups of equal counts.
+
+The noisy maximum treats classes alike, so the cost of a histogram depends on its counts as a multiset only, and
+classes with equal counts share their results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.exceptions import InvalidInputError
+
+__all__ = ["Groups", "Histograms", "check_counts", "distinct_histograms", "group_counts", "merge_far"]
+
+IntArray = npt.NDArray[np.int64]
+
+_CHUNK = 1 << 17
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Distinct sorted histograms and where each query's is.
+
+    Attributes
+    ----------
+    rows : (n_distinct, n_classes) int array, every row in decreasing order
+    inverse : (n_queries,) index of the row of each query
+    multiplicity : (n_distinct,) number of queries with this row
+    """
+
+    rows: IntArray
+    inverse: IntArray
+    multiplicity: IntArray
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of equal counts of sorted histograms, one histogram after the other.
+
+    Attributes
+    ----------
+    offsets : (n + 1,) start of each histogram's groups
+    values : (offsets[-1],) the counts, decreasing within a histogram
+    sizes : (offsets[-1],) number of classes with that count
+    """
+
+    offsets: IntArray
+    values: IntArray
+    sizes: IntArray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_groups(self) -> IntArray:
+        """(n,) number of distinct counts of each histogram."""
+        return np.diff(self.offsets)
+
+    def take(self, index: npt.ArrayLike) -> Groups:
+        """Return the groups of some of the histograms."""
+        index = np.asarray(index, dtype=np.int64)
+        n_groups = self.n_groups[index]
+        offsets = np.concatenate([[0], np.cumsum(n_groups)])
+        flat = np.repeat(self.offsets[index] - offsets[:-1], n_groups) + np.arange(offsets[-1])
+        return Groups(offsets, self.values[flat], self.sizes[flat])
+
+
+def check_counts(counts: npt.ArrayLike) -> npt.NDArray[np.integer]:
+    """Return vote counts as an integer array of shape (n_queries, n_classes).
+
+    Examples
+    --------
+    >>> check_counts([3, 1])
+    array([[3, 1]])
+    >>> check_counts([[0.5, 1.0]])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: counts must hold whole numbers of votes, ...
+    """
+    array = np.asarray(counts)
+    if array.ndim == 1:
+        array = array[None]
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise InvalidInputError(f"counts must have shape (n_queries, n_classes >= 2), got {array.shape}.")
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidInputError(f"counts must hold whole numbers of votes, got dtype {array.dtype}.")
+    if array.size and (array.min() < 0 or array.max() > 2**31 - 2):
+        raise InvalidInputError("counts must lie between 0 and 2**31 - 2. Pass numbers of votes.")
+    return array
+
+
+def distinct_histograms(counts: npt.NDArray[np.integer]) -> Histograms:
+    """Sort every histogram and keep each distinct one once.
+
+    Examples
+    --------
+    >>> found = distinct_histograms(np.array([[1, 3], [2, 2], [3, 1]]))
+    >>> found.rows[found.inverse].tolist()
+    [[3, 1], [2, 2], [3, 1]]
+    """
+    n_queries, n_classes = counts.shape
+    if not n_queries:
+        empty = np.zeros(0, dtype=np.int64)
+        return Histograms(np.zeros((0, n_classes), dtype=np.int64), empty, empty)
+    width = np.int32 if counts.max() > np.iinfo(np.int16).max else np.int16
+    # A random odd combination modulo 2**64 finds equal rows by sorting one number per row; below, every row is
+    # compared with its representative, so a collision can cost time but never correctness.
+    mixer = np.random.default_rng(0x5EED).integers(1, 2**63, size=n_classes, dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
+    rows = np.empty((n_queries, n_classes), dtype=width)
+    keys = np.empty(n_queries, dtype=np.uint64)
+    for start in range(0, n_queries, _CHUNK):
+        part = rows[start : start + _CHUNK]
+        part[:] = counts[start : start + _CHUNK]
+        part.sort(axis=1)
+        keys[start : start + _CHUNK] = (part.astype(np.uint64) * mixer).sum(axis=1)
+    _, first, inverse, multiplicity = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    same = all(
+        (rows[first[inverse[s : s + _CHUNK]]] == rows[s : s + _CHUNK]).all() for s in range(0, n_queries, _CHUNK)
+    )
+    if same:
+        distinct = rows[first]
+    else:
+        distinct, inverse, multiplicity = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    return Histograms(distinct[:, ::-1].astype(np.int64), inverse.reshape(-1), multiplicity)
+
+
+def group_counts(rows: IntArray) -> Groups:
+    """Group the equal counts of sorted histograms.
+
+    Examples
+    --------
+    >>> groups = group_counts(np.array([[5, 2, 2], [3, 3, 3]]))
+    >>> groups.offsets.tolist(), groups.values.tolist(), groups.sizes.tolist()
+    ([0, 2, 3], [5, 2, 3], [1, 2, 3])
+    """
+    starts = np.ones(rows.shape, dtype=bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=starts[:, 1:])
+    flat = np.flatnonzero(starts)
+    sizes = np.diff(np.append(flat, rows.size))
+    offsets = np.concatenate([[0], np.cumsum(starts.sum(axis=1))])
+    return Groups(offsets, np.ascontiguousarray(rows).reshape(-1)[flat].astype(np.int64), sizes)
+
+
+def merge_far(groups: Groups, cut: float) -> tuple[Groups, IntArray]:
+    """Merge the groups more than ``cut`` votes below the leader, which cannot be told apart by their cost.
+
+    Their outcomes contribute less than the smallest double, and the integrals of the others do not feel where exactly
+    they lie. Groups are left alone where all the far counts are 0: nobody can take a vote from those.
+
+    Returns
+    -------
+    merged : Groups
+    place : (groups.offsets[-1],) index of the merged group of each group
+
+    Examples
+    --------
+    >>> merged, place = merge_far(group_counts(np.array([[900, 3, 2, 0]])), 100)
+    >>> merged.values.tolist(), merged.sizes.tolist(), place.tolist()
+    ([900, 800], [1, 3], [0, 1, 1, 1])
+    """
+    lengths = groups.n_groups
+    row = np.repeat(np.arange(len(groups)), lengths)
+    limit = np.floor(groups.values[groups.offsets[:-1]] - cut).astype(np.int64)
+    far = groups.values < limit[row]
+    movable = np.bincount(row, weights=far & (groups.values > 0), minlength=len(groups)) > 0
+    far &= movable[row]
+    if not far.any():
+        return groups, np.arange(len(groups.values))
+    first_far = far & ~np.concatenate([[False], far[:-1] & (row[1:] == row[:-1])])
+    keep = ~far | first_far
+    place = np.cumsum(keep) - 1
+    sizes = np.bincount(place, weights=groups.sizes).astype(np.int64)
+    values = np.where(first_far, limit[row], groups.values)[keep]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(groups)))])
+    return Groups(offsets, values, sizes), place

@@ -1,0 +1,16 @@
+"""Exact samplers: what is drawn has the law that is charged, bit by bit."""
+
+from pate.sampling._shared import WordSource
+from pate.sampling.integers import discrete_gaussian, discrete_laplace, noisy_argmax, uniform_below
+from pate.sampling.reals import real_argmax, real_at_least, rounded_counts
+
+__all__ = [
+    "WordSource",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "noisy_argmax",
+    "real_argmax",
+    "real_at_least",
+    "rounded_counts",
+    "uniform_below",
+]

@@ -1,0 +1,157 @@
+"""Slow references in multiprecision, for the tests: written from the definitions, sharing nothing with the engines.
+
+Every class is treated on its own (no groups), both histograms of a pair are integrated separately, and the
+divergence is the plain sum over outcomes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import mpmath as mp  # type: ignore[import-untyped]
+
+__all__ = ["divergence", "gaussian_probs", "laplace_probs", "neighbours", "with_threshold", "worst"]
+
+
+def _phi_cdf(t: Any) -> Any:
+    return mp.erfc(-t / mp.sqrt(2)) / 2
+
+
+def gaussian_probs(counts: Sequence[int], sigma: float, *, step: float = 0.1, reach: float = 13.0) -> list[Any]:
+    """P(j) for every class; the largest count's is the complement of the others when it is alone."""
+    sigma = mp.mpf(sigma)
+    top, bottom = max(counts), min(counts)
+    low, high = (top + bottom) / mp.mpf(2) - reach * sigma, top + reach * sigma
+    n = int(mp.ceil((high - low) / (sigma * step)))
+    totals = {c: mp.mpf(0) for c in counts}
+    for i in range(n + 1):
+        x = low + i * step * sigma
+        product = mp.mpf(1)
+        hazards = {}
+        for c in totals:
+            t = (x - c) / sigma
+            cdf = _phi_cdf(t)
+            hazards[c] = mp.exp(-t * t / 2) / mp.sqrt(2 * mp.pi) / cdf
+            product *= cdf ** counts.count(c)
+        for c in totals:
+            totals[c] += product * hazards[c] * step
+    return _complement(counts, totals)
+
+
+def laplace_probs(counts: Sequence[int], scale: float, *, half: int = 16) -> list[Any]:
+    """Return the same for Laplace noise, by Gauss-Legendre of ``half`` nodes on panels between the kinks."""
+    scale = mp.mpf(scale)
+    kinks = sorted(set(counts))
+    edges = [kinks[0] - 90 * scale, *kinks, kinks[-1] + 90 * scale]
+    totals = {c: mp.mpf(0) for c in counts}
+    nodes = _gauss_legendre(half)
+    for left, right in itertools.pairwise(edges):
+        panels = int(mp.ceil((right - left) / scale))
+        for p in range(panels):
+            a = left + (right - left) * mp.mpf(p) / panels
+            b = left + (right - left) * mp.mpf(p + 1) / panels
+            for node, weight in nodes:
+                x = (a + b) / 2 + (b - a) / 2 * node
+                product, hazards = weight * (b - a) / 2 / scale, {}
+                for c in totals:
+                    t = (x - c) / scale
+                    half_exp = mp.exp(-abs(t)) / 2
+                    cdf = half_exp if t < 0 else 1 - half_exp
+                    hazards[c] = half_exp / cdf
+                    product *= cdf ** counts.count(c)
+                for c in totals:
+                    totals[c] += product * hazards[c]
+    return _complement(counts, totals)
+
+
+def _gauss_legendre(n: int) -> list[tuple[Any, Any]]:
+    found = []
+    for k in range(n):
+        x = mp.cos(mp.pi * (k + mp.mpf(3) / 4) / (n + mp.mpf(1) / 2))
+        for _ in range(100):
+            p0, p1 = mp.mpf(1), x
+            for j in range(2, n + 1):
+                p0, p1 = p1, ((2 * j - 1) * x * p1 - (j - 1) * p0) / j
+            slope = n * (x * p1 - p0) / (x * x - 1)
+            move = p1 / slope
+            x -= move
+            if abs(move) < mp.eps * 4:
+                break
+        found.append((x, 2 / ((1 - x * x) * slope * slope)))
+    return found
+
+
+def _complement(counts: Sequence[int], totals: dict[int, Any]) -> list[Any]:
+    top = max(counts)
+    if list(counts).count(top) == 1:
+        totals[top] = 1 - sum(totals[c] for c in counts if c != top)
+    return [totals[c] for c in counts]
+
+
+def with_threshold(probs: Sequence[Any], counts: Sequence[int], threshold: float, sigma: float) -> list[Any]:
+    """Return the m + 1 outcomes of the mechanism that refuses when max(counts) + N(0, sigma^2) < threshold."""
+    answer = _phi_cdf((max(counts) - mp.mpf(threshold)) / mp.mpf(sigma))
+    refuse = _phi_cdf((mp.mpf(threshold) - max(counts)) / mp.mpf(sigma))
+    return [*(answer * p for p in probs), refuse]
+
+
+def divergence(p: Sequence[Any], q: Sequence[Any], order: float) -> Any:
+    """D_order(p || q).
+
+    The sum of p^a q^(1 - a) is written as 1 + sum of q g(log p/q), equal because p and q sum to 1, so that
+    divergences far below the working precision can be told from 0.
+    """
+    a = mp.mpf(order)
+    total = mp.mpf(0)
+    big = max(range(len(q)), key=lambda j: q[j])
+    for j in range(len(p)):
+        if j == big:
+            # log p/q of a near-certain outcome from the others' differences.
+            change = -sum(p[i] - q[i] for i in range(len(p)) if i != big) / q[big]
+            ratio = mp.log1p(change)
+        else:
+            ratio = mp.log(p[j] / q[j])
+        total += q[j] * (mp.expm1(a * ratio) - a * mp.expm1(ratio))
+    return mp.log1p(total) / (a - 1)
+
+
+def neighbours(counts: Sequence[int]) -> list[tuple[int, int, list[int]]]:
+    """All (u, b, counts with one vote moved from class u to class b), one of each kind of equal classes."""
+    seen, found = set(), []
+    for u, cu in enumerate(counts):
+        for b, cb in enumerate(counts):
+            if u == b or cu < 1 or (cu, cb) in seen:
+                continue
+            seen.add((cu, cb))
+            moved = list(counts)
+            moved[u] -= 1
+            moved[b] += 1
+            found.append((u, b, moved))
+    return found
+
+
+def worst(
+    counts: Sequence[int],
+    scale: float,
+    orders: Sequence[float],
+    *,
+    laplace: bool = False,
+    threshold: tuple[float, float] | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """Largest forward and reverse divergence over all neighbours, at every order."""
+    law = laplace_probs if laplace else gaussian_probs
+
+    def outcomes(n: Sequence[int]) -> list[Any]:
+        probs = law(n, scale)
+        return with_threshold(probs, n, *threshold) if threshold else probs
+
+    p = outcomes(counts)
+    forward, reverse = [mp.mpf(0)] * len(orders), [mp.mpf(0)] * len(orders)
+    for _, _, moved in neighbours(counts):
+        q = outcomes(moved)
+        for k, order in enumerate(orders):
+            forward[k] = max(forward[k], divergence(p, q, order))
+            reverse[k] = max(reverse[k], divergence(q, p, order))
+    return forward, reverse
