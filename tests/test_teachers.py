@@ -446,13 +446,10 @@ def test_one_thread_per_worker_and_the_callers_limit_comes_back(backend, n_jobs,
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_is_shown_when_asked_for(capfd, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
+def test_progress_is_shown_when_asked_for(capfd):
     ensemble(GaussianNB(), 4, verbose=True).fit(X, Y).vote(PUBLIC)
     shown = capfd.readouterr()
-    assert "teachers voting" in shown.err
-    assert "4/4" in shown.err
+    assert "teachers voting: 4 done" in shown.err
     assert shown.out == ""
 
 
