@@ -1,8 +1,7 @@
 """Label a public table with what teachers learn from a private one: what `pate label` does, in a page of Python.
 
-    python experiments/label_public_data.py --private patients.csv --target ill --classes no,yes \
-        --public cohort.csv --epsilon 1 --delta 1e-6 --out labels.csv
-    python experiments/label_public_data.py --smoke     # on scikit-learn's breast cancer table
+python experiments/label_public_data.py --smoke     (on scikit-learn's breast cancer table)
+python experiments/label_public_data.py --private patients.csv --target ill --classes no,yes --public cohort.csv
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def label(config: Config) -> None:
     print(f"{mechanism} for {len(rows)} questions: {mechanism.charge(len(rows)).guarantee(config.delta)}")
 
     # One teacher per disjoint shard; a person's rows (group) stay together.
-    teachers = TeacherEnsemble(LogisticRegression(), config.n_teachers, classes=config.classes, n_jobs=-1, random_state=0)
+    teachers = TeacherEnsemble(LogisticRegression(), config.n_teachers, classes=config.classes, n_jobs=-1)
     teachers.fit(encoder.transform(private.X), private.y, groups=private.groups)
     asked = public.iloc[rows]
     votes = replace(teachers.vote(encoder.transform(asked)), query_hashes=hash_queries(asked))

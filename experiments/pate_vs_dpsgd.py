@@ -10,14 +10,16 @@ A killed run goes on when it is called again. Numbers and figures come from the 
 from __future__ import annotations
 
 import argparse
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.semi_supervised import LabelSpreading
 
-from pate import Budget, Dataset, DPSGDClassifier, PATEClassifier, TableEncoder, compare, load_dataset
+from pate import Budget, Dataset, DPSGDClassifier, PATEClassifier, compare, load_dataset
+from pate.data import encode_dataset
+from pate.students import VoteSpreading
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -31,6 +33,7 @@ class Config:
     delta: float = 1e-5
     n_repeats: int = 5
     n_private: int | None = None
+    n_public: int | None = None
     n_teachers: int = 250
     n_queries: int = 500
     epochs: int = 20
@@ -40,7 +43,7 @@ class Config:
 
 
 #: Digits has 1,222 private rows: many teachers of a few rows each, asked little, bear the most noise.
-DIGITS = Config(n_teachers=150, n_queries=30, n_jobs=None)
+DIGITS = Config(n_teachers=80, n_queries=40, n_public=400, n_jobs=None)
 
 
 def configure(dataset: str, smoke: bool) -> Config:
@@ -51,16 +54,8 @@ def configure(dataset: str, smoke: bool) -> Config:
 
 
 def load(config: Config) -> Dataset:
-    data = load_dataset(config.dataset, n_private=config.n_private)
-    if data.kind == "image":
-        return data  # scaled to [0, 1] by a constant
-    encoder = TableEncoder().fit(data.public.X)  # learnt from public rows: costs nothing
-    return replace(
-        data,
-        private=replace(data.private, X=encoder.transform(data.private.X)),
-        public=replace(data.public, X=encoder.transform(data.public.X)),
-        test=replace(data.test, X=encoder.transform(data.test.X)),
-    )
+    """Images are scaled to [0, 1] by a constant, tables by what public rows teach: neither costs anything."""
+    return encode_dataset(load_dataset(config.dataset, n_private=config.n_private, n_public=config.n_public))
 
 
 def contestants(config: Config, data: Dataset) -> dict[str, PATEClassifier | DPSGDClassifier]:
@@ -72,8 +67,7 @@ def contestants(config: Config, data: Dataset) -> dict[str, PATEClassifier | DPS
         classes=classes,
         n_queries=config.n_queries,
         select="spread",
-        gap=0.0,
-        student=LabelSpreading(kernel="knn", n_neighbors=7),
+        student=VoteSpreading(),
         n_jobs=config.n_jobs,
     )
     dpsgd = DPSGDClassifier(
@@ -86,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--smoke", action="store_true", help="two budgets, one seed, few rows")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the run (default: %(default)s)")
     options = parser.parse_args()
 
     config = configure(options.dataset, options.smoke)
@@ -103,6 +97,8 @@ def main() -> None:
     )
     smoke = " --smoke" if options.smoke else ""
     report.save(folder, command=f"python experiments/pate_vs_dpsgd.py --dataset {config.dataset}{smoke}")
+    if not options.smoke:
+        shutil.copy(folder / "results.json", RESULTS / f"pate_vs_dpsgd_{config.dataset}.json")
     print(report)
     print(f"\nResults: {folder / 'results.json'}\nReport:  {folder / 'report.html'}")
 

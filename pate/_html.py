@@ -30,7 +30,18 @@ def number(value: float) -> str:
     >>> number(2.52714), number(1e-5), number(3.0)
     ('2.527', '1e-5', '3')
     """
-    return re.sub(r"e([+-])0*", lambda m: "e" + m.group(1).replace("+", ""), f"{value:.4g}")
+    return short(f"{value:.4g}")
+
+
+def short(text: str) -> str:
+    """Return a printed number without the zeros and the plus of its exponent.
+
+    Examples
+    --------
+    >>> short("1.5e-05"), short("2e+10")
+    ('1.5e-5', '2e10')
+    """
+    return re.sub(r"e([+-])0*", lambda m: "e" + m.group(1).replace("+", ""), text)
 
 
 def percent(share: float, *, up: bool = False) -> str:

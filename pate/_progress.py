@@ -20,7 +20,8 @@ def track(items: Iterable[T], *, total: int, label: str, show: bool = False) -> 
     label : str
         Public text only: it is printed.
     show : bool
-        False shows nothing, and then rich is not imported.
+        False shows nothing, and then rich is not imported. Where standard error is no terminal, a line when all is
+        done stands for the bar.
 
     Examples
     --------
@@ -30,11 +31,15 @@ def track(items: Iterable[T], *, total: int, label: str, show: bool = False) -> 
     if not show:
         yield from items
         return
+    if not sys.stderr.isatty():
+        yield from items
+        print(f"{label}: {total} done", file=sys.stderr)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(label, total=total)
         for item in items:
             yield item

@@ -157,10 +157,10 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
     known = tuple(field.name for field in fields(Guarantee))
     _keys("result['statement']['guarantee']", promise, known, required=("epsilon", "delta", "kind", "method"))
     _numbers("result['statement']['guarantee']", {k: promise[k] for k in ("epsilon", "delta")}, ("epsilon", "delta"))
-    if promise["kind"] not in ("public", "sanitised"):
+    if promise["kind"] not in ("public", "sanitised", "seeded"):
         raise InvalidInputError(
-            "result['statement']['guarantee']['kind'] must be 'public' or 'sanitised': another epsilon is private. "
-            "Pass the public guarantee."
+            "result['statement']['guarantee']['kind'] must be 'public' or 'sanitised' ('seeded' for noise that "
+            "protects nobody): another epsilon is private. Pass the public guarantee."
         )
     values: dict[str, Any] = {}
     for name in names:
@@ -177,6 +177,8 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
         else:
             _scalar(f"result['statement'][{name!r}]", value)
         values[name] = value
+    if promise["kind"] == "seeded":
+        values["seeded"] = True  # whatever else it says, the page promises nothing
     return PrivacyStatement(**values)
 
 

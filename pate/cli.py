@@ -217,9 +217,14 @@ def label(
     private: Annotated[Path, typer.Option(help="Private table with the target: CSV, Parquet or npz.")],
     public: Annotated[Path, typer.Option(help="Public table with the same features.")],
     target: Annotated[str, typer.Option(help="Column of the classes.")],
-    classes: Annotated[str, typer.Option(help="Every class that could occur, separated by commas (public knowledge).")],
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="CSV file to write; must not exist.")],
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Every class that could occur, by commas. Public knowledge: left out, it is read off and leaks."
+        ),
+    ] = None,
     delta: Delta = 1e-5,
     teachers: Teachers = 100,
     group: Annotated[
@@ -257,7 +262,7 @@ def label(
         private,
         public,
         target=target,
-        classes=[c.strip() for c in classes.split(",")],
+        classes=None if classes is None else [c.strip() for c in classes.split(",")],
         budget=Budget(epsilon, delta),
         group=group,
         drop=[c.strip() for c in drop.split(",") if c.strip()],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pate._files import atomic_path, write_json, write_text
 from pate._validation import check_choice, check_classes, check_int
 from pate.data import TableEncoder, align_columns, make_shard_encoder, read_table
 from pate.estimator import plan_release
-from pate.exceptions import InvalidInputError, RunFolderError
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning, RunFolderError
 from pate.labeling import LabelRelease, Quote, count_fresh, quote, release_labels, warn_if_weak
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
@@ -80,8 +81,8 @@ class LabelJob:
         CSV, Parquet or npz; see :func:`pate.read_table`.
     target : str
         Column of the private file with the classes.
-    classes : iterable
-        Every class that could occur: public knowledge.
+    classes : iterable or None
+        Every class that could occur: public knowledge. None reads them off the private target and warns.
     budget : Budget
     group : str or None
         Column that says whose row it is; then a person is protected, not a row.
@@ -137,8 +138,8 @@ class LabelJob:
         public: str | os.PathLike[str],
         *,
         target: str,
-        classes: Any,
         budget: Budget,
+        classes: Any = None,
         group: str | None = None,
         drop: Any = (),
         teacher: Any = "logistic-regression",
@@ -205,12 +206,14 @@ class LabelJob:
         if preprocess == "shard":
             estimator = make_pipeline(make_shard_encoder(rows), estimator)
         X = table.X if encoder is None else encoder.transform(table.X)
-        self._private = (X, _as_classes(table.y, check_classes(classes)), table.groups)
+        self._classes_inferred = classes is None
+        values = _read_classes(table.y) if classes is None else check_classes(classes)
+        self._private = (X, _as_classes(table.y, values), table.groups)
         self._asked = numbers.iloc[queries] if hasattr(numbers, "iloc") else numbers[queries]
         self._teachers = TeacherEnsemble(
             estimator,
             n_teachers,
-            classes=check_classes(classes),
+            classes=values,
             n_jobs=n_jobs,
             random_state=random_state,
             checkpoint_dir=checkpoint_dir,
@@ -229,7 +232,7 @@ class LabelJob:
         X, y, groups = self._private
         votes = self._teachers.fit(X, y, groups=groups).vote(self._asked, keep_labels=False)
         release = release_labels(
-            replace(votes, query_hashes=self._hashes),
+            replace(votes, query_hashes=self._hashes, classes_inferred=self._classes_inferred),
             self.plan.mechanism,
             **self._release_options,
         )
@@ -282,6 +285,16 @@ def check_new_files(out: str | os.PathLike[str]) -> list[Path]:
         if path.exists():
             raise RunFolderError(f"{str(path)!r} exists. Results are never overwritten: name another file.")
     return paths
+
+
+def _read_classes(y: npt.NDArray[Any]) -> tuple[Any, ...]:
+    warnings.warn(
+        "classes= was not given, so the set of classes is taken from the private target and becomes public with the "
+        "labels. Name every possible class.",
+        PrivacyLeakWarning,
+        stacklevel=3,
+    )
+    return check_classes(np.unique(y))
 
 
 def _as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any]:

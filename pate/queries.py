@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,9 @@ def select_queries(
     n_queries : int
         At most n_public; all rows are returned in order when equal.
     strategy : {"first", "random", "spread"}
-        ``"spread"`` clusters the public rows (k-means on standardised numbers) and takes the row nearest to each
-        centre, so that few answers say much about all rows. It may return slightly fewer rows than asked.
+        ``"spread"`` clusters the public rows (k-means on the numbers as they are: standardise them first if their units
+        differ) and takes the row nearest to each centre, so that few answers say much about all rows. It may return
+        slightly fewer rows than asked, and never the same row twice.
     random_state : int or None
 
     Returns
@@ -52,10 +55,6 @@ def select_queries(
     if strategy == "random":
         return np.sort(np.random.default_rng(seed).choice(n_public, n_queries, replace=False))
 
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import pairwise_distances_argmin
-    from threadpoolctl import threadpool_limits
-
     try:
         X = np.asarray(X_public, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -64,7 +63,26 @@ def select_queries(
         ) from error
     if not np.isfinite(X).all():
         raise InvalidInputError("strategy='spread' needs public rows without NaN. Impute them first or use 'random'.")
+    return _spread(X, n_queries, seed)
+
+
+def _spread(X: npt.NDArray[np.float64], n_queries: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the rows nearest to the centres of at most ``n_queries`` clusters."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import pairwise_distances_argmin
+    from threadpoolctl import threadpool_limits
+
+    # A row that repeats is one place of a larger weight. (+ 0.0: -0.0 is the same number as 0.0.)
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in X + 0.0]
+    _, first, n_times = np.unique(digests, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    first, n_times = first[order], n_times[order]
+    if n_queries >= len(first):
+        return first.astype(np.int64)
     # One thread: k-means on a few thousand rows is slower with more, and its sums then do not depend on their number.
-    with threadpool_limits(1):
-        centres = KMeans(n_queries, n_init=1, random_state=seed).fit(X).cluster_centers_
-        return np.unique(pairwise_distances_argmin(centres, X)).astype(np.int64)
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that differ in their last digits are one to k-means
+        model = KMeans(n_queries, n_init=1, random_state=seed).fit(X[first], sample_weight=n_times)
+        nearest = pairwise_distances_argmin(model.cluster_centers_, X[first])
+    return first[np.unique(nearest)].astype(np.int64)

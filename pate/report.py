@@ -16,7 +16,8 @@ from typing import Any
 from pate import _report_schema as schema
 from pate import plots
 from pate._files import write_text
-from pate._html import bullets, definitions, escape, figure, number, page, percent, preformatted, section, table
+from pate._html import bullets, definitions, escape, figure, number, page, percent, preformatted, section, short, table
+from pate.privacy.conversion import format_up
 from pate.privacy.statement import UNITS, PrivacyStatement, tier
 
 __all__ = ["render_report", "render_sensitive_report", "write_report", "write_sensitive_report"]
@@ -189,8 +190,8 @@ def _opening(result: Mapping[str, Any], statement: PrivacyStatement | None) -> l
     if statement is not None and not seeded:
         parts.append(_promise(statement))
     elif statement is None and result["rows"]:
-        epsilons = sorted({number(row["epsilon"]) for row in result["rows"]}, key=float)
-        deltas = sorted({number(row["delta"]) for row in result["rows"]}, key=float)
+        epsilons = sorted({_promised(row["epsilon"]) for row in result["rows"]}, key=float)
+        deltas = sorted({_promised(row["delta"]) for row in result["rows"]}, key=float)
         names = list(dict.fromkeys(row["contestant"] for row in result["rows"]))
         parts.append(
             f"<p><strong>{escape(_and(names))} at ε = {', '.join(epsilons)}, δ = {', '.join(deltas)}.</strong> "
@@ -207,8 +208,8 @@ def _promise(statement: PrivacyStatement) -> str:
     unit = {"record": "record", "group": "group (all rows of one person)"}[statement.unit]
     size = f"{statement.n_units:,} in the private data" if statement.n_units else UNITS[statement.unit]
     cards = [
-        ("Epsilon (ε)", number(g.epsilon), "worst case, public" if g.kind == "public" else g.kind),
-        ("Delta (δ)", number(g.delta), f"1/n is {number(1 / statement.n_units)}" if statement.n_units else ""),
+        ("Epsilon (ε)", _promised(g.epsilon), "worst case, public" if g.kind == "public" else g.kind),
+        ("Delta (δ)", _promised(g.delta), f"1/n is {number(1 / statement.n_units)}" if statement.n_units else ""),
         ("Unit of privacy", statement.unit, size),
         ("Tier", level, "≤ 1 strong, ≤ 10 reasonable, else weak"),
     ]
@@ -229,8 +230,8 @@ def _promise(statement: PrivacyStatement) -> str:
         else ""
     )
     return (
-        f"<p><strong>What is released here is differentially private: ε = {number(g.epsilon)} at "
-        f"δ = {number(g.delta)} for one {unit}, {escape(g.adjacency)} adjacency; a {level} guarantee.</strong> "
+        f"<p><strong>What is released here is differentially private: ε = {_promised(g.epsilon)} at "
+        f"δ = {_promised(g.delta)} for one {unit}, {escape(g.adjacency)} adjacency; a {level} guarantee.</strong> "
         f"Released: {escape(statement.released)}.</p><dl class='cards'>{boxes}</dl>"
         f"<p>In words: someone who knows everything else and has to tell {question}, with even odds beforehand, is "
         f"right at most {percent(success, up=True)} of the time after seeing the release.{weak}</p>"
@@ -253,12 +254,12 @@ def _accuracy(result: Mapping[str, Any]) -> str:
     caption = "Accuracy on the test rows" + (f"; {marks}." if seeds > 1 else "; one seed, so no spread is known.")
     body += _figure(picture, caption, "Accuracy of each contestant")
     lines = []
-    for (name, epsilon), members in groups.items():
+    for (name, _), members in groups.items():
         lines.append(
             (
                 f"<span class='swatch' style='background:var(--series-{names.index(name) % 6})'></span>{escape(name)}",
-                number(epsilon or 0.0),
-                " / ".join(dict.fromkeys(number(row["delta"]) for row in members)),
+                _promised(_largest_epsilon(members)),
+                " / ".join(dict.fromkeys(_promised(row["delta"]) for row in members)),
                 _accuracy_text(members),
                 str(len(members)),
                 _mean(members, "seconds"),
@@ -293,7 +294,8 @@ def _verdicts(groups: Mapping[tuple[str, float | None], Sequence[Mapping[str, An
             verdict = f"too close to call with these seeds: {first} {numbers}"
         else:
             verdict = f"{first} is ahead, {numbers}"
-        verdicts.append(f"At ε = {number(epsilon)}: {verdict}.")
+        largest = max(_largest_epsilon(members) for (_, e), members in groups.items() if e == epsilon)
+        verdicts.append(f"At ε = {_promised(largest)}: {verdict}.")
     return verdicts
 
 
@@ -302,7 +304,7 @@ def _cost(result: Mapping[str, Any]) -> str:
     picture = plots.cost_curves(curve["curves"], curve.get("spent"), budget=budget["epsilon"] if budget else None)
     caption = (
         "Epsilon by number of queries, in the worst case over all votes: a constant of the mechanism and its noise, "
-        "known before the first query" + (f"; δ = {number(budget['delta'])}." if budget else ".")
+        "known before the first query" + (f"; δ = {_promised(budget['delta'])}." if budget else ".")
     )
     return section("What more queries would cost", _figure(picture, caption, "Epsilon against the number of queries"))
 
@@ -310,6 +312,7 @@ def _cost(result: Mapping[str, Any]) -> str:
 def _statement_rows(s: PrivacyStatement) -> list[tuple[str, str]]:
     g = s.guarantee
     order = "" if g.order is None else f", order {g.order:g}"
+    kind = "NOT PRIVATE: seeded noise" if s.seeded else g.kind
     return [
         ("Guarantee", escape(s.headline)),
         ("Setting", escape(s.setting)),
@@ -319,7 +322,10 @@ def _statement_rows(s: PrivacyStatement) -> list[tuple[str, str]]:
         ("Mechanism", escape(s.mechanism)),
         ("Noise from", escape(s.noise_source)),
         ("Accounting", escape(s.accounting)),
-        ("Epsilon and delta", escape(f"({g.epsilon:.6g}, {number(g.delta)}), {g.kind}, by {g.method}{order}")),
+        (
+            "Epsilon and delta",
+            escape(f"({_promised(g.epsilon, 6)}, {_promised(g.delta)}), {kind}, by {g.method}{order}"),
+        ),
         ("Directions and queries", escape(f"{g.directions} directions; {g.adaptivity}")),
         ("Covered", bullets(s.covered) or "the release alone"),
         ("Not covered", bullets(s.not_covered) or "nothing named"),
@@ -337,7 +343,7 @@ def _provenance(result: Mapping[str, Any]) -> str:
         text += "<p>To run it again:</p>" + preformatted(result["command"], css_class="command")
     settings = dict(result.get("settings") or {})
     if result.get("budget"):
-        budget = {name: number(value) for name, value in result["budget"].items()}
+        budget = {name: _promised(value) for name, value in result["budget"].items()}
         settings = {"budget": "ε = {epsilon}, δ = {delta}".format(**budget), **settings}
     rows = [(str(name), escape(_setting(value))) for name, value in settings.items()]
     if result.get("versions"):
@@ -360,7 +366,12 @@ def _references(result: Mapping[str, Any], sensitive: Mapping[str, Any]) -> str:
         "Accuracy of the private contestants and of references without privacy",
     )
     lines = [
-        (escape(name), "none" if epsilon is None else number(epsilon), _accuracy_text(members), str(len(members)))
+        (
+            escape(name),
+            "none" if epsilon is None else _promised(_largest_epsilon(members)),
+            _accuracy_text(members),
+            str(len(members)),
+        )
         for (name, epsilon), members in plots.group_rows(rows).items()
     ]
     return picture + table(["Model", "ε", "Accuracy", "Seeds"], lines, numbers={1, 2, 3})
@@ -399,6 +410,15 @@ def _data_dependent(sensitive: Mapping[str, Any]) -> str:
 
 def _figure(ax: Any, caption: str, name: str) -> str:
     return figure(plots.figure_to_svg(ax), caption, name=name, colours=plots.COLOURS)
+
+
+def _promised(value: float, digits: int = 4) -> str:
+    """Return an epsilon or delta rounded up: what the reader takes for the guarantee must not be below it."""
+    return short(format_up(value, digits))
+
+
+def _largest_epsilon(members: Sequence[Mapping[str, Any]]) -> float:
+    return max(float(row["epsilon"]) for row in members)
 
 
 def _accuracy_text(members: Sequence[Mapping[str, Any]]) -> str:

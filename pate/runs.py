@@ -432,7 +432,8 @@ def _write(
     from pate.report import write_report, write_sensitive_report
 
     frame = release.to_frame(rows=queries)
-    frame["label"] = [None if v is None else data.classes[v] for v in release.values()]
+    values = [None if v is None else data.classes[v] for v in release.values()]
+    frame["label"] = np.array(values, dtype=object)
     with folder.results() as place:
         with atomic_path(place / "labels.csv") as path:
             frame.to_csv(path, index=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate._validation import check_classes, check_int
+from pate.data._npz import read_npz
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 
@@ -35,7 +38,8 @@ def read_votes(
         ``.npy``, ``.npz`` or ``.csv`` (numbers, commas, no header).
     kind : {"counts", "labels"} or None
         ``counts``: (n_queries, n_classes); ``labels``: (n_teachers, n_queries) of class indices. None decides only
-        where there is no doubt.
+        where there is no doubt: rows of one sum (``n_teachers``, when given) and a value that is too large for a class
+        index, or ``classes`` that fit one kind alone.
     key : str or None
         Which array of an ``.npz``; needed when it has several.
     n_teachers : int or None
@@ -43,7 +47,7 @@ def read_votes(
     classes : iterable, int or None
         Class values or their number; needed for labels.
     rows : int or None
-        Use the first ``rows`` queries only.
+        Use the first ``rows`` queries only; at least 1.
     ask : callable or None
         Asked with a question when the kind is in doubt; returns the kind. None raises instead.
 
@@ -54,8 +58,8 @@ def read_votes(
     Raises
     ------
     InvalidInputError
-        No such file, not a matrix of whole numbers, rows that do not sum to the number of teachers, or a doubt about
-        the kind.
+        No such file, a damaged one, not a matrix of whole numbers, rows that do not sum to the number of teachers, or a
+        doubt about the kind.
 
     Examples
     --------
@@ -66,24 +70,28 @@ def read_votes(
     Votes(n_queries=2, n_classes=2, n_teachers=10, counts=<sensitive>)
     """
     file = Path(path)
+    if rows is not None:
+        rows = check_int("rows", rows, low=1, remedy="Leave it out to use all queries.")
+    if n_teachers is not None:
+        n_teachers = check_int("n_teachers", n_teachers, low=1)
+    if classes is not None:
+        classes = check_classes(range(classes) if isinstance(classes, int | np.integer) else classes)
     matrix = _read(file, key)
     if matrix.ndim != 2 or not matrix.size:
         raise InvalidInputError(f"{file} holds an array of shape {matrix.shape}; votes are a matrix with two axes.")
     if kind is None:
-        kind = _certain_kind(matrix, n_teachers)
-        if kind is None:
-            question = (
-                f"{file} has shape {matrix.shape}: is it counts (n_queries x n_classes, rows summing to the number of "
-                "teachers) or labels (n_teachers x n_queries, class indices)?"
-            )
-            if ask is None:
-                raise InvalidInputError(f"{question} Say which: --kind counts or --kind labels.")
-            kind = ask(question)
+        kind = _certain_kind(file, matrix, n_teachers, None if classes is None else len(classes))
+    if kind is None:
+        question = (
+            f"{file} has shape {matrix.shape}: is it counts (n_queries x n_classes, rows summing to the number of "
+            "teachers) or labels (n_teachers x n_queries, class indices)?"
+        )
+        if ask is None:
+            raise InvalidInputError(f"{question} Say which: --kind counts or --kind labels.")
+        kind = ask(question)
     if kind not in KINDS:
         raise InvalidInputError(f"kind must be one of 'counts', 'labels', got {kind!r}.")
     if kind == "counts":
-        if isinstance(classes, int):
-            classes = range(classes)
         votes = Votes.from_counts(matrix, n_teachers=n_teachers, classes=classes)
     else:
         if classes is None:
@@ -97,14 +105,29 @@ def read_votes(
     return votes if rows is None else votes.take(np.arange(min(rows, votes.n_queries)))
 
 
-def _certain_kind(matrix: npt.NDArray[Any], n_teachers: int | None) -> str | None:
-    """Return ``"counts"`` when all rows have the sum that was stated, or several share one; None when in doubt."""
-    if matrix.dtype.kind not in "iuf" or matrix.min() < 0:
-        return None
+def _certain_kind(file: Path, matrix: npt.NDArray[Any], n_teachers: int | None, n_classes: int | None) -> str | None:
+    """Return the kind when it can only be one; None when in doubt.
+
+    Rows of one sum are not enough: those of teachers who agree have it too.
+    """
+    if matrix.dtype.kind not in "iuf" or not (matrix >= 0).all() or not (matrix == np.floor(matrix)).all():
+        raise InvalidInputError(
+            f"{file} holds other values than whole numbers >= 0. Votes are counts or class indices."
+        )
+    n_columns, largest = matrix.shape[1], matrix.max()
+    if n_classes is not None:
+        counts, labels = n_columns == n_classes, largest < n_classes
+        if not counts and not labels:
+            raise InvalidInputError(
+                f"{file} is neither counts nor labels of {n_classes} classes: it has {n_columns} columns, and "
+                f"values that are no class index 0 .. {n_classes - 1}. Check classes; transpose the file?"
+            )
+        if counts != labels:
+            return "counts" if counts else "labels"
     sums = matrix.sum(axis=1)
-    if n_teachers is not None:
-        return "counts" if (sums == n_teachers).all() else None
-    return "counts" if len(sums) > 1 and (sums == sums[0]).all() and sums[0] > 0 else None
+    equal = (sums == n_teachers).all() if n_teachers is not None else len(sums) > 1 and (sums == sums[0]).all()
+    # As class indices these would need more classes than there are queries.
+    return "counts" if equal and largest >= n_columns else None
 
 
 def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
@@ -112,20 +135,21 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         raise InvalidInputError(f"votes must be a {', '.join(_SUFFIXES)} file, got {file.name!r}.")
     if not file.is_file():
         raise InvalidInputError(f"there is no file {file}. Check the name and the folder.")
+    if not file.stat().st_size:
+        raise InvalidInputError(f"{file} is empty. Save it again.")
+    if file.suffix == ".npz":
+        arrays = read_npz(file, what="archive of numbers", remedy="Save it again.")
+        names = list(arrays)
+        if key is None and len(names) != 1:
+            raise InvalidInputError(f"{file} holds the arrays {', '.join(names)}. Say which: --key {names[0]}.")
+        if key is not None and key not in names:
+            raise InvalidInputError(f"key {key!r} is not in {file}, which holds {', '.join(names)}.")
+        return arrays[names[0] if key is None else key]
     try:
-        if file.suffix == ".csv":
+        if file.suffix == ".npy":
+            return np.asarray(np.load(file, allow_pickle=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a file of blank lines: its shape is refused
             return np.loadtxt(file, delimiter=",", ndmin=2)
-        loaded = np.load(file, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            return np.asarray(loaded)
-        with loaded:
-            names = list(loaded.files)
-            if key is None and len(names) != 1:
-                raise InvalidInputError(f"{file} holds the arrays {', '.join(names)}. Say which: --key {names[0]}.")
-            if key is not None and key not in names:
-                raise InvalidInputError(f"key {key!r} is not in {file}, which holds {', '.join(names)}.")
-            return np.asarray(loaded[names[0] if key is None else key])
-    except InvalidInputError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). Save it again.") from error

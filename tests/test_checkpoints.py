@@ -183,15 +183,21 @@ def test_a_run_killed_by_force_goes_on(tmp_path, trained, n_jobs, seed):
     assert resumed.vote(PUBLIC).labels.tolist() == whole.vote(PUBLIC).labels.tolist()
 
 
-def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path):
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
     folder = tmp_path / "teachers"
-    code, err = interrupted(folder, tmp_path, n_jobs=2, seed=0, ending=signal.SIGINT)
-    assert code == -signal.SIGINT
+    code, err = interrupted(folder, tmp_path, n_jobs=n_jobs, seed=0, ending=signal.SIGINT)
+    assert code == -signal.SIGINT  # MLPClassifier swallows Ctrl-C: the fit must end all the same
     assert err.rstrip().endswith("KeyboardInterrupt")
+    if n_jobs == 1:  # an idle worker may tell of its own end, which is loky's business
+        assert err.count("Traceback") == 1
     done = len(kept(folder))
-    assert done >= 3
+    assert 3 <= done < 12
     assert not list(folder.glob(".*"))
-    assert digits_mlp(folder, 0).fit(DIGITS[:600], LABELS[:600]).n_resumed_ == done
+    resumed = digits_mlp(folder, 0).fit(DIGITS[:600], LABELS[:600])
+    assert resumed.n_resumed_ == done
+    # No teacher that was stopped half-way was kept.
+    assert [t.n_iter_ for t in resumed.teachers_] == [60] * 12
 
 
 def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):

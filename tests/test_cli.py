@@ -155,6 +155,17 @@ def test_label_with_other_columns_or_an_existing_file(tables):
     assert (tables / "labels.csv").read_text() == "precious"
 
 
+def test_classes_left_out_leak_and_that_is_said(tables):
+    command = ["label", "--private", "private.csv", "--target", "ill", "--drop", "patient", "--public", "public.csv",
+               "--epsilon", 2, "--delta", "1e-3", "--teachers", 20, "--out", "labels.csv", "--jobs", 1]  # fmt: skip
+    done = pate(*command, cwd=tables)
+    assert done.returncode == 0, done.stderr
+    assert "classes= was not given" in done.stderr
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert any("set of classes" in line for line in statement["not_covered"])
+    assert not any("set of classes" in line for line in statement["assumptions"])
+
+
 def test_weak_delta_warns(tables):
     done = label(tables, "--delta", "0.05")
     assert "not below 1/n" in done.stderr

@@ -270,7 +270,9 @@ def test_a_second_run_is_free_and_the_same(tmp_path, files):
     first = job(*files, ledger=ledger).run()
     spent = Ledger(ledger).spent_mu_squared
     again = job(*files, ledger=ledger)
-    assert "0 of 60 public rows asked (15 more are repeats or were answered before: free); will spend (0," in str(again.plan)
+    assert "0 of 60 public rows asked (15 more are repeats or were answered before: free); will spend (0," in str(
+        again.plan
+    )
     release = again.run()
     assert np.array_equal(release.labels, first.labels)
     assert np.array_equal(release.noisy_counts, first.noisy_counts)

@@ -334,6 +334,42 @@ def test_seeded_run_says_so_first_and_promises_nothing(result):
     assert "Not private: seeded noise" in report.render_report(seeded)
 
 
+def test_a_guarantee_of_seeded_noise_promises_nothing(result):
+    made = make_statement()
+    made = made.to_dict() | {"guarantee": {**made.to_dict()["guarantee"], "kind": "seeded"}}
+    assert made["seeded"] is False  # the guarantee's own kind is enough
+    text = Page(report.render_report({**result, "statement": made})).text
+    assert "Not private: seeded noise" in text
+    assert "NOT PRIVATE: seeded noise, by gdp" in text
+    assert "is differentially private" not in text
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "short", "long"), [(2.51112, "2.512", "2.51112"), (2.5111201, "2.512", "2.51113"), (3.0, "3", "3")]
+)
+def test_a_guarantee_is_rounded_up_never_to_nearest(result, epsilon, short, long):
+    result["statement"] = make_statement(epsilon=epsilon).to_dict()
+    result["rows"] = [make_row(epsilon=epsilon)]
+    result["budget"] = {"epsilon": epsilon, "delta": 1.0001e-5}
+    result["cost_curve"] = None
+    text = Page(report.render_report(result)).text
+    assert f"ε = {short} at δ = 1e-5 for one record" in text
+    assert f"epsilon = {short} at" in text
+    assert f"({long}, 1e-5), public" in text
+    assert f"ε = {short}, δ = 1.001e-5" in text
+    if short == "2.512":
+        # The picture keeps plain numbers; nothing else may say less than was spent.
+        outside = re.sub(r"<svg.*?</svg>", "", report.render_report(result), flags=re.DOTALL)
+        assert not re.search(r"2\.511(?![12])", outside)
+    result.update(kind="comparison", statement=None, rows=[make_row(epsilon=epsilon), make_row("DP-SGD", epsilon)])
+    text = Page(report.render_report(result)).text
+    assert f"PATE and DP-SGD at ε = {short}, δ" in text
+    assert f"At ε = {short}: " in text
+    references = [{"name": "free", "accuracy": 0.9, "seed": 0}]
+    private = report.render_sensitive_report(result, {"references": references})
+    assert f"<td class='number'>{short}</td>" in private
+
+
 def test_headline_is_derived_from_the_guarantee_not_believed(result):
     result["statement"].update(headline="epsilon = 0.001 (strong)", tier="strong")
     text = Page(report.render_report(result)).text

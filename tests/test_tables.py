@@ -104,7 +104,7 @@ def test_npz_of_a_matrix(tmp_path):
     for roles in ({}, {"target": "y", "group": "groups"}):
         t = read_table(tmp_path / "t.npz", **roles)
         np.testing.assert_array_equal(t.X.to_numpy(), X.reshape(3, 4))
-        assert t.X.to_numpy().dtype == np.float32
+        assert t.X.to_numpy().dtype == np.float64
         assert (t.y.tolist(), t.groups.tolist()) == ([0, 1, 0], ["a", "a", "b"])
     t = read_table(tmp_path / "t.npz", drop=["y", "groups"])
     assert (t.y, t.groups, t.X.shape) == (None, None, (3, 4))
@@ -135,7 +135,7 @@ def test_parquet_with_a_named_index_and_many_types(tmp_path):
     df.to_parquet(tmp_path / "t.parquet")
     t = read_table(tmp_path / "t.parquet", group="patient")
     assert t.groups.tolist() == ["p1", "p2"]
-    assert [c.kind for c in t.X.dtypes] == ["f", "f", "O", "O", "i", "O"]
+    assert [c.kind for c in t.X.dtypes] == ["f", "f", "O", "O", "f", "O"]
     assert TableEncoder().fit_transform(t.X).shape[0] == 2
 
 
@@ -221,16 +221,69 @@ def test_errors_quote_no_cell(tmp_path):
 # ------------------------------------------------------------------------------------------------------- aligning
 
 
-def test_align_orders_drops_and_accepts_empty_columns():
-    private = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"], "c": [1, 2]})
-    public = pd.DataFrame({"c": [3.0], "ill": ["no"], "b": [np.nan], "a": np.array([None], dtype=object)})
+def test_align_orders_and_drops():
+    private = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"], "c": [1, 2]})
+    public = pd.DataFrame({"c": [3.0], "ill": ["no"], "b": ["z"], "a": [2]})
     got = align_columns(private, public, drop=["ill", "not there either"])
     assert list(got.columns) == ["a", "b", "c"]
-    assert (got["a"].dtype, got["b"].dtype) == (np.dtype(float), np.dtype(object))
-    encoded = TableEncoder().fit(got).transform(private)
-    assert np.isfinite(encoded).all()
     assert list(public.columns) == ["c", "ill", "b", "a"]  # the caller's table is as it was
-    align_columns(pd.DataFrame({"a": [np.nan]}), pd.DataFrame({"a": ["x"]}))
+
+
+@pytest.mark.parametrize("blank", [[np.nan, np.nan], np.array([None, None], dtype=object)])
+def test_an_empty_public_column_is_refused_whatever_the_private_one_holds(blank):
+    """Load-bearing: else one private cell would decide how everybody's column is encoded."""
+    public = pd.DataFrame({"a": [1.0, 2.0], "b": blank})
+    said = set()
+    for b in ([1.0, 2.0], ["x", "y"], [1.0, "x"], [np.nan, np.nan]):
+        with pytest.raises(InvalidInputError, match=r"column 'b' is entirely empty: nothing public.*drop") as caught:
+            align_columns(pd.DataFrame({"a": [1.0, 2.0], "b": b}), public)
+        said.add(str(caught.value))
+    assert len(said) == 1
+
+
+def test_an_empty_private_column_must_be_of_the_public_kind():
+    blank = pd.DataFrame({"a": [np.nan]})
+    align_columns(blank, pd.DataFrame({"a": [1.0]}))
+    with pytest.raises(InvalidInputError, match="'a' is empty, and so numeric in the private file and text in"):
+        align_columns(blank, pd.DataFrame({"a": ["x"]}))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_a_missing_cell_changes_no_columns_type(kind, tmp_path):
+    """Load-bearing: columns are float64 or objects, whoever's cell is missing, and other rows read the same."""
+    whole = pd.DataFrame({"n": [1, 2, 3], "flag": [True, False, True], "small": np.array([1, 2, 3], dtype=np.int8)})
+    whole["text"] = ["x", "y", "z"]
+    if kind == "parquet":
+        whole["code"] = pd.Categorical([1, 2, 3])
+    holed = whole.astype(object).astype({"code": "category"} if "code" in whole else {})
+    holed.iloc[0] = np.nan
+    tables = []
+    for i, frame in enumerate((whole, holed)):
+        path = tmp_path / f"{i}.{kind}"
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        elif kind == "parquet":
+            frame.to_parquet(path)
+        else:
+            text = np.array(["", "y", "z"], dtype=str) if i else np.array(["x", "y", "z"])
+            numeric = {c: frame[c].to_numpy(dtype=float if i else whole[c].dtype) for c in ("n", "flag", "small")}
+            np.savez(path, text=text, **numeric)
+        tables.append(read_table(path).X)
+    for a, b in zip(tables[0].dtypes, tables[1].dtypes, strict=True):
+        assert a == b
+        assert a in (np.dtype(np.float64), np.dtype(object))
+    pd.testing.assert_frame_equal(tables[0].iloc[1:], tables[1].iloc[1:])
+
+
+def test_a_missing_cell_changes_nobody_elses_encoding():
+    encoder = TableEncoder().fit(
+        pd.DataFrame({"n": [1, 2, 4], "code": pd.Categorical([1, 2, 2]), "f": [0.1, 0.2, 0.4]})
+    )
+    private = pd.DataFrame({"n": [1, 2, 3], "code": pd.Categorical([2, 1, 1]), "f": np.float32([0.3, 0.7, 0.9])})
+    holed = pd.DataFrame(
+        {"n": [np.nan, 2, 3], "code": pd.Categorical([None, 1, 1]), "f": np.float32([np.nan, 0.7, 0.9])}
+    )
+    np.testing.assert_array_equal(encoder.transform(private)[1:], encoder.transform(holed)[1:])
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,9 @@ class LabelRelease:
             raise InvalidInputError(
                 f"rows must name the public row of each of the {self.n_queries} queries, got shape {index.shape}."
             )
-        return pd.DataFrame({"row": index, "label": self.values(), "status": self.status.tolist()})
+        # As objects: beside a missing label pandas would turn class 5 into 5.0.
+        labels = pd.Series(self.values(), dtype=object)
+        return pd.DataFrame({"row": index, "label": labels, "status": self.status.tolist()})
 
     def __repr__(self) -> str:
         return (

@@ -75,7 +75,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
 def as_floats(X: Any) -> Any:
     """Return a DataFrame with its numbers and truth values as float64 (missing is NaN); other rows as they are.
 
-    pandas types a column by all of its cells: one missing value in one record would turn everybody's int64 into float64,
+    pandas types a column by all of its cells: one missing value in one record would turn everybody's int64 to float64,
     and a step that chooses columns by type would choose others in every shard.
 
     Examples
@@ -186,8 +186,8 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int) -> An
         ]
         if odd:
             raise InvalidInputError(
-                f"X has columns of other kinds than the teachers were fitted on: {', '.join(odd)}. Bring both tables to "
-                "the same types, as read_table does: .astype(float) for numbers, .astype(object) for text."
+                f"X has columns of other kinds than the teachers were fitted on: {', '.join(odd)}. Bring both tables "
+                "to the same types, as read_table does: .astype(float) for numbers, .astype(object) for text."
             )
         return as_floats(X)
     if X.shape[1] != n_features:

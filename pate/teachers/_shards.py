@@ -7,6 +7,8 @@ teacher's estimator says (warnings, the text of an exception) leaves a task: it 
 from __future__ import annotations
 
 import random
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -109,6 +111,32 @@ def global_generators(seed: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the end if Ctrl-C came meanwhile and was swallowed.
+
+    scikit-learn's MLPClassifier stops early then and says nothing: a half-trained teacher would be kept.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    pressed = False
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def contained() -> Iterator[None]:
     """Hold inner threads to one and silence warnings; both are as before afterwards.
 
@@ -137,7 +165,8 @@ def _train(task: ShardTask) -> Trained:
             # Many estimators refuse a single class; this looks at the shard alone, as it must.
             model: Any = DummyClassifier(strategy="constant", constant=classes[0]).fit(task.X, task.y)
         else:
-            model = task.estimator.fit(_writeable(task.X), task.y)
+            with interruptible():
+                model = task.estimator.fit(_writeable(task.X), task.y)
     except Exception as error:
         return Trained(task.index, failure=_reason(error))
     if task.key is None:
