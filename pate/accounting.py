@@ -10,12 +10,15 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from pate._random import NoiseSource
 from pate._validation import check_choice, check_int
+from pate.exceptions import InvalidInputError
 from pate.labeling import warn_if_weak
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
 from pate.privacy import papernot
 from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee, Sensitive
+from pate.privacy.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.votes import Votes
 
 #: ``pld="auto"`` composes privacy loss distributions where that is estimated to take at most so many seconds.
@@ -25,6 +28,7 @@ PLD_SECONDS = 5.0
 USES: Mapping[str, str] = MappingProxyType(
     {
         "public": "a constant known before the run: this is the number to publish and to budget by",
+        "sanitised": "a noisy form of the data-dependent number, its release included: publish one draw, once",
         "data_dependent": "private: internal study only; never publish it",
         "papernot2018": "private: to compare with papers, as published (one direction); never publish it",
         "papernot2017": "private: to compare with papers, as published (one direction); never publish it",
@@ -51,6 +55,8 @@ class PrivacyReport:
     exact : Sensitive[dict of str to Guarantee]
         Every exact analysis that was made (``"rdp"``, ``"pld"``); empty for a mechanism without one. ``data_dependent``
         is the least of these and of the public number.
+    sanitised : Guarantee or None
+        A publishable form of the data-dependent number, when it was asked for: noisy, and its own release is paid for.
 
     Examples
     --------
@@ -65,6 +71,7 @@ class PrivacyReport:
     papernot2017: Sensitive[Guarantee] | None
     expected_answers: Sensitive[float]
     exact: Sensitive[dict[str, Guarantee]] = field(default_factory=lambda: Sensitive({}, "exact guarantees"))
+    sanitised: Guarantee | None = None
 
     def __repr__(self) -> str:
         return f"PrivacyReport(public={self.public}, data_dependent=<sensitive>)"
@@ -77,6 +84,8 @@ def account(
     delta: float,
     max_answers: int | None = None,
     pld: bool | str = "auto",
+    sanitise: SmoothSensitivity | None = None,
+    noise_seed: int | None = None,
 ) -> PrivacyReport:
     """Account for an existing vote matrix, without releasing anything.
 
@@ -99,6 +108,12 @@ def account(
         Whether to compose privacy loss distributions too (5 to 10% less epsilon). It costs about 3 ms a query at 10
         classes, far more at hundreds; "auto" does it where the estimate is at most `PLD_SECONDS` = 5 seconds.
 
+    sanitise : SmoothSensitivity or None
+        Also draw a publishable form of the data-dependent epsilon, of :class:`GNMax` answers only: a noisy value with
+        the cost of its own release. Every call draws anew, and every draw that is published costs its price again.
+    noise_seed : int or None
+        For tests only: the sanitised guarantee is then of kind ``"seeded"``.
+
     Returns
     -------
     PrivacyReport
@@ -107,7 +122,7 @@ def account(
     Raises
     ------
     InvalidInputError
-        A delta outside (0, 1), or a ``pld`` that is none of True, False, "auto".
+        A delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or ``sanitise`` with another mechanism.
 
     Examples
     --------
@@ -120,6 +135,7 @@ def account(
     """
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
+    sanitised = None if sanitise is None else _sanitised(votes, mechanism, delta, sanitise, NoiseSource(noise_seed))
     warn_if_weak(delta, votes.n_units)
     public = mechanism.charge(votes.n_queries, max_answers).guarantee(delta)
     exact = _exact(votes, mechanism, delta, pld)
@@ -138,6 +154,29 @@ def account(
         papernot2017=published if laplace else None,
         expected_answers=Sensitive(answers, "expected number of answers"),
         exact=Sensitive(exact, "exact guarantees"),
+        sanitised=sanitised,
+    )
+
+
+def _sanitised(
+    votes: Votes, mechanism: Mechanism, delta: float, parameters: SmoothSensitivity, noise: NoiseSource
+) -> Guarantee:
+    if not isinstance(mechanism, GNMax):
+        raise InvalidInputError(
+            f"sanitise must be None for {mechanism}, got {parameters!r}: smooth sensitivity here covers GNMax answers. "
+            "For Confident-GNMax use pate.privacy.ptr."
+        )
+    public = float(mechanism.public_rdp([parameters.order])[0])
+    return release_smooth(
+        votes.counts,
+        mechanism.sigma,
+        order=parameters.order,
+        beta=parameters.beta,
+        noise_scale=parameters.noise_scale,
+        deviations=parameters.deviations,
+        delta=delta,
+        noise=noise,
+        public=public,
     )
 
 

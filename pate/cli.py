@@ -291,6 +291,17 @@ def label(
     _say("Wrote " + ", ".join(str(p) for p in paths))
 
 
+def _smooth(text: str) -> Any:
+    from pate.exceptions import InvalidInputError
+    from pate.privacy.smooth_sensitivity import SmoothSensitivity
+
+    try:
+        order, beta, noise_scale = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInputError(f"sanitise must be ORDER,BETA,NOISE such as 8,0.02,5, got {text!r}.") from None
+    return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale)
+
+
 @app.command()
 def account(
     votes: Annotated[Path, typer.Argument(help="Votes: .npy, .npz or .csv.")],
@@ -306,6 +317,10 @@ def account(
     classes: Annotated[int | None, typer.Option(help="Number of classes; needed for labels.")] = None,
     rows: Annotated[int | None, typer.Option(help="Use the first queries only.")] = None,
     max_answers: MaxAnswers = None,
+    sanitise: Annotated[
+        str | None,
+        typer.Option(help="ORDER,BETA,NOISE of a smooth-sensitivity release (gnmax), chosen without the votes."),
+    ] = None,
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Also print data-dependent costs, which are private.")
     ] = False,
@@ -334,10 +349,14 @@ def account(
     matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=rows, ask=ask)
     chosen = _mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
     how: bool | str = "auto" if pld is None else pld
-    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how)
+    smooth = None if sanitise is None else _smooth(sanitise)
+    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth)
     _say(f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}")
     _say(f"public            {report.public}")
     _say(f"                  {USES['public']}")
+    if report.sanitised is not None:
+        _say(f"sanitised         {report.sanitised}")
+        _say(f"                  {USES['sanitised']}")
     for name in ("data_dependent", "papernot2018", "papernot2017"):
         wrapped = getattr(report, name)
         if wrapped is None:

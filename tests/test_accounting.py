@@ -8,6 +8,7 @@ import pytest
 from pate import ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
 from pate.accounting import PLD_SECONDS, USES, PrivacyReport, cost_by_queries
 from pate.privacy import DEFAULT_ORDERS, Guarantee, noisy_max, rdp_to_epsilon
+from pate.privacy.smooth_sensitivity import SmoothSensitivity
 
 DELTA = 1e-5
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
@@ -130,7 +131,7 @@ def test_everything_about_the_votes_is_wrapped():
     with pytest.raises(SensitiveValueError):
         report.data_dependent.reveal().to_dict()
     assert set(USES) <= set(PrivacyReport.__dataclass_fields__)
-    assert all("never publish" in use for name, use in USES.items() if name != "public")
+    assert all("never publish" in use for name, use in USES.items() if name not in ("public", "sanitised"))
 
 
 def test_curves_end_in_the_report():
@@ -214,3 +215,22 @@ def test_privacy_loss_distributions_on_the_2018_votes(mnist2018_counts, name, be
     assert "pld" in found.method
     assert 0.89 * by_rdp < found.epsilon
     assert found.epsilon <= below
+
+
+def test_a_sanitised_number_is_drawn_only_when_asked_for():
+    votes = Votes.from_counts(np.tile([240, 10], (300, 1)))
+    assert account(votes, GNMax(40.0), delta=1e-5, pld=False).sanitised is None
+    how = SmoothSensitivity(order=8.0, beta=0.02, noise_scale=5.0)
+    draws = [account(votes, GNMax(40.0), delta=1e-5, pld=False, sanitise=how).sanitised for _ in range(20)]
+    assert {d.kind for d in draws} == {"sanitised"}
+    assert len({d.epsilon for d in draws}) > 1
+    # a constant on either side: the release's own price, and the public price beside it
+    least, _ = rdp_to_epsilon([how.price], 1e-5, orders=[8.0])
+    most, _ = rdp_to_epsilon([how.price + 300 * GNMax(40.0).public_rdp([8.0])[0]], 1e-5, orders=[8.0])
+    assert all(least <= d.epsilon <= most * (1 + 1e-6) for d in draws)
+    # it lies above the exact number nearly always: what it is for
+    exact = account(votes, GNMax(40.0), delta=1e-5, pld=False).data_dependent.reveal().epsilon
+    assert sum(d.epsilon >= exact for d in draws) >= 18
+    assert account(votes, GNMax(40.0), delta=1e-5, pld=False, sanitise=how, noise_seed=1).sanitised.kind == "seeded"
+    with pytest.raises(InvalidInputError, match="sanitise must be None"):
+        account(votes, LNMax(40.0), delta=1e-5, sanitise=how)

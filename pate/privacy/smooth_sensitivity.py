@@ -242,3 +242,37 @@ def release_smooth(
         order=float(order),
         adaptivity="fixed queries",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothSensitivity:
+    """How a data-dependent epsilon is sanitised: parameters of :func:`release_smooth`, chosen without the votes.
+
+    Attributes
+    ----------
+    order, beta, noise_scale, deviations : float
+        See :func:`gnss_rdp`.
+
+    Raises
+    ------
+    InvalidInputError
+        beta is too large for the order, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> round(SmoothSensitivity(order=8.0, beta=0.02, noise_scale=5.0).price, 3)
+    0.191
+    """
+
+    order: float
+    beta: float
+    noise_scale: float
+    deviations: float = 0.0
+
+    def __post_init__(self) -> None:
+        gnss_rdp(self.beta, self.noise_scale, self.order, deviations=self.deviations)
+
+    @property
+    def price(self) -> float:
+        """Renyi cost, at ``order``, of the release itself."""
+        return gnss_rdp(self.beta, self.noise_scale, self.order, deviations=self.deviations)
