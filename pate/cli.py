@@ -77,7 +77,7 @@ def _summary(result: dict[str, Any], sensitive: dict[str, Any] | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 110)
     table = Table(title=f"{result['title']}: accuracy on test rows", title_justify="left")
     for name in ("contestant", "epsilon", "accuracy", "spread", "seeds", "seconds", "answers"):
         table.add_column(name, justify="left" if name == "contestant" else "right")
@@ -425,7 +425,7 @@ def plan(
         table.add_column(name, justify="right" if i else "left")
     for row in body:
         table.add_row(*row)
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
     for line in done.advice():
         _say(f"- {line}")
 

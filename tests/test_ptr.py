@@ -359,7 +359,7 @@ def published_votes():
     ("n", "order", "width", "epsilon"), [(300, 10.0, 4.0, 1.94), (1000, 7.0, 3.0, 3.16), (3000, 5.0, 2.5, 5.18)]
 )
 def test_on_the_votes_of_2018_the_gate_beats_the_public_price(n, order, width, epsilon):
-    """tau fitted so that these votes pass with 97.5%: the best case, as accounting.md E3 states it."""
+    """tau fitted so that these votes pass with 97.5%: the best case, as the design notes E3 states it."""
     votes = published_votes()[:n]
     scores = query_scores(votes, 40.0)
     each = float(rho_star([order], 40.0)[0])
@@ -367,7 +367,7 @@ def test_on_the_votes_of_2018_the_gate_beats_the_public_price(n, order, width, e
     tau = float(bound.cost(scores, width * (1.96 - ndtri(1e-6))).sum())
     gate = PTRGate(sigma=40.0, order=order, tau=tau, width=width, delta=1e-5, delta0=1e-6, public=each)
     assert gate.guarantee.epsilon == pytest.approx(epsilon, abs=0.03)
-    public = {300: 2.12, 1000: 4.163, 3000: 7.889}[n]  # rho*, accounting.md
+    public = {300: 2.12, 1000: 4.163, 3000: 7.889}[n]  # rho*, the design notes
     assert gate.guarantee.epsilon < public
     exact = worst(votes, 40.0, [order])[:, 0]
     cost = TailBound(sigma=40.0, order=order).cost(scores, 0.0)

@@ -216,7 +216,7 @@ def test_the_door_charges_the_whole_run_first(tmp_path):
     assert seeded.guarantee.kind == "seeded"
 
 
-# ---- the naive individual filter (accounting.md, E1) -----------------------------------------------------------------
+# ---- the naive individual filter (the design notes, E1) -------------------------------------------------------------
 
 SIGMA, ORDER, LIMIT = 40.0, 8.0, 3.170e-3
 
