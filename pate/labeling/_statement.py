@@ -74,7 +74,9 @@ def make_statement(
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
         mechanism=f"{mechanism}, {votes.n_teachers} teachers, {votes.n_classes} classes",
         accounting=accounting,
-        noise_source="a fixed seed: NOT PRIVATE" if seeded else "the operating system's cryptographic generator",
+        noise_source="a fixed seed: NOT PRIVATE"
+        if seeded
+        else "the operating system's cryptographic generator, as exact real-valued (continuous) noise",
         seeded=seeded,
         covered=(
             "the released labels and everything computed from them and from public data (a student model, metrics)",
