@@ -1,4 +1,7 @@
-"""What an existing vote matrix costs, by every analysis, each for its own use. Nothing is released here."""
+"""What an existing vote matrix costs, by every analysis, each for its own use.
+
+Nothing is released here but, when asked for, a sanitised epsilon, whose own price is in it.
+"""
 
 from __future__ import annotations
 

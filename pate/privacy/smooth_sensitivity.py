@@ -261,7 +261,7 @@ class SmoothSensitivity:
     Examples
     --------
     >>> round(SmoothSensitivity(order=8.0, beta=0.02, noise_scale=5.0).price, 3)
-    0.191
+    0.228
     """
 
     order: float
