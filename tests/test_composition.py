@@ -397,3 +397,11 @@ def test_selection_refuses_what_its_theorems_do_not_cover(bad):
         select_best(LABEL, **bad)
     with pytest.raises(InvalidInputError, match="delta0"):
         select_best(GATE, mean_runs=5)
+
+
+def test_equal_costs_of_unequal_events_are_not_merged():
+    sampled = dpa.PoissonSampledDpEvent(1.0, dpa.GaussianDpEvent(2.0))
+    a, b = from_dp_event(sampled), from_dp_event(dpa.GaussianDpEvent(1.0))
+    both = to_dp_event(a + b)
+    assert repr(sampled) in repr(both)
+    assert "GaussianDpEvent(noise_multiplier=1.0)" in repr(both)

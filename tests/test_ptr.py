@@ -373,3 +373,15 @@ def test_on_the_votes_of_2018_the_gate_beats_the_public_price(n, order, width, e
     cost = TailBound(sigma=40.0, order=order).cost(scores, 0.0)
     assert (exact <= cost).all()
     assert 1 < cost.sum() / exact.sum() < 1.6
+
+
+def test_a_public_cost_below_the_certified_one_is_refused():
+    """It caps every query's bound: too small a cap would let tied votes pass."""
+    words = {"order": 8.0, "tau": 0.01, "width": 4.0, "delta": 1e-5, "delta0": 1e-6}
+    least = float(rho_star([8.0], 40.0)[0])
+    for public in (0.0, 1e-9, 0.9 * least):
+        with pytest.raises(InvalidInputError, match="public must be"):
+            PTRGate(sigma=40.0, public=public, **words)
+    assert PTRGate(sigma=40.0, public=least, **words).passed is None
+    with pytest.raises(InvalidInputError, match="threshold must be"):
+        PTRGate(sigma=40.0, threshold=float("nan"), sigma_threshold=100.0, **words)

@@ -37,9 +37,11 @@ class PublicCost:
 
     Notes
     -----
-    delta0 composes by addition when, as for a gate, there is for every pair of neighbours a mechanism with the stated
-    costs that agrees with the real one outside an event of probability at most delta0 on either data set, given any
-    past: on the complement of the union of those events the real and the idealised runs are the same.
+    delta0 composes by addition, and is added to delta, where for every pair of neighbours and any past the two laws are
+    P = (1 - delta0) P' + delta0 P'' and Q = (1 - delta0) Q' + delta0 Q'' with *the same* delta0, and P', Q' have the
+    stated costs (approximate concentrated privacy, Bun and Steinke 2016, Definition 8.1). A propose-test-release gate
+    is of that form: its bad event has one probability in both worlds. An event that happens in one world only is not:
+    there the true delta is up to (1 + e^epsilon) delta0.
 
     Examples
     --------
@@ -54,8 +56,11 @@ class PublicCost:
     delta0: float = 0.0
     #: The dp_accounting event it came from, if it did.
     event: Any = field(default=None, compare=False, repr=False)
+    #: Events do not hash: their text tells equal costs of unequal events apart.
+    event_key: str = field(init=False, default="", repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "event_key", "" if self.event is None else repr(self.event))
         alphas = check_orders(self.orders)
         if len(self.rdp) != len(alphas) or (np.diff(alphas) <= 0).any():
             raise InvalidInputError("a PublicCost needs increasing orders and one Renyi value for each.")

@@ -24,7 +24,7 @@ _LEAST_NOISE = 0.05
 
 
 def to_dp_event(cost: Charge | PublicCost) -> Any:
-    """Return a dp_accounting event that costs at least as much as ``cost``, in every accountant.
+    """Return a dp_accounting event that costs at least as much as ``cost``, under replace-one adjacency.
 
     A cost that came from an event gives that event back. Otherwise the event is a Gaussian of the same mu: exact for
     Gaussian noise, and for everything else an upper bound by domination (Dong, Roth, Su 2022). For the events of a
@@ -37,7 +37,9 @@ def to_dp_event(cost: Charge | PublicCost) -> Any:
     Returns
     -------
     dp_accounting.DpEvent
-        Its noise multiplier is relative to the distance of *neighbours under replace-one*.
+        Its noise multiplier is relative to the distance of *neighbours under replace-one*. An event with Poisson
+        sampling in it keeps that meaning in an accountant made with ``NeighboringRelation.REPLACE_ONE`` alone
+        (dp_accounting's PLD accountant); its other accountants assume add-or-remove there and say less.
 
     Raises
     ------

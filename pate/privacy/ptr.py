@@ -30,6 +30,7 @@ from pate._validation import check_real
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.conversion import check_delta, check_orders, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee
+from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.tail_bound import QueryScores, TailBound, outcome_scores
 
 T = TypeVar("T")
@@ -141,8 +142,9 @@ class PTRGate:
         )
         if (threshold is None) != (sigma_threshold is None):
             raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
-        self.threshold = threshold
+        self.threshold = None if threshold is None else check_real("threshold", threshold)
         self.sigma_threshold = sigma_threshold
+        _check_public(public, self.order, self.sigma, sigma_threshold)
         self._bound = TailBound(sigma=self.sigma, order=self.order, sigma_threshold=sigma_threshold, public=public)
         self._passed: bool | None = None
         self._seeded = False
@@ -271,6 +273,17 @@ class PTRGate:
         if self.test(own, noise):
             return release(own)
         return None if fallback is None else fallback(own)
+
+
+def _check_public(public: float | None, order: float, sigma: float, sigma_threshold: float | None) -> None:
+    """Refuse a public cost below the certified one: it would cap every query's bound below the truth."""
+    if public is None:
+        return
+    least = float(rho_star([order], sigma)[0])
+    if sigma_threshold is not None:
+        least += float(threshold_rho_star([order], sigma_threshold)[0])
+    remedy = "It is the mechanism's own public_rdp([order]); None takes the Gaussian cost."
+    check_real("public", public, low=least * (1 - 1e-9), remedy=remedy)
 
 
 def safe_distance(scores: QueryScores, bound: TailBound, tau: float, *, limit: float) -> float:
