@@ -30,6 +30,7 @@ _HOME = {
     "InvalidInputError": "pate.exceptions",
     "LNMax": "pate.mechanisms",
     "LabelRelease": "pate.labeling",
+    "LabelSession": "pate.labeling",
     "Ledger": "pate.privacy.ledger",
     "NoisyHistogram": "pate.mechanisms",
     "PATEClassifier": "pate.estimator",
@@ -51,12 +52,14 @@ _HOME = {
     "calibrate": "pate.privacy.calibration",
     "compare": "pate.comparison",
     "load_dataset": "pate.data",
+    "open_session": "pate.labeling",
     "open_vote_cap": "pate.labeling",
     "partition": "pate.data",
     "plan": "pate.planning",
     "quote": "pate.labeling",
     "read_table": "pate.data",
     "release_labels": "pate.labeling",
+    "render_statement": "pate.statement_page",
     "run_experiment": "pate.runs",
 }
 
@@ -75,7 +78,7 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
         SensitiveValueError,
     )
-    from pate.labeling import LabelRelease, open_vote_cap, quote, release_labels
+    from pate.labeling import LabelRelease, LabelSession, open_session, open_vote_cap, quote, release_labels
     from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, VoteCap
     from pate.planning import Plan, plan
     from pate.privacy.budget import Budget
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from pate.privacy.ledger import Ledger
     from pate.privacy.statement import PrivacyStatement
     from pate.runs import run_experiment
+    from pate.statement_page import render_statement
     from pate.teachers import TeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes
 

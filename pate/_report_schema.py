@@ -14,7 +14,7 @@ from typing import Any
 from pate._validation import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.guarantee import Guarantee
-from pate.privacy.statement import UNITS, PrivacyStatement
+from pate.privacy.statement import DERIVED, UNITS, Assumption, PrivacyStatement
 
 #: The public dictionary.
 RESULT = (
@@ -151,7 +151,7 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
         return None
     names = [field.name for field in fields(PrivacyStatement)]
     required = ("released", "unit", "n_units", "guarantee", "mechanism", "accounting")
-    _keys("result['statement']", statement, (*names, "headline", "private", "tier"), required=required)
+    _keys("result['statement']", statement, (*names, *DERIVED), required=required)
     check_choice("result['statement']['unit']", statement["unit"], UNITS)
     promise = statement["guarantee"]
     known = tuple(field.name for field in fields(Guarantee))
@@ -167,8 +167,11 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
         if name not in statement:
             continue
         value = statement[name]
-        if isinstance(value, list | tuple):
-            _list_of(f"result['statement'][{name!r}]", value, str)
+        if name == "assumptions" and isinstance(value, list | tuple):
+            # Reports of before the statement said how each was ensured hold plain texts.
+            value = tuple(_assumption(f"result['statement']['assumptions'][{i}]", a) for i, a in enumerate(value))
+        elif isinstance(value, list | tuple):
+            _list_of(f"result['statement'][{name!r}]", value, int if name == "ledger_releases" else str)
             value = tuple(value)
         elif isinstance(value, Mapping):
             for key, entry in value.items():
@@ -180,6 +183,16 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
     if promise["kind"] == "seeded":
         values["seeded"] = True  # whatever else it says, the page promises nothing
     return PrivacyStatement(**values)
+
+
+def _assumption(where: str, value: Any) -> Assumption | str:
+    if isinstance(value, str):
+        return value
+    names = tuple(field.name for field in fields(Assumption))
+    _keys(where, value, names, required=("name", "claim"))
+    for name in value:
+        _list_of(f"{where}[{name!r}]", [value[name]], str)
+    return Assumption(**value)
 
 
 def _row(where: str, row: Mapping[str, Any]) -> None:

@@ -13,7 +13,10 @@ from pate._random import training_seed
 from pate._validation import check_choice, check_int
 from pate.exceptions import InvalidInputError
 
-STRATEGIES = ("first", "random", "spread")
+STRATEGIES = ("first", "random", "spread", "cluster")
+
+#: Rows that ``"cluster"`` looks at, at least, and per query: beyond that more rows hardly move the centres.
+_CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY = 20_000, 20
 
 
 def select_queries(
@@ -26,10 +29,11 @@ def select_queries(
     X_public : array or DataFrame of shape (n_public, n_features)
     n_queries : int
         At most n_public; all rows are returned in order when equal.
-    strategy : {"first", "random", "spread"}
+    strategy : {"first", "random", "spread", "cluster"}
         ``"spread"`` clusters the public rows (k-means on the numbers as they are: standardise them first if their units
-        differ) and takes the row nearest to each centre, so that few answers say much about all rows. It may return
-        slightly fewer rows than asked, and never the same row twice.
+        differ) and takes the row nearest to each centre, so that few answers say much about all rows. ``"cluster"``
+        does so by mini-batches on a random part of the rows, for a million of them. Both never return the same row
+        twice, and so fewer rows than asked where too few are distinct; ``"spread"`` may return slightly fewer anyway.
     random_state : int or None
 
     Returns
@@ -39,7 +43,7 @@ def select_queries(
     Raises
     ------
     InvalidInputError
-        More queries than rows, an unknown strategy, or rows that are not numbers for ``"spread"``.
+        More queries than rows, an unknown strategy, or rows that are not numbers for ``"spread"`` and ``"cluster"``.
 
     Examples
     --------
@@ -55,34 +59,104 @@ def select_queries(
     if strategy == "random":
         return np.sort(np.random.default_rng(seed).choice(n_public, n_queries, replace=False))
 
+    if strategy == "spread":
+        return _spread(_numbers(X_public, strategy), n_queries, seed)
+    n_rows = max(_CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY * n_queries)
+    if n_rows >= n_public:
+        return _cluster(_numbers(X_public, strategy), n_queries, seed)
+    some = np.sort(np.random.default_rng(seed).choice(n_public, n_rows, replace=False))
+    part = X_public.iloc[some] if hasattr(X_public, "iloc") else np.asarray(X_public)[some]
+    return some[_cluster(_numbers(part, strategy), n_queries, seed)]
+
+
+def least_sure(probabilities: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.int64]:
+    """Return the positions of the rows where the two likeliest classes are nearest to each other, ascending.
+
+    Parameters
+    ----------
+    probabilities : array of shape (n_public, n_classes)
+        Of a student that learnt from released labels and public rows alone: never votes, nor anything made from them.
+    n_rows : int
+        How many rows; ties go to the first ones.
+
+    Examples
+    --------
+    >>> least_sure([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6]], 2)
+    array([1, 2])
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    if p.ndim != 2 or not p.shape[1] or not np.isfinite(p).all():
+        raise InvalidInputError(
+            f"probabilities must be finite numbers of shape (n_public, n_classes), got shape {p.shape}. Pass "
+            "student.predict_proba(X_public)."
+        )
+    n_rows = check_int("n_rows", n_rows, low=0, high=len(p), remedy=f"There are {len(p)} public rows.")
+    if p.shape[1] == 1:  # a student that knows one class is equally unsure of all rows
+        return np.arange(n_rows)
+    top = np.partition(p, -2, axis=1)
+    return np.sort(np.argsort(top[:, -1] - top[:, -2], kind="stable")[:n_rows])
+
+
+def _numbers(X_public: Any, strategy: str) -> npt.NDArray[np.floating[Any]]:
     try:
-        X = np.asarray(X_public, dtype=np.float64)
+        X: npt.NDArray[np.floating[Any]] = np.asarray(X_public, dtype="f8" if strategy == "spread" else "f4")
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            "strategy='spread' needs numeric public rows. Encode them first (pate.TableEncoder) or use 'random'."
+            f"strategy={strategy!r} needs numeric public rows. Encode them first (pate.TableEncoder) or use 'random'."
         ) from error
     if not np.isfinite(X).all():
-        raise InvalidInputError("strategy='spread' needs public rows without NaN. Impute them first or use 'random'.")
-    return _spread(X, n_queries, seed)
+        raise InvalidInputError(
+            f"strategy={strategy!r} needs public rows without NaN. Impute them first or use 'random'."
+        )
+    return X
 
 
-def _spread(X: npt.NDArray[np.float64], n_queries: int, seed: int) -> npt.NDArray[np.int64]:
+def _distinct(X: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first position of each distinct row, ascending, and how often it stands there."""
+    # + 0.0: -0.0 is the same number as 0.0.
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in X + 0.0]
+    _, first, n_times = np.unique(digests, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return first[order].astype(np.int64), n_times[order]
+
+
+def _spread(X: npt.NDArray[np.floating[Any]], n_queries: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the rows nearest to the centres of at most ``n_queries`` clusters."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.metrics import pairwise_distances_argmin
     from threadpoolctl import threadpool_limits
 
-    # A row that repeats is one place of a larger weight. (+ 0.0: -0.0 is the same number as 0.0.)
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in X + 0.0]
-    _, first, n_times = np.unique(digests, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    first, n_times = first[order], n_times[order]
+    # A row that repeats is one place of a larger weight.
+    first, n_times = _distinct(X)
     if n_queries >= len(first):
-        return first.astype(np.int64)
+        return first
     # One thread: k-means on a few thousand rows is slower with more, and its sums then do not depend on their number.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # rows that differ in their last digits are one to k-means
         model = KMeans(n_queries, n_init=1, random_state=seed).fit(X[first], sample_weight=n_times)
         nearest = pairwise_distances_argmin(model.cluster_centers_, X[first])
-    return first[np.unique(nearest)].astype(np.int64)
+    return first[np.unique(nearest)]
+
+
+def _cluster(X: npt.NDArray[np.floating[Any]], n_queries: int, seed: int) -> npt.NDArray[np.int64]:
+    """Do the same by mini-batches; where two centres have one nearest row, a random other row makes up for it."""
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import pairwise_distances_argmin
+    from threadpoolctl import threadpool_limits
+
+    first, n_times = _distinct(X)
+    if n_queries >= len(first):
+        return first
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MiniBatchKMeans(
+            n_queries, batch_size=max(1024, 2 * n_queries), n_init=1, max_iter=20, random_state=seed,
+            init_size=min(len(first), 3 * n_queries), compute_labels=False,
+        ).fit(X[first], sample_weight=n_times)  # fmt: skip
+        nearest = pairwise_distances_argmin(model.cluster_centers_, X[first])
+    found = np.unique(nearest)
+    rest = np.setdiff1d(np.arange(len(first)), found)
+    more = np.random.default_rng(seed).choice(rest, n_queries - len(found), replace=False)
+    return np.sort(first[np.concatenate([found, more])])

@@ -330,7 +330,7 @@ def _statement_rows(s: PrivacyStatement) -> list[tuple[str, str]]:
         ("Covered", bullets(s.covered) or "the release alone"),
         ("Not covered", bullets(s.not_covered) or "nothing named"),
         ("Tuned on private data", escape(s.tuning)),
-        ("Assumptions", bullets(s.assumptions) or "none named"),
+        ("Assumptions", bullets([str(a) for a in s.assumptions]) or "none named"),
         ("To verify", escape(s.verify or "no recipe given")),
         ("Versions", escape(", ".join(f"{name} {version}" for name, version in s.versions.items()))),
         ("Created", escape(s.created)),

@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._validation import check_classes, check_int
-from pate.data._npz import read_npz
+from pate.data._npz import read_npy, read_npz
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 
 KINDS = ("counts", "labels")
+#: A count beyond this is no number of teachers, and sums of such counts would not fit 64 bits.
+_MOST_VOTES = 2**40
 _SUFFIXES = (".npy", ".npz", ".csv")
 
 
@@ -79,6 +81,10 @@ def read_votes(
     matrix = _read(file, key)
     if matrix.ndim != 2 or not matrix.size:
         raise InvalidInputError(f"{file} holds an array of shape {matrix.shape}; votes are a matrix with two axes.")
+    if matrix.dtype.kind in "iuf" and not (np.abs(matrix.astype(np.float64)) <= _MOST_VOTES).all():
+        raise InvalidInputError(
+            f"{file} holds values that are not finite, or larger than {_MOST_VOTES}. Votes are counts or class indices."
+        )
     if kind is None:
         kind = _certain_kind(file, matrix, n_teachers, None if classes is None else len(classes))
     if kind is None:
@@ -145,11 +151,12 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         if key is not None and key not in names:
             raise InvalidInputError(f"key {key!r} is not in {file}, which holds {', '.join(names)}.")
         return arrays[names[0] if key is None else key]
+    if file.suffix == ".npy":
+        return read_npy(file, what="array of numbers", remedy="Save it again.")
     try:
-        if file.suffix == ".npy":
-            return np.asarray(np.load(file, allow_pickle=False))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a file of blank lines: its shape is refused
-            return np.loadtxt(file, delimiter=",", ndmin=2)
-    except (OSError, ValueError, EOFError) as error:
-        raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). Save it again.") from error
+            return np.loadtxt(file, delimiter=",", ndmin=2, encoding="utf-8")
+    except (OSError, ValueError, EOFError, OverflowError, MemoryError, IndexError, TypeError) as error:
+        # Not chained: the parser quotes a cell.
+        raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). Save it again.") from None

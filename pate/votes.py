@@ -75,6 +75,8 @@ class Votes:
         One digest per query (public), by which a ledger recognises a query answered before.
     classes_inferred : bool
         True when the set of classes was read off the private labels, which the statement then says.
+    fingerprint : str or None
+        A digest by which a ledger recognises the private records: **sensitive**, and stored under a secret key only.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Votes:
     n_units: int | None = None
     query_hashes: tuple[str, ...] | None = None
     classes_inferred: bool = False
+    fingerprint: str | None = None
 
     @classmethod
     def from_counts(
@@ -241,6 +244,7 @@ class Votes:
             self.n_units,
             None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
             self.classes_inferred,
+            self.fingerprint,
         )
 
     def __repr__(self) -> str:

@@ -37,6 +37,7 @@ FLOORS = {
     "votes": 2,
     "mechanisms": 2,
     "queries": 2,
+    "statement_page": 2,
     "planning": 3,
     "teachers": 3,
     "testing": 3,

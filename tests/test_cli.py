@@ -163,7 +163,7 @@ def test_classes_left_out_leak_and_that_is_said(tables):
     assert "classes= was not given" in done.stderr
     statement = json.loads((tables / "labels.statement.json").read_text())
     assert any("set of classes" in line for line in statement["not_covered"])
-    assert not any("set of classes" in line for line in statement["assumptions"])
+    assert not any("set of classes" in line["claim"] for line in statement["assumptions"])
 
 
 def test_weak_delta_warns(tables):

@@ -22,6 +22,7 @@ from pate import (
 )
 from pate.exceptions import DuplicateRecordsWarning, PrivacyParameterWarning, RunFolderError
 from pate.label_job import PREPROCESSING, LabelJob, check_new_files
+from pate.statement_page import statement_page
 
 BUDGET = Budget(6.0, 1e-4)
 TOWNS = ["Oslo", "Rome", "Kyiv"]
@@ -145,7 +146,8 @@ def test_what_is_learnt_for_preprocessing_comes_from_public_rows(files):
     frame.loc[0, ["age", "town"]] = [9e6, "Secretville"]
     frame.to_csv(files[0], index=False)
     b = job(*files)
-    same = np.isclose(a._private[0], b._private[0]).all(axis=1)
+    encoded = [work._encoder.transform(work._source.X) for work in (a, b)]
+    same = np.isclose(*encoded).all(axis=1)
     assert same.tolist() == [False] + [True] * 299
 
 
@@ -183,7 +185,8 @@ def test_a_public_file_with_target_and_group_columns_is_stripped_of_them(tmp_pat
         job(private, public, group="person")
     write(rows.assign(ill=answers, person=0), tmp_path / "public.csv")
     work = job(private, public, group="person")
-    assert work._asked.shape[1] == work._private[0].shape[1]
+    assert work._rows.shape[1] == work._encoder.transform(work._source.X).shape[1]
+    assert list(work._source.public.columns) == list(work._source.X.columns) == list(frame.columns)
     assert (work.plan.unit, work.plan.n_units, work.plan.n_records) == ("group", 100, 300)
 
 
@@ -335,7 +338,8 @@ def test_labels_stand_at_their_rows_of_the_public_file(tmp_path, files, select):
 def test_every_public_row_has_a_line(tmp_path, files):
     work = job(*files)
     paths = work.write(work.run(), tmp_path / "labels.csv")
-    assert [p.name for p in paths] == ["labels.csv", "labels.statement.json", "labels.statement.txt"]
+    endings = [".csv", ".statement.json", ".statement.txt", ".statement.html"]
+    assert [p.name for p in paths] == [f"labels{ending}" for ending in endings]
     frame = pd.read_csv(paths[0])
     assert frame.columns.tolist() == ["row", "label", "status"]
     assert frame["row"].tolist() == list(range(60))
@@ -376,6 +380,7 @@ def test_the_statement_files(tmp_path, files):
     assert data["guarantee"]["epsilon"] == release.guarantee.epsilon
     assert (data["unit"], data["n_units"], data["tuning"]) == ("record", 300, "nothing was tuned")
     assert paths[2].read_text() == release.statement.text()
+    assert paths[3].read_text(encoding="utf-8") == statement_page(data)
 
 
 def test_groups_reach_the_statement(tmp_path, files):
@@ -457,11 +462,10 @@ def test_checkpoints_are_kept_and_found_again(tmp_path, files):
         ({"n_teachers": 0}, "n_teachers must be a whole number >= 1"),
         ({"teacher": "oracle"}, "teacher must be one of"),
         ({"n_queries": 61}, "n_queries must be a whole number >= 1 and <= 60"),
-        ({"select": "best"}, "strategy must be one of"),
+        ({"select": "best"}, "select must be one of"),
         ({"classes": ["yes"]}, "classes must list at least two"),
         ({"classes": "yes"}, "classes must list at least two"),
         ({"mechanism": GNMax(8.0), "gap": 2.0}, "gap must be None"),
-        ({"preprocess": "shard", "select": "spread"}, "needs numeric public rows"),
     ],
 )
 def test_bad_parameters_are_refused_in_the_plan(tmp_path, files, options, text):

@@ -24,7 +24,8 @@ from pate import (
     release_labels,
 )
 from pate.exceptions import LedgerError, PrivacyParameterWarning
-from pate.mechanisms import NOT_ASKED
+from pate.labeling import open_vote_cap
+from pate.mechanisms import NOT_ASKED, VoteCap
 from pate.votes import hash_queries
 
 COUNTS = np.random.default_rng(0).multinomial(100, [0.7, 0.2, 0.1], size=60)
@@ -280,3 +281,126 @@ def test_two_processes_cannot_spend_the_same_budget(tmp_path):
     with pytest.raises(BudgetExceededError):
         b.record(charge, mechanism="m", n_queries=40)
     assert len(a.releases()) == 1
+
+
+def test_the_label_is_in_the_ledger_before_anybody_sees_it(tmp_path, monkeypatch):
+    """Whatever comes after the charge finds it stored, and a failure there loses nothing."""
+    ledger = Ledger(tmp_path / "l.sqlite")
+    seen = []
+
+    def stop(*arguments, **options):
+        seen.append((len(ledger.releases()), len(ledger.stored(hashed(5).query_hashes, "gnmax"))))
+        raise RuntimeError("after the charge")
+
+    monkeypatch.setattr("pate.labeling._lock.make_statement", stop)
+    with pytest.raises(RuntimeError, match="after the charge"):
+        release_labels(hashed(5), GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+    assert seen == [(1, 5)]
+    monkeypatch.undo()
+    again = release_labels(hashed(5), GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+    assert (again.n_answered, again.quote.n_queries, len(ledger.releases())) == (5, 0, 1)
+
+
+def test_a_request_is_looked_up_once(tmp_path, monkeypatch):
+    calls = []
+    ask = Ledger.has_request
+    monkeypatch.setattr(Ledger, "has_request", lambda self, request: calls.append(request) or ask(self, request))
+    ledger = Ledger(tmp_path / "l.sqlite")
+    for _ in range(2):
+        release_labels(hashed(5), GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+    assert len(calls) == 2
+    assert calls[0] == calls[1]
+    assert ask(ledger, calls[0])
+
+
+def test_the_statement_names_the_entry_in_the_chain(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite")
+    first = release_labels(hashed(5), GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+    release_labels(hashed(5, start=5), GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+    assert first.statement.ledger_head == ledger.releases()[0].digest != ledger.head
+    assert first.statement.ledger_releases == (1,)
+    assert ledger.verify(head=first.statement.ledger_head).ok
+
+
+def test_answers_of_a_run_of_capped_votes_are_kept(tmp_path):
+    ledger, budget = Ledger(tmp_path / "l.sqlite"), Budget(2.0, 1e-5)
+    cap = VoteCap(max_votes=8, sigma=10.0)
+    run = open_vote_cap(cap, n_teachers=60, classes=["no", "yes"], budget=budget, ledger=ledger, n_units=5000)
+    spent = ledger.spent_mu_squared
+    assert spent == cap.charge().mu_squared
+    labels, names = np.zeros((60, 5), dtype=int), [f"q{i}" for i in range(5)]
+    first = run.ask(labels, query_hashes=names)
+    cast = run.session._cast.reveal().copy()
+    # asked again in the same run: the same answers, no votes; a repeat within one call is asked once
+    again = run.ask(np.zeros((60, 7), dtype=int), query_hashes=[*names[::-1], "new", "new"])
+    assert again.labels[:5].tolist() == first.labels[::-1].tolist()
+    assert again.labels[5] == again.labels[6]
+    assert (run.session._cast.reveal() - cast).max() == 1
+    run.ask(labels)
+    stored = ledger.stored([*names, "new", "#6"], "vote-cap")
+    assert [stored[n].label for n in names] == first.labels.tolist()
+    assert set(stored) == {*names, "new", "#6"}
+    assert {a.release for a in stored.values()} == {run.release} == {1}
+    assert ledger.spent_mu_squared == spent
+    assert ledger.show()[0]["n_answers"] == 11
+    assert ledger.verify().ok
+    with pytest.raises(InvalidInputError, match="query_hashes"):
+        run.ask(labels, query_hashes=names[:2])
+
+
+def test_an_answer_of_a_run_that_cannot_be_stored_is_not_shown(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "l.sqlite")
+    run = open_vote_cap(VoteCap(4, 20.0), n_teachers=60, classes=2, budget=Budget(2.0, 1e-5), ledger=ledger)
+    monkeypatch.setattr(Ledger, "add_answers", lambda *a: (_ for _ in ()).throw(LedgerError("disk full")))
+    with pytest.raises(LedgerError, match="disk full"):
+        run.ask(np.zeros((60, 1), dtype=int))
+    monkeypatch.undo()
+    # the vote is spent nevertheless
+    assert run.session._cast.reveal().tolist() == [1] * 60
+    assert ledger.verify().n_answers == 0
+
+
+def test_a_run_of_capped_votes_has_a_statement(tmp_path):
+    cap, budget = VoteCap(max_votes=8, sigma=40.0), Budget(2.0, 1e-5)
+    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-5))
+    run = open_vote_cap(cap, n_teachers=60, classes=2, budget=budget, ledger=ledger, n_units=5000, unit="group")
+    made = run.statement
+    assert made.guarantee == run.guarantee == cap.charge().guarantee(1e-5)
+    assert (made.unit, made.n_units, made.seeded) == ("group", 5000, False)
+    assert made.ledger_releases == (1,)
+    assert ledger.verify(head=made.ledger_head).ok
+    assert "epsilon = 3" in made.text()
+    imports, recipe = made.verify.split("; ")
+    names: dict = {}
+    exec(imports, names)
+    assert eval(recipe, names) == run.guarantee
+    json.dumps(made.to_dict())
+    seeded = open_vote_cap(cap, n_teachers=60, classes=2, budget=budget, noise_seed=1)
+    assert seeded.statement.headline.startswith("not private: seeded")
+
+
+def test_a_run_of_other_records_is_refused(tmp_path):
+    ledger, cap, budget = Ledger(tmp_path / "l.sqlite"), VoteCap(max_votes=1, sigma=40.0), Budget(2.0, 1e-5)
+    options = {"n_teachers": 60, "classes": 2, "budget": budget, "ledger": ledger}
+    open_vote_cap(cap, fingerprint="ab" * 32, **options)
+    with pytest.raises(LedgerError, match="other private records"):
+        open_vote_cap(cap, fingerprint="cd" * 32, **options)
+    assert len(ledger.releases()) == 1
+
+
+@pytest.mark.slow
+def test_a_million_answers_in_bounded_memory(tmp_path):
+    """Stored, found again and checked; the memory beyond the votes themselves stays small."""
+    import resource
+
+    n = 1_000_000
+    hashes = tuple(f"{i:064x}" for i in range(n))
+    votes = Votes(np.tile([70, 30], (n, 1)), None, 100, (0, 1), query_hashes=hashes)
+    budget = Budget(1e6, 1e-5)
+    ledger = Ledger(tmp_path / "l.sqlite")
+    first = release_labels(votes, GNMax(40.0), budget=budget, ledger=ledger)
+    assert first.n_answered == n
+    assert ledger.verify().n_answers == n
+    assert ledger.releases()[0].n_answers == n
+    assert ledger.stored(hashes[::1000], "gnmax")[hashes[5000]].label == first.labels[5000]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3_000_000  # kilobytes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pate import InvalidInputError
-from pate.queries import STRATEGIES, select_queries
+from pate.queries import STRATEGIES, least_sure, select_queries
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 
@@ -36,7 +37,7 @@ def test_first_takes_the_first():
     assert select_queries(X, 5, strategy="first").tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("strategy", ["random", "spread"])
+@pytest.mark.parametrize("strategy", ["random", "spread", "cluster"])
 def test_the_same_seed_selects_the_same_rows(strategy):
     first = select_queries(X, 9, strategy=strategy, random_state=3)
     assert np.array_equal(first, select_queries(X, 9, strategy=strategy, random_state=3))
@@ -113,8 +114,50 @@ def test_bad_numbers_of_queries(n_queries):
 
 
 def test_unknown_strategy():
-    with pytest.raises(InvalidInputError, match="strategy must be one of 'first', 'random', 'spread', got 'best'"):
+    with pytest.raises(
+        InvalidInputError, match="strategy must be one of 'first', 'random', 'spread', 'cluster', got 'best'"
+    ):
         select_queries(X, 3, strategy="best")
+
+
+def test_cluster_finds_the_clusters_among_many_rows():
+    """Of 300,000 rows at 8 far corners 8 questions see nearly all corners, in seconds."""
+    rng = np.random.default_rng(0)
+    corner = rng.integers(0, 8, 300_000)
+    places = 100.0 * np.array([[(c >> k) & 1 for k in range(3)] for c in range(8)])
+    crowd = (places[corner] + rng.normal(size=(300_000, 3))).astype(np.float32)
+    start = time.perf_counter()
+    rows = select_queries(crowd, 8, strategy="cluster", random_state=0)
+    assert time.perf_counter() - start < 20
+    assert len(rows) == 8
+    assert rows.max() > 20_000
+    assert len(set(corner[rows])) >= 6
+
+
+def test_cluster_returns_as_many_as_are_distinct():
+    repeated = np.repeat(X[:5], 10, axis=0)
+    assert select_queries(repeated, 7, strategy="cluster", random_state=0).tolist() == [0, 10, 20, 30, 40]
+    assert len(select_queries(repeated, 4, strategy="cluster", random_state=0)) == 4
+
+
+def test_cluster_takes_numbers_only():
+    frame = pd.DataFrame(X)
+    assert len(select_queries(frame, 6, strategy="cluster", random_state=0)) == 6
+    with pytest.raises(InvalidInputError, match="strategy='cluster' needs numeric public rows"):
+        select_queries(frame.assign(town="Oslo"), 6, strategy="cluster")
+    with pytest.raises(InvalidInputError, match="without NaN"):
+        select_queries(frame.mask(frame > 1), 6, strategy="cluster")
+
+
+def test_least_sure():
+    p = [[0.2, 0.5, 0.3], [0.9, 0.05, 0.05], [0.34, 0.33, 0.33], [0.5, 0.5, 0.0]]
+    assert least_sure(p, 2).tolist() == [2, 3]
+    assert least_sure(p, 4).tolist() == [0, 1, 2, 3]
+    assert least_sure(p, 0).tolist() == []
+    assert least_sure([[1.0], [1.0]], 1).tolist() == [0]
+    for bad, n in (([0.5, 0.5], 1), ([[np.nan, 1.0]], 1), (p, 5)):
+        with pytest.raises(InvalidInputError):
+            least_sure(bad, n)
 
 
 def test_nothing_private_can_be_passed():

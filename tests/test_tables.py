@@ -475,3 +475,38 @@ def test_importing_the_package_is_light():
     assert all(getattr(pate.data, name) is not None for name in pate.data.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pate.data.nothing
+
+
+# Codes, and npy ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_columns_named_as_text_are_text(tmp_path, kind):
+    frame = pd.DataFrame({"code": ["0250", "01", "250.0"] if kind == ".csv" else [250.0, 1.0, None], "age": [1, 2, 3]})
+    path = tmp_path / f"t{kind}"
+    frame.to_csv(path, index=False) if kind == ".csv" else frame.to_parquet(path, index=False)
+    X = read_table(path, text=["code"]).X
+    expected = ["0250", "01", "250.0"] if kind == ".csv" else ["250", "1"]
+    assert X["code"].dropna().tolist() == expected
+    assert X["code"].dtype == object
+    assert X["age"].dtype == float
+    assert read_table(path).X["code"].dtype == float
+    with pytest.raises(InvalidInputError, match="text column 'kode' is not in"):
+        read_table(path, text="kode")
+
+
+def test_npy_of_numbers_and_of_fields(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(12).reshape(3, 2, 2))
+    assert read_table(tmp_path / "a.npy").X.columns.tolist() == ["x0", "x1", "x2", "x3"]
+    table = read_table(tmp_path / "a.npy", target="x3")
+    assert table.y.tolist() == [3, 7, 11]
+    fields = np.array([(1.5, "Oslo"), (2.5, "Rome")], dtype=[("age", "f8"), ("town", "U4")])
+    np.save(tmp_path / "b.npy", fields)
+    assert read_table(tmp_path / "b.npy").X["town"].tolist() == ["Oslo", "Rome"]
+    for name, array in (("c", np.arange(3)), ("d", np.array([[1j]])), ("e", np.zeros((0, 3)))):
+        np.save(tmp_path / f"{name}.npy", array)
+        with pytest.raises(InvalidInputError):
+            read_table(tmp_path / f"{name}.npy")
+    np.save(tmp_path / "o.npy", np.array([[{}]]), allow_pickle=True)
+    with pytest.raises(InvalidInputError, match="not a readable npy"):
+        read_table(tmp_path / "o.npy")

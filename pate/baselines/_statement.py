@@ -6,7 +6,7 @@ from importlib import metadata
 
 from pate.baselines._calibration import ADJACENCIES
 from pate.privacy.guarantee import Guarantee
-from pate.privacy.statement import PrivacyStatement, versions
+from pate.privacy.statement import Assumption, PrivacyStatement, versions
 
 _THEOREMS = {
     "replace-one": (
@@ -54,13 +54,36 @@ def dpsgd_statement(
     """
     replace = guarantee.adjacency == "replace-one"
     assumptions = [
-        "the number of private records and all hyperparameters are public",
-        "the features were scaled without statistics of the private records",
-        "each person is one record",
-        "real arithmetic: attacks on rounding and on running time are outside the model",
+        Assumption(name="parameters", claim="the number of private records and all hyperparameters are public"),
+        Assumption(name="preprocessing", claim="the features were scaled without statistics of the private records"),
+        Assumption(name="one person", claim="each person is one record"),
+        Assumption(
+            name="arithmetic",
+            claim="real arithmetic: attacks on rounding and on running time are outside the model",
+            how="floating point was used",
+            by="nobody",
+        ),
+        Assumption(
+            name="sampling",
+            claim="every step drew its records by Poisson sampling, as the accounting says",
+            how="Opacus with a sampler of its own, no shuffling",
+            by="pate",
+        ),
+        Assumption(
+            name="noise",
+            claim="nobody can predict or repeat the noise and the samples",
+            how="a fixed seed: the assumption does NOT hold"
+            if seeded
+            else "drawn from the operating system's generator",
+            by="nobody" if seeded else "pate",
+        ),
+        Assumption(
+            name="classes",
+            claim="the set of classes is public",
+            how="it was named beforehand" if classes_given else "it was read off the labels, at no charge",
+            by="curator" if classes_given else "nobody",
+        ),
     ]
-    if not classes_given:
-        assumptions.append("the set of classes is public (it was read off the labels)")
     used = {name: metadata.version(name) for name in ("torch", "opacus", "dp-accounting")}
     return PrivacyStatement(
         released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them",

@@ -109,7 +109,7 @@ class CellFolder:
                 line = json.loads(piece)
                 if not isinstance(line, dict):
                     raise ValueError
-            except ValueError:
+            except (ValueError, RecursionError):
                 if number < len(pieces):
                     raise RunFolderError(f"{self.path / _CELLS} is damaged in line {number}. {_REMEDY}") from None
                 break
@@ -267,7 +267,7 @@ def _sha256(text: str) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{path} cannot be read ({type(error).__name__}). {_REMEDY}") from None
     if not isinstance(value, dict):
         raise RunFolderError(f"{path} is not a JSON object. {_REMEDY}")

@@ -17,6 +17,8 @@ from pate.data.datasets import PrivateRows as PrivateRows
 from pate.data.datasets import PublicRows as PublicRows
 from pate.data.datasets import list_datasets as list_datasets
 from pate.data.datasets import load_dataset as load_dataset
+from pate.data.images import ImageFolder as ImageFolder
+from pate.data.images import read_images as read_images
 from pate.data.partition import Partition as Partition
 from pate.data.partition import count_cross_shard_duplicates as count_cross_shard_duplicates
 from pate.data.partition import partition as partition
@@ -34,6 +36,7 @@ _LAZY = ("TableEncoder", "encode_dataset", "make_shard_encoder")  # they need sc
 __all__ = [
     "Dataset",
     "HeldOutRows",
+    "ImageFolder",
     "Partition",
     "PrivateRows",
     "PublicRows",
@@ -46,6 +49,7 @@ __all__ = [
     "load_dataset",
     "make_shard_encoder",
     "partition",
+    "read_images",
     "read_table",
 ]
 

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._files import atomic_path
-from pate.data._npz import read_npz
+from pate.data._limits import check_unpacked, gunzip
+from pate.data._npz import read_npz, reason
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 #: Arrays by name; a text file is the single array ``text`` of bytes.
@@ -57,6 +58,22 @@ class StoredFile:
     sha256: str
     origins: tuple[tuple[tuple[str, str], ...], ...]
     convert: Callable[[Sequence[bytes]], Content]
+
+
+#: Whatever a wrong or broken download may end in. RuntimeError: an encrypted archive, or one packed by another method.
+_REFUSED = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    EOFError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
@@ -126,7 +143,7 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
                 content = stored.convert([_download(url, member) for url, member in origin])
                 if content_sha256(content) != stored.sha256:
                     raise ValueError("the SHA-256 of what arrived differs from the published data")
-            except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+            except _REFUSED as error:
                 # A connection's own text runs over lines and says nothing more than its name.
                 said = "" if isinstance(error, OSError) else f": {error}"
                 reasons.append(type(error).__name__ + said)
@@ -145,9 +162,9 @@ def _read(path: Path, remedy: str) -> Content:
     if path.suffix == ".npz":
         return read_npz(path, what="data file", remedy=remedy)
     try:
-        return {"text": np.frombuffer(gzip.decompress(path.read_bytes()), dtype=np.uint8)}
-    except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInputError(f"{path} is not a readable data file ({error}). {remedy}") from error
+        return {"text": np.frombuffer(gunzip(path.read_bytes()), dtype=np.uint8)}
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InvalidInputError(f"{path} is not a readable data file ({reason(error)}). {remedy}") from None
 
 
 def _write(path: Path, content: Content) -> None:
@@ -181,14 +198,36 @@ def _download(url: str, member: str) -> bytes:
         data = file.read_bytes()
     if not data:
         raise ValueError(f"{url} answered with an empty file")
+    return unpack(data, member)
+
+
+def unpack(data: bytes, member: str) -> bytes:
+    """Return the bytes of one file that came as it is, in a gzip file, or in a zip archive under the name ``member``.
+
+    A name inside the archive is compared and nothing else: no path of it is ever written to.
+
+    Raises
+    ------
+    KeyError
+        The archive has no such member.
+    OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
+        It is damaged, or unpacks to far more than its size.
+
+    Examples
+    --------
+    >>> unpack(gzip.compress(b"abc"), "a.txt"), unpack(b"abc", "a.txt")
+    (b'abc', b'abc')
+    """
     if data[:4] == b"PK\3\4":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for name in archive.namelist():
-                if PurePosixPath(name).name == member:
-                    return archive.read(name)
-        raise KeyError(f"{member} is not in the archive at {url}")
+            for found in archive.infolist():
+                if PurePosixPath(found.filename).name == member:
+                    # zipfile reads no further than the size that it declares.
+                    check_unpacked(found.file_size, len(data))
+                    return archive.read(found)
+        raise KeyError(f"{member} is not in the archive")
     # A server may already have unpacked it in transfer: the first bytes tell, not the name.
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return gunzip(data) if data[:2] == b"\x1f\x8b" else data
 
 
 class _Bar:

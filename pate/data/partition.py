@@ -16,7 +16,7 @@ from pate._files import atomic_path
 from pate._random import training_seed
 from pate._validation import check_choice, check_int
 from pate.data._columns import order_key
-from pate.data._npz import read_npz
+from pate.data._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
 _FORMAT = 1
@@ -188,13 +188,23 @@ class Partition:
             raise InvalidInputError(f"no partition at {path}. Give the file that Partition.save wrote.")
         stored = read_npz(path, what="partition", remedy="It may be truncated: cut the partition again.")
         try:
-            if int(stored["format"]) != _FORMAT:
-                raise ValueError(f"format {int(stored['format'])} is not {_FORMAT}")
-            return cls(stored["assignment"], int(stored["n_shards"]), str(stored["unit"]), int(stored["n_units"]))
-        except (ValueError, TypeError, KeyError) as error:
+            if set(stored) != {"format", "assignment", "n_shards", "n_units", "unit"}:
+                raise ValueError("other arrays than a partition's")
+            numbers = {name: stored[name] for name in ("format", "n_shards", "n_units")}
+            if any(a.shape != () or a.dtype.kind not in "iu" for a in numbers.values()) or stored["unit"].ndim:
+                raise ValueError("numbers of another kind")
+            if int(numbers["format"]) != _FORMAT:
+                raise ValueError("another format")
+            # More shards than records is refused before anything of that length is made.
+            if int(numbers["n_shards"]) > len(np.atleast_1d(stored["assignment"])):
+                raise ValueError("more shards than records")
+            unit = str(stored["unit"])
+            return cls(stored["assignment"], int(numbers["n_shards"]), unit, int(numbers["n_units"]))
+        except ValueError as error:
+            # Not quoted: what is in the file may be private.
             raise InvalidInputError(
-                f"{path} is not a readable partition ({error}). Give the file that Partition.save wrote."
-            ) from error
+                f"{path} is not a readable partition ({reason(error)}). Give the file that Partition.save wrote."
+            ) from None
 
 
 def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state: int | None = None) -> Partition:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import os
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.data._arrays import is_matrix, matrix_roles, read_npy, read_npz_table
 from pate.data._columns import as_float, as_text, column_kind
-from pate.data._npz import read_npz
+from pate.data._limits import check_unpacked, gunzip
+from pate.data._npz import reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 #: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
 MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
 
-_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,21 +73,26 @@ def read_table(
     target: str | None = None,
     group: str | None = None,
     drop: Iterable[str] = (),
+    text: Iterable[str] = (),
 ) -> Table:
-    r"""Read a CSV, Parquet or npz file into features, labels and groups.
+    r"""Read a CSV, Parquet, npz or npy file into features, labels and groups.
 
     Parameters
     ----------
     path : path
         ``.csv`` or ``.csv.gz`` (comma, a header line, UTF-8), ``.parquet``, or ``.npz``. An npz holds either the array
         ``X`` (rows first) with, optionally, ``y`` and ``groups``, which are then taken without being named, and
-        ``columns`` (names of the features); or one one-dimensional array per column.
+        ``columns`` (names of the features); or one one-dimensional array per column. ``.npy`` holds such an ``X``
+        alone, its columns named x0, x1, ..., or a structured array.
     target : str or None
         Column of the labels; None: there is none, every column is a feature.
     group : str or None
         Column that says whose row it is; it is no feature.
     drop : iterable of str
         Columns to leave out.
+    text : iterable of str
+        Columns that hold text, codes say, even where every cell looks like a number: their cells are kept as they are
+        written.
 
     Returns
     -------
@@ -118,10 +125,14 @@ def read_table(
     if path.stat().st_size == 0:
         raise InvalidInputError(f"{path} is empty. Write the table again.")
     drop = [drop] if isinstance(drop, str) else list(drop)
-    frame = {".parquet": _read_parquet, ".npz": _read_npz}.get(suffix, _read_csv)(path)
-    if suffix == ".npz" and _is_matrix(frame):
-        target, group = _npz_roles(frame, target, group, drop)
-    return _split(frame, path, target, group, drop)
+    text = [text] if isinstance(text, str) else list(text)
+    if suffix in (".csv", ".csv.gz"):
+        frame = _read_csv(path, text)
+    else:
+        frame = {".parquet": _read_parquet, ".npz": read_npz_table, ".npy": read_npy}[suffix](path)
+    if is_matrix(frame):
+        target, group = matrix_roles(frame, target, group, drop)
+    return _split(frame, path, target, group, drop, text)
 
 
 def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
@@ -181,7 +192,8 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
             odd.append(f"{name!r} is {blank}{private_kind} in the private file and {public_kind} in the public one")
     if odd:
         raise InvalidInputError(
-            f"columns of different kinds: {'; '.join(odd)}. Clean the cells that are not numbers, or drop the column."
+            f"columns of different kinds: {'; '.join(odd)}. Clean the cells that are not numbers, name the column as "
+            "text if it holds codes (text=, --text), or drop it."
         )
     return public
 
@@ -189,11 +201,11 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
 # Reading -------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path, text: list[str]) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+        data = gunzip(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
         header = _check_cells(path, data.decode("utf-8-sig"))
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -202,6 +214,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 encoding="utf-8-sig",
                 header=0,
                 names=list(range(len(header))),  # pandas would rename a name that stands twice
+                dtype={i: "object" for i, name in enumerate(header) if name in text},
                 index_col=False,
                 keep_default_na=False,
                 na_values=list(MISSING),
@@ -213,7 +226,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     except (OSError, EOFError, zlib.error, ValueError, csv.Error, pd.errors.ParserWarning) as error:
         # The parser's own text may quote a cell: only its kind is told.
         raise InvalidInputError(
-            f"{path} is not a readable CSV table ({type(error).__name__}). It may be truncated, not UTF-8 text with "
+            f"{path} is not a readable CSV table ({reason(error)}). It may be truncated, not UTF-8 text with "
             "commas and a header line, or have a quote too many."
         ) from None
     # A missing name gets the one pandas would give it, so that drop= can take it out.
@@ -236,55 +249,20 @@ def _check_cells(path: Path, text: str) -> list[str]:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
+    import pyarrow.parquet as pq
 
     try:
+        said = pq.read_metadata(path)
+        parts = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+        # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
+        check_unpacked(max(8 * said.num_rows * said.num_columns, sum(parts)), path.stat().st_size)
         frame = pd.read_parquet(path)
     # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
     except Exception as error:
         raise InvalidInputError(
-            f"{path} is not a readable Parquet table ({type(error).__name__}). It may be truncated: write it again."
+            f"{path} is not a readable Parquet table ({reason(error)}). It may be truncated: write it again."
         ) from None
     return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
-
-
-def _is_matrix(frame: pd.DataFrame) -> bool:
-    return bool(frame.attrs.get("matrix"))
-
-
-def _read_npz(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    arrays = read_npz(path, what="npz table", remedy="It may be truncated, or hold Python objects: save plain arrays.")
-    if "X" in arrays and arrays["X"].ndim >= 2:
-        X = arrays.pop("X")
-        X = X.reshape(len(X), -1)
-        names = [str(n) for n in arrays.pop("columns", [f"x{j}" for j in range(X.shape[1])])]
-        odd = sorted(set(arrays) - {"y", "groups"})
-        if odd or len(names) != X.shape[1] or any(a.shape != (len(X),) for a in arrays.values()):
-            raise InvalidInputError(
-                f"{path} must hold X of shape (n, ...), and may hold y and groups of shape (n,) and columns (one name "
-                f"per feature); it holds X of {len(X)} rows and {X.shape[1]} features, {len(names)} names, and "
-                f"{', '.join(f'{k} {a.shape}' for k, a in arrays.items()) or 'nothing else'}. Save those arrays alone."
-            )
-        frame = pd.concat([pd.DataFrame(X, columns=names), pd.DataFrame(arrays)], axis=1)
-        frame.attrs["matrix"] = True
-        return frame
-    shapes = {a.shape for a in arrays.values()}
-    if len(shapes) != 1 or any(len(s) != 1 for s in shapes):
-        raise InvalidInputError(
-            f"{path} must hold X of shape (n, n_features), or one array of shape (n,) per column; it holds "
-            f"{', '.join(f'{k} {a.shape}' for k, a in arrays.items()) or 'nothing'}. Save the arrays by those names."
-        )
-    return pd.DataFrame(arrays)
-
-
-def _npz_roles(
-    frame: pd.DataFrame, target: str | None, group: str | None, drop: list[str]
-) -> tuple[str | None, str | None]:
-    """In an npz of X, y and groups the last two are never features, named or not."""
-    there = [name for name in frame.columns if name not in drop]
-    y, groups = ("y" if "y" in there else None), ("groups" if "groups" in there else None)
-    return (y if target is None else target), (groups if group is None else group)
 
 
 # Splitting -----------------------------------------------------------------------------------------------------
@@ -294,11 +272,18 @@ def _names(names: Iterable[Any]) -> str:
     return ", ".join(repr(str(n)) for n in names)
 
 
-def _split(frame: pd.DataFrame, path: Path, target: str | None, group: str | None, drop: list[str]) -> Table:
+def _split(
+    frame: pd.DataFrame,
+    path: Path,
+    target: str | None,
+    group: str | None,
+    drop: list[str],
+    text: list[str],
+) -> Table:
     frame = frame.reset_index(drop=True)
     frame.columns = frame.columns.map(str)
     columns = list(frame.columns)
-    twice = sorted({c for c in columns if columns.count(c) > 1})
+    twice = sorted(c for c, n in Counter(columns).items() if n > 1)
     if twice:
         raise InvalidInputError(
             f"{path.name} has columns of the same name: {_names(twice)}. Rename or remove one of each."
@@ -321,6 +306,11 @@ def _split(frame: pd.DataFrame, path: Path, target: str | None, group: str | Non
             f"column {_names(clash)} has two roles among target, group and drop. Give each column one role."
         )
     features = [c for c in columns if c not in named]
+    absent = [n for n in text if n not in columns]
+    if absent:
+        raise InvalidInputError(
+            f"text column {_names(absent)} is not in {path.name}, which has: {_names(columns)}. Use one of those."
+        )
     unnamed = [c for c in features if c.startswith("Unnamed: ") or not c.strip()]
     if unnamed:
         raise InvalidInputError(
@@ -332,7 +322,7 @@ def _split(frame: pd.DataFrame, path: Path, target: str | None, group: str | Non
             f"{path.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
         )
     return Table(
-        X=_tidy(frame[features], path),
+        X=_tidy(frame[features], path, text),
         y=_complete(frame, target, "target"),
         groups=_complete(frame, group, "group"),
         path=path,
@@ -350,15 +340,19 @@ def _complete(frame: pd.DataFrame, name: str | None, role: str) -> npt.NDArray[A
     return values.astype(object) if values.dtype.kind in "US" else values
 
 
-def _tidy(X: pd.DataFrame, path: Path) -> pd.DataFrame:
+def _tidy(X: pd.DataFrame, path: Path, text: list[str]) -> pd.DataFrame:
     """Bring columns to two types, whatever is missing: float64, and text as objects with NaN where missing."""
     import pandas as pd
 
     tidy: dict[str, Any] = {}
     for name in X.columns:
         column = X[name]
-        kind = column_kind(name, column)
-        if kind == "text" and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean":
+        kind = "text" if name in text else column_kind(name, column)
+        if (
+            kind == "text"
+            and name not in text
+            and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean"
+        ):
             kind, column = "numeric", column.astype("boolean").astype("Float64")
         if kind == "text":
             tidy[name] = as_text(column)

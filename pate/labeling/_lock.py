@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +14,7 @@ from pate.labeling._release import LabelRelease
 from pate.labeling._statement import make_statement
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.ledger import Answer, Ledger
+from pate.privacy.ledger import Answer, Ledger, Registration
 from pate.votes import ABSTAIN, Votes
 
 
@@ -83,9 +85,11 @@ def release_labels(
     check_budget(budget)
     warn_if_weak(budget.delta, votes.n_units)
     noise = NoiseSource(noise_seed)
-    binding = {"unit": votes.unit, "classes": [repr(c) for c in votes.classes]}
+    data = Registration(
+        votes.unit, votes.classes, n_units=votes.n_units, n_shards=votes.n_teachers, fingerprint=votes.fingerprint
+    )
     if ledger is not None:
-        ledger.check_binding(binding)
+        ledger.check(data)
     # Equal public rows are one query: it is asked, charged and stored once.
     first, same_as = _distinct(votes)
     known = _stored_answers(votes, first, mechanism, ledger)
@@ -109,14 +113,18 @@ def release_labels(
 
     sources = {answer.release for answer in known.values()}
     if ledger is not None and len(asked):
-        ledger.open_total(ledger.total or budget, binding=binding)
+        ledger.open_total(ledger.total or budget)
+        # Charge and labels in one transaction; only once it is on the disk does anybody see a label.
         sources.add(
             ledger.record(
                 price.charge,
                 mechanism=str(mechanism),
                 n_queries=len(asked),
                 answers=_answers_to_store(votes, mechanism, draw, asked),
-                facts={"max_answers": price.max_answers, "seeded": noise.seeded, "request": request},
+                facts={"max_answers": price.max_answers, "n_teachers": votes.n_teachers},
+                request=request,
+                seeded=noise.seeded,
+                registration=data,
             )
         )
 
@@ -159,11 +167,15 @@ def _stored_answers(
 
 def _answers_to_store(
     votes: Votes, mechanism: Mechanism, draw: Draw, asked: npt.NDArray[np.int64]
-) -> list[tuple[str, str, int, list[float] | None]]:
-    rows = []
-    for position, query in enumerate(asked):
-        if draw.status[position] != NOT_ASKED:
-            key = f"#{query}" if votes.query_hashes is None else votes.query_hashes[query]
-            noisy = None if draw.noisy_counts is None else draw.noisy_counts[position].tolist()
-            rows.append((key, mechanism.family, int(draw.labels[position]), noisy))
-    return rows
+) -> Iterator[tuple[str, str, int, Sequence[float] | None]]:
+    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
+    labels, asked_rows = draw.labels.tolist(), asked.tolist()
+    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
+        query = asked_rows[position]
+        key = f"#{query}" if votes.query_hashes is None else votes.query_hashes[query]
+        yield (
+            key,
+            mechanism.family,
+            labels[position],
+            None if draw.noisy_counts is None else draw.noisy_counts[position],
+        )

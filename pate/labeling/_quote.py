@@ -91,9 +91,12 @@ def quote(
         if not mechanism.may_refuse:
             n_queries = min(n_queries, max_answers)
 
+    # Read once: what another process charges meanwhile is checked again when the release is recorded.
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+
     def fits(asked: int, cap: int | None) -> bool:
         charge = mechanism.charge(asked, cap)
-        return budget.allows(charge) and (ledger is None or ledger.allows(charge, default_total=budget))
+        return budget.allows(charge) and (left is None or left.allows(charge))
 
     asked, cap = n_queries, max_answers
     if mechanism.may_refuse and cap is None and n_queries:
@@ -102,9 +105,9 @@ def quote(
     if not fits(asked, cap):
         affordable = largest(lambda n: fits(n, max_answers), n_queries)
         if on_exhausted == "raise":
-            left = "" if ledger is None else " and what is left in the ledger"
+            also = "" if ledger is None else " and what is left in the ledger"
             raise BudgetExceededError(
-                f"the budget {budget}{left} buys {affordable} of these {n_queries} queries by {mechanism}. "
+                f"the budget {budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}. "
                 "Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
                 "on_exhausted='abstain'. Nothing was spent."
             )
@@ -158,8 +161,12 @@ def request_digest(
     >>> len(request_digest(["a"], GNMax(sigma=1.0), Budget(1.0, 1e-5), None, "raise"))
     64
     """
-    parts = [list(query_hashes), str(mechanism), budget.epsilon, budget.delta, max_answers, on_exhausted]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    parts = [str(mechanism), budget.epsilon, budget.delta, max_answers, on_exhausted, len(query_hashes)]
+    digest = hashlib.sha256(json.dumps(parts).encode())
+    # One by one: a million hashes are no reason for another copy of them.
+    for query in query_hashes:
+        digest.update(f"\n{json.dumps(query)}".encode())
+    return digest.hexdigest()
 
 
 def warn_if_weak(delta: float, n_units: int | None) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pate.labeling._assumptions import make_assumptions
 from pate.labeling._quote import Quote
 from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy._plain import as_plain_text
 from pate.privacy.budget import Budget
 from pate.privacy.conversion import format_up
 from pate.privacy.guarantee import Guarantee
@@ -13,19 +15,16 @@ from pate.privacy.ledger import Ledger
 from pate.privacy.statement import PrivacyStatement
 from pate.votes import Votes
 
-_ASSUMPTIONS = (
-    "every unit's records are in one shard only, and which shard does not depend on other units' records",
-    "each teacher was trained on its own shard alone; whatever was fitted was fitted inside a shard or on public data",
-)
-_CLASSES_PUBLIC = (
-    "the public rows, the set of classes and all parameters were chosen without looking at the private data"
-)
-_CLASSES_READ = "the public rows and all parameters were chosen without looking at the private data"
 _ACCOUNTING = {
     "gdp": "exact Gaussian composition: mu^2 adds up (Dong, Roth, Su 2022), converted exactly (Balle, Wang 2018)",
     "rdp": "Renyi composition (an argmax or threshold test of Gaussian noise alone by its certified cost, docs/"
     "public-curve.md), converted by Canonne, Kamath, Steinke 2020",
     "pure": "pure composition: epsilons add up",
+}
+#: Seeded or not.
+_NOISE = {
+    True: "a fixed seed: NOT PRIVATE",
+    False: "the operating system's cryptographic generator, as exact real-valued (continuous) noise",
 }
 
 
@@ -49,8 +48,8 @@ def make_statement(
     >>> release.statement.released
     'noisy labels of 1 public rows'
     """
-    rows = [] if ledger is None else [row for row in ledger.releases() if row.id in sources]
-    seeded = seeded or any(bool(row.facts.get("seeded")) for row in rows)
+    rows = [] if ledger is None else ledger.releases(sources)
+    seeded = seeded or any(row.seeded for row in rows)
     guarantee, accounting = price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
     if len(rows) == 1 and not price.n_queries:
@@ -74,9 +73,7 @@ def make_statement(
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
         mechanism=f"{mechanism}, {votes.n_teachers} teachers, {votes.n_classes} classes",
         accounting=accounting,
-        noise_source="a fixed seed: NOT PRIVATE"
-        if seeded
-        else "the operating system's cryptographic generator, as exact real-valued (continuous) noise",
+        noise_source=_NOISE[seeded],
         seeded=seeded,
         covered=(
             "the released labels and everything computed from them and from public data (a student model, metrics)",
@@ -86,9 +83,12 @@ def make_statement(
             _others(ledger),
             *(("the set of classes, which was read off the private labels",) if votes.classes_inferred else ()),
         ),
-        assumptions=(*_ASSUMPTIONS, _CLASSES_READ if votes.classes_inferred else _CLASSES_PUBLIC),
-        tuning=tuning,
+        assumptions=make_assumptions(unit=votes.unit, classes_inferred=votes.classes_inferred, seeded=seeded),
+        # The charge is in the ledger by now: no text of the caller's may stop the labels.
+        tuning=as_plain_text(tuning),
         verify=verify,
+        ledger_head=rows[-1].digest if rows else "",
+        ledger_releases=tuple(row.id for row in rows),
     )
 
 

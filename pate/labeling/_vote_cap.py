@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import numpy.typing as npt
 
 from pate._random import NoiseSource
 from pate._validation import check_classes
 from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.labeling._assumptions import make_assumptions
 from pate.labeling._quote import warn_if_weak
+from pate.labeling._statement import _ACCOUNTING, _NOISE, _others
 from pate.mechanisms import Draw
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
+from pate.privacy._plain import as_plain_text
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.guarantee import Guarantee
-from pate.privacy.ledger import Ledger
+from pate.privacy.ledger import Ledger, Registration
+from pate.privacy.statement import Assumption, PrivacyStatement
 
 
-@dataclass(frozen=True, eq=False)
 class VoteCapRun:
-    """An open run of capped votes, already paid for.
+    """An open run of capped votes, already paid for; :func:`open_vote_cap` makes it.
+
+    With a ledger every answer is stored before it is returned, as part of the release that was charged for all of
+    them. After a crash those answers are in the ledger (:meth:`pate.Ledger.stored`, family ``"vote-cap"``), but how
+    often each teacher voted is lost, so going on means opening, and paying for, a new run.
 
     Attributes
     ----------
@@ -27,19 +36,51 @@ class VoteCapRun:
         Holds the teachers' vote counts, which are sensitive and do not show.
     guarantee : Guarantee
         Covers every answer of the run, however many there will be.
+    statement : PrivacyStatement
+        Likewise.
+    release : int or None
+        Its number in the ledger.
 
     Examples
     --------
     >>> run = open_vote_cap(VoteCap(max_votes=5, sigma=20.0), n_teachers=90, classes=2, budget=Budget(1.0, 1e-5))
-    >>> run.guarantee.epsilon < 1
-    True
+    >>> run.guarantee.epsilon < 1, run.statement.released
+    (True, 'noisy labels of any number of public rows, chosen adaptively')
     """
 
-    session: VoteCapSession
-    guarantee: Guarantee
+    def __init__(
+        self,
+        session: VoteCapSession,
+        guarantee: Guarantee,
+        statement: PrivacyStatement,
+        *,
+        ledger: Ledger | None = None,
+        release: int | None = None,
+    ) -> None:
+        self.session = session
+        self.guarantee = guarantee
+        self.statement = statement
+        self.release = release
+        self._ledger = ledger
+        self._n_asked = 0
 
-    def ask(self, labels: npt.ArrayLike) -> Draw:
+    def __repr__(self) -> str:
+        return f"VoteCapRun({self.session!r}, release={self.release}, guarantee={self.guarantee})"
+
+    def ask(self, labels: npt.ArrayLike, *, query_hashes: Sequence[str] | None = None) -> Draw:
         """Release noisy winners for labels of shape (n_teachers, n_queries); see :meth:`VoteCapSession.ask`.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_teachers, n_queries)
+        query_hashes : sequence of str or None
+            One digest per public row (:func:`pate.votes.hash_queries`): a row this run answered before gets its answer
+            again, free of votes, and the ledger can find it. None numbers the queries.
+
+        Raises
+        ------
+        LedgerError
+            The answers could not be stored; none is returned, the votes are spent.
 
         Examples
         --------
@@ -47,7 +88,39 @@ class VoteCapRun:
         >>> run.ask([[0]] * 80 + [[-1]] * 10).labels
         array([0])
         """
-        return self.session.ask(labels)
+        array = np.asarray(labels)
+        if query_hashes is not None and (array.ndim != 2 or len(query_hashes) != array.shape[1]):
+            raise InvalidInputError(
+                f"query_hashes must name every query, got {len(query_hashes)} for labels of shape {array.shape}."
+            )
+        if self._ledger is None or self.release is None:
+            return self.session.ask(array)
+        if query_hashes is None:
+            draw = self.session.ask(array)
+            keys = [f"#{self._n_asked + i}" for i in range(len(draw.labels))]
+            self._store(keys, draw.labels)
+            return draw
+        # Which rows are asked depends on what was released before, so it may.
+        known = {
+            key: answer.label
+            for key, answer in self._ledger.stored(list(query_hashes), VoteCap.family).items()
+            if answer.release == self.release
+        }
+        fresh = list(dict.fromkeys(key for key in query_hashes if key not in known))
+        where = {key: i for i, key in reversed(list(enumerate(query_hashes)))}
+        draw = self.session.ask(array[:, [where[key] for key in fresh]])
+        self._store(fresh, draw.labels)
+        known |= dict(zip(fresh, draw.labels.tolist(), strict=True))
+        found = np.array([known[key] for key in query_hashes], dtype=np.int64)
+        return Draw(found, np.full(len(found), "answered", dtype="<U9"))
+
+    def _store(self, keys: Sequence[str], labels: npt.NDArray[np.int64]) -> None:
+        assert self._ledger is not None
+        assert self.release is not None
+        self._n_asked += len(keys)
+        if len(keys):
+            rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, labels.tolist(), strict=True)]
+            self._ledger.add_answers(self.release, rows)
 
 
 def open_vote_cap(
@@ -59,7 +132,9 @@ def open_vote_cap(
     ledger: Ledger | None = None,
     unit: str = "record",
     n_units: int | None = None,
+    fingerprint: str | None = None,
     noise_seed: int | None = None,
+    tuning: str = "not declared by the curator",
 ) -> VoteCapRun:
     """Charge a whole run of capped votes and open it.
 
@@ -73,12 +148,16 @@ def open_vote_cap(
     budget : Budget
         The most this run may cost.
     ledger : Ledger or None
-        Also stay within its total; the charge is stored before the run is opened.
+        Also stay within its total; the charge is stored before the run is opened, every answer before it is returned.
     unit : {"record", "group"}
     n_units : int or None
         Number of protected units, to warn of a weak delta.
+    fingerprint : str or None
+        Of the private records (``votes.fingerprint``), by which the ledger recognises them. **Sensitive.**
     noise_seed : int or None
         For tests only: the guarantee then says that nothing is private.
+    tuning : str
+        What was tuned on the private data and whether that is charged, for the statement.
 
     Returns
     -------
@@ -99,9 +178,8 @@ def open_vote_cap(
     """
     if not isinstance(mechanism, VoteCap):
         raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {mechanism!r}.")
-    if unit not in ("record", "group"):
-        raise InvalidInputError(f"unit must be 'record' or 'group', got {unit!r}.")
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
+    data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
     charge = mechanism.charge()
     if not check_budget(budget).allows(charge):
         raise BudgetExceededError(
@@ -112,9 +190,49 @@ def open_vote_cap(
     noise = NoiseSource(noise_seed)
     session = mechanism.session(n_teachers=n_teachers, n_classes=len(values), noise=noise)
     if ledger is not None:
-        ledger.open_total(ledger.total or budget, binding={"unit": unit, "classes": [repr(c) for c in values]})
-        # The number of queries is open: what is charged is the votes.
-        facts = {"n_teachers": session.n_teachers, "seeded": noise.seeded}
-        ledger.record(charge, mechanism=str(mechanism), n_queries=mechanism.max_votes, facts=facts)
+        ledger.check(data)
+        ledger.open_total(ledger.total or budget)
     guarantee = charge.guarantee(budget.delta)
-    return VoteCapRun(session, replace(guarantee, kind="seeded") if noise.seeded else guarantee)
+    if noise.seeded:
+        guarantee = replace(guarantee, kind="seeded")
+    statement = PrivacyStatement(
+        released="noisy labels of any number of public rows, chosen adaptively",
+        unit=unit,
+        n_units=n_units,
+        guarantee=guarantee,
+        mechanism=f"{mechanism}, {session.n_teachers} teachers, {session.n_classes} classes",
+        accounting=(
+            f"{_ACCOUNTING[guarantee.method]}; a constant for the whole run, fully adaptive (filter on the changed "
+            "teacher's votes: Smith and Thakurta 2022; Feldman and Zrnic 2021, Theorem 3.1)"
+        ),
+        noise_source=_NOISE[noise.seeded],
+        seeded=noise.seeded,
+        covered=("the released labels and everything computed from them and from public data",),
+        not_covered=(
+            "the teachers, their votes, which of them abstained and every file made from those",
+            _others(ledger),
+        ),
+        assumptions=(
+            *make_assumptions(unit=unit, classes_inferred=False, seeded=noise.seeded),
+            Assumption(
+                name="abstaining",
+                claim="whether a teacher abstains depends on its own shard and on earlier answers alone",
+            ),
+        ),
+        tuning=as_plain_text(tuning),
+        verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
+    )
+    if ledger is None:
+        return VoteCapRun(session, guarantee, statement)
+    # The number of queries is open: what is charged is the votes.
+    release = ledger.record(
+        charge,
+        mechanism=str(mechanism),
+        n_queries=mechanism.max_votes,
+        facts={"n_teachers": session.n_teachers},
+        seeded=noise.seeded,
+        open_ended=True,
+        registration=data,
+    )
+    statement = replace(statement, ledger_head=ledger.releases([release])[0].digest, ledger_releases=(release,))
+    return VoteCapRun(session, guarantee, statement, ledger=ledger, release=release)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from pate.teachers._imports import import_teacher, is_import_path
 from pate.teachers._registry import make_teacher, named_teachers
 from pate.teachers.ensemble import TeacherEnsemble
 
-__all__ = ["TeacherEnsemble", "make_teacher", "named_teachers"]
+__all__ = ["TeacherEnsemble", "import_teacher", "is_import_path", "make_teacher", "named_teachers"]

@@ -156,7 +156,7 @@ class CheckpointStore:
                 seed = json.loads(manifest.read_text(encoding="utf-8"))["seed"]
                 if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
                     return seed
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 pass
             damaged = True
         write_json(manifest, {"format": _FORMAT, "seed": fresh}, mode=0o600)

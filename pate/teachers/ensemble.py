@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import warnings
 from collections.abc import Generator
@@ -177,6 +178,7 @@ class TeacherEnsemble(BaseEstimator):
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
+        self._fingerprint = _fingerprint(labels, groups)
         self._set_columns(X)
         self.teachers_ = self._train(X, labels, seed, store)
         return self
@@ -257,7 +259,7 @@ class TeacherEnsemble(BaseEstimator):
                 n_units=n_units,
                 query_hashes=hashes,
             )
-        return replace(votes, classes_inferred=self._classes_inferred)
+        return replace(votes, classes_inferred=self._classes_inferred, fingerprint=self._fingerprint)
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> tuple[Any, ...]:
         # scikit-learn's notebook display would print the teachers and the partition.
@@ -376,6 +378,18 @@ class TeacherEnsemble(BaseEstimator):
                     store.save(trained.index, keys[trained.index], trained.packed)
                 teachers[trained.index] = trained.model
         return teachers
+
+
+def _fingerprint(labels: npt.NDArray[np.int64], groups: Any) -> str:
+    """Return a digest by which a ledger recognises the private records: of labels and owners, in the file's order.
+
+    Features do not enter: scaled, encoded or dropped otherwise they are the same people's, and one ledger's.
+    """
+    digest = hashlib.sha256(f"pate records 1 {len(labels)} {groups is not None}\n".encode())
+    digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
+    for owner in () if groups is None else groups:
+        digest.update(f"{len(str(owner))}:{owner}".encode())
+    return digest.hexdigest()
 
 
 def _watched(results: Generator[Any, None, None], total: int, label: str, show: bool) -> Generator[Any, None, None]:

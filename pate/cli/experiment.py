@@ -1,0 +1,169 @@
+"""``pate demo`` and ``pate run``: the main job on a named data set."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pate.cli._app import (
+    Delta,
+    Epsilon,
+    Gap,
+    Jobs,
+    MaxAnswers,
+    MechanismName,
+    OnExhausted,
+    Queries,
+    Scale,
+    Seed,
+    Select,
+    SensitiveReport,
+    Sigma,
+    SigmaThreshold,
+    Teachers,
+    Threshold,
+    Tuning,
+    chosen_mechanism,
+    command_line,
+    say,
+)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Run folder; a number is appended when it is taken.")] = Path("runs/demo"),
+    epsilon: Epsilon = 3.0,
+    repeats: Annotated[int, typer.Option(help="Seeds to average over.")] = 5,
+    jobs: Jobs = -1,
+) -> None:
+    """Run the main job on scikit-learn's digits and write a report to open."""
+    from pate.privacy.budget import Budget
+    from pate.runs import demo_config, run_experiment
+
+    folder = _fresh(out)
+    config = demo_config(Budget(epsilon, 1e-5), n_repeats=repeats, n_jobs=jobs)
+    say(
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = 1e-5: {config.n_teachers} teachers, "
+        f"{config.n_queries} questions about public rows, {repeats} seeds.\n"
+        "This demo also writes sensitive.html: digits are nobody's secret, and seeing the votes' margins is the best "
+        "way to understand PATE. With real private data that file must stay inside."
+    )
+    done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=True)
+    _summary(done.result, done.sensitive)
+    say(str(done.result["statement"]["headline"]))
+    say(f"Open {folder / 'report.html'} (and {folder / 'sensitive.html'}).")
+
+
+def run(
+    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion_mnist, adult, diabetes130, ...")],
+    epsilon: Epsilon,
+    out: Annotated[Path, typer.Option(help="Run folder; absent or empty.")],
+    delta: Delta = 1e-5,
+    protocol: Annotated[str, typer.Option(help="standard, or paper (public rows from the test set).")] = "standard",
+    teachers: Teachers = 250,
+    teacher: Annotated[str, typer.Option(help="logistic-regression, svm, random-forest, knn, mlp, ...")] = "svm",
+    student: Annotated[str, typer.Option(help="Also label-spreading and vote-spreading.")] = "svm",
+    mechanism: MechanismName = None,
+    sigma: Sigma = None,
+    scale: Scale = None,
+    threshold: Threshold = None,
+    sigma_threshold: SigmaThreshold = None,
+    queries: Queries = None,
+    select: Select = "random",
+    gap: Gap = None,
+    max_answers: MaxAnswers = None,
+    on_exhausted: OnExhausted = "raise",
+    dpsgd: Annotated[str, typer.Option(help="Module of the DP-SGD baseline: auto, linear, mlp, cnn or none.")] = "auto",
+    repeats: Annotated[int, typer.Option(help="Seeds to average over; each is a release of its own.")] = 1,
+    public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
+    private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    tuning: Tuning = "not declared by the curator",
+    sensitive_report: SensitiveReport = False,
+) -> None:
+    """Run PATE, and DP-SGD beside it, on a named data set."""
+    from pate.privacy.budget import Budget
+    from pate.runs import RunConfig, run_experiment
+
+    config = RunConfig(
+        dataset=dataset,
+        budget=Budget(epsilon, delta),
+        protocol=protocol,
+        teacher=teacher,
+        student=student,
+        n_teachers=teachers,
+        mechanism=chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
+        n_queries=queries,
+        select=select,
+        gap=gap,
+        max_answers=max_answers,
+        on_exhausted=on_exhausted,
+        dpsgd=dpsgd,
+        n_repeats=repeats,
+        n_public=public,
+        n_private=private,
+        random_state=seed,
+        n_jobs=jobs,
+        tuning=tuning,
+    )
+    done = run_experiment(config, out=out, sensitive_report=sensitive_report, command=command_line(), verbose=True)
+    _summary(done.result, done.sensitive)
+    say(str(done.result["statement"]["headline"]))
+    say(f"Open {out / 'report.html'}.")
+
+
+def _summary(result: dict[str, Any], sensitive: dict[str, Any] | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    table = Table(title=f"{result['title']}: accuracy on test rows", title_justify="left")
+    for name in ("contestant", "epsilon", "accuracy", "spread", "seeds", "seconds", "answers"):
+        table.add_column(name, justify="left" if name == "contestant" else "right")
+    for name, epsilon, rows in _groups(result["rows"], "epsilon"):
+        answers = [r["answers"] for r in rows if r["answers"] is not None]
+        table.add_row(
+            name,
+            f"{epsilon:g}",
+            *_spread([r["accuracy"] for r in rows]),
+            f"{_mean([r['seconds'] for r in rows]):.1f}",
+            f"{_mean(answers):.0f}" if answers else "",
+        )
+    console.print(table)
+    if sensitive is None:
+        return
+    table = Table(title="SENSITIVE, not for publication: without privacy", title_justify="left", style="red")
+    for name in ("reference", "accuracy", "spread", "seeds"):
+        table.add_column(name, justify="left" if name == "reference" else "right")
+    for name, _, rows in _groups([{**r, "contestant": r["name"]} for r in sensitive["references"]], "none"):
+        table.add_row(name, *_spread([r["accuracy"] for r in rows]))
+    console.print(table)
+
+
+def _groups(rows: list[dict[str, Any]], key: str) -> list[tuple[str, Any, list[dict[str, Any]]]]:
+    found: dict[tuple[str, Any], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["contestant"], row.get(key)), []).append(row)
+    return [(name, value, members) for (name, value), members in found.items()]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _spread(values: list[float]) -> tuple[str, str, str]:
+    from statistics import stdev
+
+    return f"{_mean(values):.3f}", f"{stdev(values):.3f}" if len(values) > 1 else "", str(len(values))
+
+
+def _fresh(out: Path) -> Path:
+    """Return ``out``, or the first of out-2, out-3, ... that is free."""
+    number, candidate = 1, out
+    while candidate.exists() and any(candidate.iterdir()):
+        number += 1
+        candidate = out.with_name(f"{out.name}-{number}")
+    return candidate

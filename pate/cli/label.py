@@ -1,0 +1,214 @@
+"""``pate label``: files in, labels out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pate.cli._app import (
+    Delta,
+    Epsilon,
+    Gap,
+    Jobs,
+    MaxAnswers,
+    MechanismName,
+    OnExhausted,
+    Queries,
+    Scale,
+    Seed,
+    Sigma,
+    SigmaThreshold,
+    Teachers,
+    Threshold,
+    Tuning,
+    chosen_mechanism,
+    say,
+)
+from pate.exceptions import InvalidInputError
+
+
+class Names(tuple[str, ...]):
+    """Names as a command line gives them, ``a,b``, or a configuration file, ``['a', 'b']``.
+
+    Examples
+    --------
+    >>> Names.parse("no, yes"), Names.parse(["a,b", "c"])
+    (('no', 'yes'), ('a,b', 'c'))
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, value: Any) -> Names:
+        """Return the names in a text or a list."""
+        return cls(value if not isinstance(value, str) else (part.strip() for part in value.split(",") if part.strip()))
+
+
+class Size(tuple[int, int]):
+    """Width and height, such as ``28x28``.
+
+    Examples
+    --------
+    >>> Size.parse("28x20")
+    (28, 20)
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, value: Any) -> Size:
+        """Return the two numbers in a text."""
+        if not isinstance(value, str):
+            return cls(value)
+        width, _, height = value.lower().partition("x")
+        if not (width.strip().isdecimal() and height.strip().isdecimal()):
+            raise InvalidInputError(f"size must be WIDTHxHEIGHT such as 28x28, got {value!r}.")
+        return cls((int(width), int(height)))
+
+
+def _take_config(context: typer.Context, value: Path | None) -> Path | None:
+    """Let a file's options stand in for those that the command line leaves out."""
+    if value is not None:
+        from pate.label_job import read_job_file
+
+        context.default_map = {**(context.default_map or {}), **read_job_file(value)}
+    return value
+
+
+def _names(text: str) -> Any:
+    return typer.Option(help=text, parser=Names.parse, metavar="A,B,...")
+
+
+def label(
+    private: Annotated[
+        Path,
+        typer.Option(help="Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class."),
+    ],
+    public: Annotated[Path, typer.Option(help="Public table with the same features, or flat folder of images.")],
+    epsilon: Epsilon,
+    out: Annotated[Path, typer.Option(help="CSV file to write; must not exist.")],
+    target: Annotated[str | None, typer.Option(help="Column of the classes; folders of images have none.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with any of these options; the command line wins. Its paths start at its own folder.",
+            callback=_take_config,
+            is_eager=True,
+        ),
+    ] = None,
+    classes: Annotated[
+        Names | None,
+        _names("Every class that could occur, by commas. Public knowledge: left out, it is read off and leaks."),
+    ] = None,
+    delta: Delta = 1e-5,
+    teachers: Teachers = 100,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says whose row it is: protects people, not rows. For images: prefix, the file name's "
+            "part before _."
+        ),
+    ] = None,
+    drop: Annotated[Names | None, _names("Columns to leave out, separated by commas.")] = None,
+    text: Annotated[Names | None, _names("Columns of codes: text even where they look like numbers.")] = None,
+    teacher: Annotated[
+        str,
+        typer.Option(
+            help="logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, "
+            "naive-bayes; or package.module:attribute with --allow-import."
+        ),
+    ] = "logistic-regression",
+    allow_import: Annotated[
+        bool,
+        typer.Option("--allow-import", help="Import the teacher's module. This runs its code: only if you trust it."),
+    ] = False,
+    mechanism: MechanismName = None,
+    sigma: Sigma = None,
+    scale: Scale = None,
+    threshold: Threshold = None,
+    sigma_threshold: SigmaThreshold = None,
+    queries: Queries = None,
+    select: Annotated[
+        str,
+        typer.Option(
+            help="How they are chosen, from public information alone: random, first, spread, cluster (for many rows), "
+            "or uncertain: in rounds, where a student of the labels so far is least sure."
+        ),
+    ] = "random",
+    rounds: Annotated[int | None, typer.Option(help="Rounds of --select uncertain; 5 when left out.")] = None,
+    student: Annotated[str | None, typer.Option(help="Student of --select uncertain; logistic-regression.")] = None,
+    gap: Gap = None,
+    max_answers: MaxAnswers = None,
+    on_exhausted: OnExhausted = "raise",
+    preprocess: Annotated[
+        str, typer.Option(help="Scaling and encoding learnt from: public rows, shard, or none.")
+    ] = "public",
+    max_categories: Annotated[
+        int, typer.Option(help="Most columns that one text column becomes, by what is frequent in public rows.")
+    ] = 50,
+    size: Annotated[
+        Size | None,
+        typer.Option(help="Size of all images; the public ones' when left out.", parser=Size.parse, metavar="WxH"),
+    ] = None,
+    resize: Annotated[bool, typer.Option("--resize", help="Bring other images to that size, not refuse them.")] = False,
+    color: Annotated[str | None, typer.Option(help="grey or rgb: bring all images to that.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger of the private data; default: PRIVATE.ledger.sqlite, beside it.")
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option(help="Keep finished teachers in OUT.private, so that a killed run goes on.")
+    ] = True,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    tuning: Tuning = "not declared by the curator",
+    safe_csv: Annotated[
+        bool, typer.Option("--safe-csv", help="An apostrophe before cells that a spreadsheet would run as a formula.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be done and spent.")] = False,
+) -> None:
+    """Label public rows with what teachers learn from private ones, within a budget."""
+    from pate.label_job import LabelJob, check_new_files
+    from pate.privacy.budget import Budget
+
+    check_new_files(out)
+    job = LabelJob(
+        private,
+        public,
+        target=target,
+        classes=classes,
+        budget=Budget(epsilon, delta),
+        group=group,
+        drop=drop or (),
+        text=text or (),
+        teacher=teacher,
+        allow_import=allow_import,
+        n_teachers=teachers,
+        mechanism=chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
+        n_queries=queries,
+        select=select,
+        rounds=rounds,
+        student=student,
+        gap=gap,
+        max_answers=max_answers,
+        on_exhausted=on_exhausted,
+        preprocess=preprocess,
+        max_categories=max_categories,
+        size=size,
+        resize=resize,
+        color=color,
+        ledger=ledger or private.with_name(private.name + ".ledger.sqlite"),
+        checkpoint_dir=out.with_name(out.stem + ".private") / "teachers" if checkpoints and not plan else None,
+        n_jobs=jobs,
+        random_state=seed,
+        tuning=tuning,
+        verbose=True,
+    )
+    say(f"Plan\n{job.plan.text()}")
+    if plan:
+        return
+    release = job.run()
+    paths = job.write(release, out, safe_csv=safe_csv)
+    say(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
+    say("Wrote " + ", ".join(str(p) for p in paths))

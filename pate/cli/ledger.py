@@ -1,0 +1,122 @@
+"""``pate ledger``: what was released from a private data set, what it cost, and whether the record is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pate.cli._app import say
+
+app = typer.Typer(help="Look at the record of everything released from a private data set.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+#: What a run of ``verify`` that found something ends with.
+_NOT_VERIFIED = 1
+
+
+def _open(path: Path) -> Any:
+    from pate.exceptions import LedgerError
+    from pate.privacy.ledger import Ledger
+
+    ledger = Ledger(path)
+    if ledger.total is None:
+        raise LedgerError(f"there is no ledger at {str(path)!r}. Name the file that `pate label` or Ledger(path) made.")
+    return ledger
+
+
+def _plain(text: object) -> str:
+    """Return a text from the file as a terminal may show it: a crafted ledger must not send control codes."""
+    return ascii(str(text))[1:-1]
+
+
+@app.command()
+def show(file: File, as_json: Json = False) -> None:
+    """Show every release, its cost, and the ledger's head, to be noted elsewhere."""
+    ledger = _open(file)
+    rows, left, data, head = ledger.show(), ledger.remaining(), ledger.registration, ledger.head
+    if as_json:
+        say(json.dumps({"data_set": data, "releases": rows, "remaining": left.to_dict(), "head": head}, indent=2))
+        return
+    if data is not None:
+        units = "" if data["n_units"] is None else f", {data['n_units']} units"
+        known = "recognised by its fingerprint" if data["fingerprinted"] else "not fingerprinted"
+        say(_plain(f"data set: unit {data['unit']}{units}, {data['adjacency']} adjacency, {known}"))
+    say(f"{'release':>7} {'created (UTC)':<20}{'asked':>9}{'answers':>9}{'epsilon':>9}{'share':>8}  mechanism")
+    for row in rows:
+        seeded = "  SEEDED: NOT PRIVATE" if row["seeded"] else ""
+        say(
+            f"{row['release']:>7} {_plain(row['created'])[:19]:<20}{row['n_queries']:>9}{row['n_answers']:>9}"
+            f"{_up(row['epsilon']):>9}{row['share']:>8.1%}  {_plain(row['mechanism'])}{seeded}"
+        )
+    say(_left(left))
+    say(f"head: {head}")
+
+
+@app.command()
+def verify(
+    file: File,
+    head: Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")] = None,
+) -> None:
+    """Check that no row was changed, taken away, put in or moved; ends with 1 if one was."""
+    from pate.privacy.ledger import verify_ledger
+
+    found = verify_ledger(file, head=head)
+    say("\n".join(_plain(line) for line in str(found).splitlines()))
+    if not found.ok:
+        raise typer.Exit(_NOT_VERIFIED)
+
+
+@app.command()
+def export(
+    file: File,
+    out: Annotated[Path, typer.Argument(help="A new .csv or .jsonl file.", show_default=False)],
+    escape_formulas: Annotated[
+        bool, typer.Option("--escape-formulas", help="Make texts harmless that a spreadsheet would run.")
+    ] = False,
+) -> None:
+    """Write every label that was ever paid for."""
+    n = _open(file).export(out, escape_formulas=escape_formulas)
+    say(f"Wrote {n} answers to {out}")
+
+
+@app.command()
+def remaining(file: File, as_json: Json = False) -> None:
+    """Say what the total budget still allows."""
+    left = _open(file).remaining()
+    say(json.dumps(left.to_dict(), indent=2) if as_json else _left(left))
+
+
+@app.command()
+def revise(
+    file: File,
+    reason: Annotated[str, typer.Option(help="Public: why the private records changed. It is kept in the ledger.")],
+) -> None:
+    """Declare that the private records were corrected or added to; all stays charged to one total."""
+    _open(file).revise(reason)
+    say("Noted. The records of the next release are taken as this data set's.")
+
+
+@app.command()
+def migrate(file: File, out: Annotated[Path, typer.Argument(help="A new ledger file.", show_default=False)]) -> None:
+    """Copy a ledger of the first format into a new file, with all it spent."""
+    from pate.privacy.ledger import migrate as copy
+
+    say(f"{out}: {_left(copy(file, out).remaining())}. Use this file from now on.")
+
+
+def _up(epsilon: float) -> str:
+    from pate.privacy.conversion import format_up
+
+    return format_up(epsilon)
+
+
+def _left(left: Any) -> str:
+    total = left.total
+    return (
+        f"left: {left.fraction_left:.1%} of the total (epsilon {total.epsilon:g} at delta {total.delta:g}) after "
+        f"{left.n_releases} releases; one Gaussian release of epsilon {left.epsilon_left:.3f} would still fit"
+    )

@@ -1,0 +1,54 @@
+"""``pate plan``: what a budget buys."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pate.cli._app import Delta, Epsilon, say
+
+
+def plan(
+    epsilon: Epsilon,
+    queries: Annotated[int, typer.Option(help="How many public rows to ask about.")],
+    classes: Annotated[int, typer.Option(help="Number of classes.")],
+    delta: Delta = 1e-5,
+    records: Annotated[int | None, typer.Option(help="Number of private records.")] = None,
+    teachers: Annotated[
+        str | None, typer.Option(help="Numbers of teachers, separated by commas; default: as many as it takes.")
+    ] = None,
+    max_answers: Annotated[int | None, typer.Option(help="Cap on answers of confident; default: half.")] = None,
+    right: Annotated[float, typer.Option(help="Probability of a right answer behind the gap.")] = 0.99,
+) -> None:
+    """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pate.exceptions import InvalidInputError
+    from pate.planning import plan as make_plan
+    from pate.privacy.budget import Budget
+
+    try:
+        numbers = None if teachers is None else [int(k) for k in teachers.split(",")]
+    except ValueError:
+        raise InvalidInputError(f"teachers must be whole numbers separated by commas, got {teachers!r}.") from None
+    done = make_plan(
+        Budget(epsilon, delta),
+        n_queries=queries,
+        n_classes=classes,
+        n_records=records,
+        n_teachers=numbers,
+        max_answers=max_answers,
+        right=right,
+    )
+    heading, body = done.columns()
+    table = Table(title=done.title, title_justify="left")
+    for i, name in enumerate(heading):
+        table.add_column(name, justify="right" if i else "left")
+    for row in body:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+    for line in done.advice():
+        say(f"- {line}")

@@ -1,0 +1,21 @@
+"""``pate statement``: a release's privacy statement, read again from its JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pate.cli._app import say
+
+
+def statement(
+    file: Annotated[Path, typer.Argument(help="The statement's JSON, such as labels.statement.json.")],
+    out: Annotated[Path | None, typer.Option(help="Write the page to this .html or .txt file; must not exist.")] = None,
+) -> None:
+    """Check a privacy statement's JSON and show it as one page for people."""
+    from pate.statement_page import render_statement
+
+    made = render_statement(file, out)
+    say(made.rstrip() if out is None else f"Wrote {out}")

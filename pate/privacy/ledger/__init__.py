@@ -1,0 +1,21 @@
+"""The durable record of releases and their charges: one SQLite file, safe between processes.
+
+Only public facts are stored: mechanisms, worst-case charges, released answers. Never votes, never a data-dependent
+cost, never the number of active teachers.
+"""
+
+from pate.privacy.ledger._ledger import Ledger
+from pate.privacy.ledger._migrate import migrate
+from pate.privacy.ledger._rows import Answer, LedgerRow, Registration, Remaining, Verification
+from pate.privacy.ledger._verify import verify_ledger
+
+__all__ = [
+    "Answer",
+    "Ledger",
+    "LedgerRow",
+    "Registration",
+    "Remaining",
+    "Verification",
+    "migrate",
+    "verify_ledger",
+]

@@ -1,0 +1,166 @@
+"""The hash chain: what is hashed, byte for byte, so that somebody else's program can check it too.
+
+An entry's digest is SHA-256 over the canonical JSON (sorted keys, no spaces, ASCII) of its columns, among them the
+digest of the entry before and the digest of its answers. That one is SHA-256 over one line of JSON per answer,
+``["query","family",label,noisy]`` and a line feed, in order; ``noisy`` is null or the hexadecimal digits of the noisy
+counts as little-endian IEEE doubles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pate.exceptions import InvalidInputError
+
+#: What stands before the first entry.
+START = "0" * 64
+
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+#: (query, family, label, noisy counts or None)
+NewAnswer = tuple[str, str, int, Sequence[float] | None]
+
+
+def canonical(value: Any) -> str:
+    r"""Return the one JSON text of a value; NaN and infinity are refused.
+
+    Examples
+    --------
+    >>> canonical({"b": 1.0, "a": [None, "é"]})
+    '{"a":[null,"\\u00e9"],"b":1.0}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the chain, as the file holds it.
+
+    Examples
+    --------
+    >>> none = AnswerHasher().digest
+    >>> Entry(0, "opened", None, "2026-01-01T00:00:00+00:00", None, None, 0, none, "{}", START).digest[:8]
+    'b703cbb5'
+    """
+
+    seq: int
+    kind: str
+    release: int | None
+    created: str
+    request: str | None
+    mu_squared: float | None
+    n_answers: int
+    answers: str
+    body: str
+    previous: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the entry and, through ``previous`` and ``answers``, of all before it and of its answers."""
+        return hashlib.sha256(canonical(self.__dict__).encode("ascii")).hexdigest()
+
+
+#: The columns of the table, in the order of :class:`Entry`, then the digest.
+COLUMNS = "seq, kind, release, created, request, mu_squared, n_answers, answers, body, previous, digest"
+
+
+class AnswerHasher:
+    r"""Hashes answers as they pass, so that a million of them need no memory.
+
+    Examples
+    --------
+    >>> hasher = AnswerHasher()
+    >>> hasher.add("ab12", "gnmax", 7, None)
+    >>> hasher.n, hasher.digest == hashlib.sha256(b'["ab12","gnmax",7,null]\n').hexdigest()
+    (1, True)
+    """
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+        self._families: dict[str, str] = {}
+        self.n = 0
+
+    def add(self, query: str, family: str, label: int, noisy: bytes | None) -> None:
+        """Take one more answer."""
+        quoted = self._families.get(family)
+        if quoted is None:
+            quoted = self._families[family] = canonical(family)
+        # Digests and the like need no escaping.
+        name = f'"{query}"' if query.isascii() and query.isalnum() else canonical(query)
+        counts = "null" if noisy is None else f'"{noisy.hex()}"'
+        self._sha.update(f"[{name},{quoted},{label},{counts}]\n".encode("ascii"))
+        self.n += 1
+
+    @property
+    def digest(self) -> str:
+        """The digest of the answers so far."""
+        return self._sha.hexdigest()
+
+
+def pack_query(query: str) -> str | bytes:
+    """Return a query's key as it is stored: the 32 bytes of a SHA-256 digest, or the text itself.
+
+    Examples
+    --------
+    >>> pack_query("00" * 32) == bytes(32), pack_query("#7")
+    (True, '#7')
+    """
+    return bytes.fromhex(query) if _HEX.fullmatch(query) else query
+
+
+def unpack_query(stored: str | bytes) -> str:
+    """Undo :func:`pack_query`.
+
+    Examples
+    --------
+    >>> unpack_query(bytes(32)) == "00" * 32
+    True
+    """
+    return stored.hex() if isinstance(stored, bytes) else stored
+
+
+def pack_counts(noisy: Sequence[float] | None) -> bytes | None:
+    """Return noisy counts as little-endian doubles.
+
+    Examples
+    --------
+    >>> unpack_counts(pack_counts([0.1, -3.5]))
+    (0.1, -3.5)
+    """
+    return None if noisy is None else np.asarray(noisy, dtype="<f8").tobytes()
+
+
+def unpack_counts(stored: bytes | None) -> tuple[float, ...] | None:
+    """Undo :func:`pack_counts`.
+
+    Examples
+    --------
+    >>> unpack_counts(None)
+    """
+    return None if stored is None else tuple(np.frombuffer(stored, dtype="<f8").tolist())
+
+
+def rows_to_store(answers: Iterable[NewAnswer], entry: int, hasher: AnswerHasher) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the answers' table, hashing each on its way.
+
+    Examples
+    --------
+    >>> list(rows_to_store([("#0", "gnmax", 1, None)], 5, AnswerHasher()))
+    [(5, 0, '#0', 'gnmax', 1, None)]
+    """
+    for position, (query, family, label, noisy) in enumerate(answers):
+        if not isinstance(query, str) or not isinstance(family, str):
+            raise InvalidInputError(
+                f"answers must be (query, family, label, noisy counts or None), got {type(query).__name__} and "
+                f"{type(family).__name__} where text is expected."
+            )
+        label, counts = int(label), pack_counts(noisy)
+        hasher.add(query, family, label, counts)
+        yield entry, position, pack_query(query), family, label, counts

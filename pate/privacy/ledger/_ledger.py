@@ -1,0 +1,322 @@
+"""The ledger itself: opening it, registering a data set, charging releases."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pate._validation import check_int, check_real
+from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.charge import Charge
+from pate.privacy.ledger import _entries
+from pate.privacy.ledger._chain import NewAnswer
+from pate.privacy.ledger._looks import LedgerLooks
+from pate.privacy.ledger._registration import SENSITIVE_KEYS, merge
+from pate.privacy.ledger._rows import Registration, Remaining
+from pate.privacy.ledger._store import transaction
+
+
+class Ledger(LedgerLooks):
+    """Releases against one private data set, and the total they may cost.
+
+    Parameters
+    ----------
+    path : str or path
+        The SQLite file; created (readable by its owner only) when absent. A key file ``PATH.key`` goes beside it.
+    total : Budget or None
+        The budget of all releases together. None takes what the file says, or the first release's budget.
+    timeout : float
+        Seconds to wait while another process holds the file.
+
+    Guarantees
+    ----------
+    The charges may be chosen adaptively, so the ledger stops on one fixed quantity: the sum of mu^2 never exceeds
+    the largest mu^2 within the total (a fully adaptive filter for Gaussian differential privacy, Smith and Thakurta
+    2022; pure mechanisms enter by their dominating mu and a noisy argmax by its counts' mu, so Laplace noise and
+    GNMax buy less with a ledger than by RDP in a single release: calibrate with ``ledger=``). All releases together
+    then satisfy the total budget.
+    Check, charge and labels are one transaction with ``synchronous=EXTRA``: committed before anything is returned.
+
+    Only public facts are in the file: charges, hashes of public rows, released labels. The private records are
+    recognised by a fingerprint under a random key that lies in ``PATH.key``, not in the ledger: whoever has the ledger
+    alone cannot test a guess about them. Keep the key file where the records are.
+
+    Every entry holds the hash of the one before, and :meth:`verify` finds what was changed, taken away, put in or
+    reordered since. Whoever can rewrite the whole file can make a whole new chain, or put an old copy back: against
+    that, note :attr:`head` elsewhere (every statement has it) and give it to :meth:`verify`.
+
+    Raises
+    ------
+    LedgerError
+        The file cannot be opened, is not a ledger, or was opened before with another total.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+    >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 20, mechanism="GNMax(sigma=40.0)", n_queries=20)
+    1
+    >>> ledger.used_fraction < 1, len(ledger.releases()), ledger.verify().ok
+    (True, 1, True)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, total: Budget | None = None, timeout: float = 30.0) -> None:
+        # Absolute: after a change of folder the same ledger must not become another, empty one.
+        self.path = Path(path).absolute()
+        self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
+        if total is not None:
+            self.open_total(total)
+        else:
+            with self._read():
+                pass
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with transaction(self.path, write=True, timeout=self.timeout) as connection:
+            assert connection is not None
+            _entries.check_seal(connection, self.path)
+            yield connection
+
+    def open_total(self, total: Budget) -> None:
+        """Fix the total budget; it cannot be changed later.
+
+        Parameters
+        ----------
+        total : Budget
+
+        Raises
+        ------
+        LedgerError
+            The file holds another total.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite"
+        >>> Ledger(path, total=Budget(1.0, 1e-5)).open_total(Budget(2.0, 1e-5))
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: ... holds a total budget of Budget(epsilon=1.0, delta=1e-05), not ...
+        """
+        check_budget(total)
+        held = self.total
+        if held is None:
+            with self._write() as connection:
+                held = _entries.read_total(connection, self.path)
+                if held is None:
+                    _entries.append(connection, self.path, "opened", _now(), body=_entries.opening(total))
+                    held = total
+        if held != total:
+            raise LedgerError(
+                f"the ledger {str(self.path)!r} holds a total budget of {held}, not {total}. "
+                "A total is fixed at the first release: raising it later would break the promise made then."
+            )
+
+    def check(self, registration: Registration) -> None:
+        """Refuse when the ledger is for another private data set, unit or list of classes; nothing is written.
+
+        Raises
+        ------
+        LedgerError
+            They differ: answers of the one may not be given for the other.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes")))
+        >>> ledger.check(Registration("group", ("no", "yes")))
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
+        """
+        with self._read() as connection:
+            if connection is not None:
+                merge(connection, self.path, registration, make_key=False)
+
+    def register(self, registration: Registration) -> None:
+        """Say what the private data set is; what was registered before must agree, what was unknown is added.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is for something else, or has no total yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="0123abcd"))
+        >>> ledger.registration["n_units"], ledger.registration["fingerprinted"]
+        (1000, True)
+        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="4567cdef"))
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... is for other private records than these. ...
+        """
+        with self._write() as connection:
+            self._register(connection, registration)
+
+    def _register(self, connection: sqlite3.Connection, registration: Registration) -> None:
+        if _entries.read_total(connection, self.path) is None:
+            raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+        merged = merge(connection, self.path, registration, make_key=True)
+        if merged is not None:
+            _entries.append(connection, self.path, "registered", _now(), body=merged)
+
+    def revise(self, reason: str) -> None:
+        """Declare that the private records were corrected or added to: the next release's records are taken as theirs.
+
+        Everything stays charged to one total, so all versions together satisfy it: neighbours then differ in one unit
+        throughout the versions. Stored answers stay as they were released.
+
+        Parameters
+        ----------
+        reason : str
+            Public: it is kept in the ledger.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
+        >>> ledger.revise("records of March added")
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="4567cdef"))
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidInputError(f"reason must say in words why the records changed, got {reason!r}.")
+        with self._write() as connection:
+            held = _entries.read_registration(connection, self.path)
+            if held is None:
+                raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
+            unknown = dict.fromkeys(("n_units", "n_shards", *SENSITIVE_KEYS))
+            _entries.append(
+                connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
+            )
+
+    def record(
+        self,
+        charge: Charge,
+        *,
+        mechanism: str,
+        n_queries: int,
+        answers: Iterable[NewAnswer] = (),
+        facts: dict[str, Any] | None = None,
+        request: str = "",
+        seeded: bool = False,
+        open_ended: bool = False,
+        registration: Registration | None = None,
+    ) -> int:
+        """Charge a release and store its answers, atomically and durably.
+
+        Parameters
+        ----------
+        charge : Charge
+            The worst case, fixed before sampling.
+        mechanism : str
+        n_queries : int
+        answers : iterable of (query hash, family, label, noisy counts or None)
+            Taken one by one: a generator of a million needs no list.
+        facts : dict or None
+            Further public facts, JSON.
+        request : str
+            What identifies the request, for :meth:`has_request`.
+        seeded : bool
+            Whether the noise could be repeated.
+        open_ended : bool
+            Whether answers will be added by :meth:`add_answers`: the charge then covers them all.
+        registration : Registration or None
+            Registered in the same transaction.
+
+        Returns
+        -------
+        int
+            The release's number.
+
+        Raises
+        ------
+        BudgetExceededError
+            The total would be exceeded; nothing is stored.
+        LedgerError
+            The file failed, or is for another private data set; nothing is stored.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=1.0), mechanism="GNMax(sigma=1.0)", n_queries=1)
+        Traceback (most recent call last):
+        pate.exceptions.BudgetExceededError: the ledger's total budget ... does not allow this release...
+        """
+        if not isinstance(charge, Charge):
+            raise InvalidInputError(
+                f"charge must be a Charge, got {type(charge).__name__}. A cost that may fail with some probability "
+                "cannot be added up by a ledger: use GDPFilter with gate_delta."
+            )
+        n_queries = check_int("n_queries", n_queries, low=0)
+        try:
+            body = _entries.release_body(charge, mechanism, n_queries, facts, seeded=seeded, open_ended=open_ended)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
+        with self._write() as connection:
+            total = _entries.read_total(connection, self.path)
+            if total is None:
+                raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+            if registration is not None:
+                self._register(connection, registration)
+            spent, n_releases = _entries.spent(connection, self.path)
+            if not Remaining(total, spent, n_releases).allows(charge):
+                raise BudgetExceededError(
+                    f"the ledger's total budget {total} does not allow this release of {n_queries} queries by "
+                    f"{mechanism}. Ask fewer queries or use more noise; nothing was charged."
+                )
+            _entries.append(
+                connection,
+                self.path,
+                "release",
+                _now(),
+                body=body,
+                release=n_releases + 1,
+                request=request or None,
+                mu_squared=charge.mu_squared,
+                answers=answers,
+            )
+        return n_releases + 1
+
+    def add_answers(self, release: int, answers: Iterable[NewAnswer]) -> None:
+        """Store answers of an open-ended release, whose charge covers them already; do it before they are shown.
+
+        Raises
+        ------
+        LedgerError
+            There is no such open-ended release, or the file failed; nothing is stored.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> run = ledger.record(Charge.zero(), mechanism="VoteCap(...)", n_queries=5, open_ended=True)
+        >>> ledger.add_answers(run, [("ab12", "vote-cap", 1, None)])
+        >>> ledger.stored(["ab12"], "vote-cap")["ab12"].release == run
+        True
+        """
+        with self._write() as connection:
+            body = connection.execute(
+                "SELECT body FROM entries WHERE kind = 'release' AND release = ?", (release,)
+            ).fetchone()
+            if body is None or not _entries.decode(body[0], self.path).get("open_ended"):
+                raise LedgerError(
+                    f"the ledger {str(self.path)!r} has no open-ended release {release!r}. Only a run that was charged "
+                    "for whatever it may answer takes further answers."
+                )
+            _entries.append(connection, self.path, "answers", _now(), body={}, release=release, answers=answers)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,266 @@
+"""What may be asked of a ledger; nothing here writes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pate.privacy.budget import Budget
+from pate.privacy.charge import Charge
+from pate.privacy.ledger import _entries
+from pate.privacy.ledger._chain import pack_query, unpack_counts, unpack_query
+from pate.privacy.ledger._export import write_answers
+from pate.privacy.ledger._registration import SENSITIVE_KEYS
+from pate.privacy.ledger._rows import Answer, LedgerRow, Remaining, Verification
+from pate.privacy.ledger._store import transaction
+from pate.privacy.ledger._verify import verify_ledger
+
+
+class LedgerLooks:
+    """The half of a :class:`pate.Ledger` that reads."""
+
+    path: Path
+    timeout: float
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection | None]:
+        with transaction(self.path, write=False, timeout=self.timeout) as connection:
+            yield connection
+
+    @property
+    def total(self) -> Budget | None:
+        """The budget of all releases together; None before the first."""
+        with self._read() as connection:
+            return None if connection is None else _entries.read_total(connection, self.path)
+
+    @property
+    def registration(self) -> dict[str, Any] | None:
+        """The public facts of the private data set, and whether it is recognised; None before the first release."""
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_registration(connection, self.path)
+        if held is None:
+            return None
+        return {
+            **{k: v for k, v in held.items() if k not in SENSITIVE_KEYS},
+            "fingerprinted": held["fingerprint"] is not None,
+        }
+
+    def remaining(self, *, default_total: Budget | None = None) -> Remaining:
+        """Return what the total still allows now (another process may be quicker).
+
+        ``default_total`` stands in while the ledger has no total yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.remaining().fraction_left
+        1.0
+        """
+        with self._read() as connection:
+            if connection is None:
+                return Remaining(default_total, 0.0, 0)
+            total = _entries.read_total(connection, self.path) or default_total
+            return Remaining(total, *_entries.spent(connection, self.path))
+
+    @property
+    def spent_mu_squared(self) -> float:
+        """Sum of mu^2 of all releases."""
+        return self.remaining().spent_mu_squared
+
+    @property
+    def used_fraction(self) -> float:
+        """Share of the total's mu^2 that is spent, 0 to 1."""
+        left = self.remaining()
+        return 0.0 if left.total is None else left.spent_mu_squared / left.total.mu_squared
+
+    def allows(self, charge: Charge, *, default_total: Budget | None = None) -> bool:
+        """Return whether the charge would fit now (another process may be quicker).
+
+        ``default_total`` stands in while the ledger has no total yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
+        False
+        """
+        return self.remaining(default_total=default_total).allows(charge)
+
+    def stored(self, queries: Sequence[str], family: str) -> dict[str, Answer]:
+        """Return the first stored answer of queries asked before: free, since it is post-processing.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=[("ab12", "gnmax", 7, None)])
+        >>> ledger.stored(["ab12", "cd34"], "gnmax")["ab12"].label
+        7
+        """
+        found: dict[str, Answer] = {}
+        with self._read() as connection:
+            if connection is None or not connection.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
+                return found
+            for start in range(0, len(queries), 500):
+                block = [pack_query(q) for q in queries[start : start + 500]]
+                marks = ",".join("?" * len(block))
+                rows = connection.execute(
+                    "SELECT a.query, a.label, a.noisy, e.release FROM answers a JOIN entries e ON e.seq = a.entry "
+                    f"WHERE a.query IN ({marks}) AND a.family = ? ORDER BY a.entry DESC, a.position DESC",
+                    (*block, family),
+                )
+                with _entries.plain(self.path):
+                    for query, label, noisy, release in rows:
+                        found[unpack_query(query)] = Answer(label, unpack_counts(noisy), release)
+        return found
+
+    def has_request(self, request: str) -> bool:
+        """Return whether a release was made for this very request (see :func:`pate.release_labels`).
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite").has_request("ab12")
+        False
+        """
+        with self._read() as connection:
+            if connection is None:
+                return False
+            return connection.execute("SELECT 1 FROM entries WHERE request = ?", (request,)).fetchone() is not None
+
+    def releases(self, ids: Iterable[int] | None = None) -> list[LedgerRow]:
+        """Return every release, or those of the given numbers, oldest first.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite").releases()
+        []
+        """
+        with self._read() as connection:
+            return [] if connection is None else list(_entries.read_releases(connection, self.path, ids))
+
+    def show(self) -> list[dict[str, Any]]:
+        """Return one tidy row per release: all public.
+
+        ``epsilon`` is each release's own at the total's delta; the rows' epsilons do not add up to the total's.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="GNMax(sigma=40.0)", n_queries=3)
+        >>> ledger.show()[0]["mechanism"], ledger.show()[0]["epsilon"]
+        ('GNMax(sigma=40.0)', 0.0)
+        """
+        total = self.total
+        if total is None:
+            return []
+        with self._read() as connection:
+            assert connection is not None
+            rows = list(_entries.read_releases(connection, self.path, None))
+            later = dict(
+                connection.execute(
+                    "SELECT release, SUM(n_answers) FROM entries WHERE kind = 'answers' GROUP BY release"
+                )
+            )
+        return [
+            {
+                "release": row.id,
+                "created": row.created,
+                "mechanism": row.mechanism,
+                "n_queries": row.n_queries,
+                "n_answers": row.n_answers + later.get(row.id, 0),
+                "epsilon": row.charge.guarantee(total.delta).epsilon,
+                "mu_squared": row.charge.mu_squared,
+                "share": row.charge.mu_squared / total.mu_squared,
+                "seeded": row.seeded,
+                "version": row.version,
+                "digest": row.digest,
+            }
+            for row in rows
+        ]
+
+    def export(self, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> int:
+        """Write every label that was ever paid for, refused queries too; the file is whole or absent.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.csv`` or ``.jsonl``. An existing file is not overwritten.
+        escape_formulas : bool
+            Put an apostrophe before CSV texts that a spreadsheet would run as a formula.
+
+        Returns
+        -------
+        int
+            Number of answers written.
+
+        Raises
+        ------
+        InvalidInputError
+            Another ending, or the file exists.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> ledger = Ledger(folder / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=[("ab12", "gnmax", 7, None)])
+        >>> ledger.export(folder / "labels.jsonl")
+        1
+        """
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_registration(connection, self.path)
+            classes = [] if held is None else list(held["classes"])
+            return write_answers(connection, path, classes, ledger=self.path, escape_formulas=escape_formulas)
+
+    @property
+    def head(self) -> str:
+        """The digest of the last entry: it stands for everything before it."""
+        with self._read() as connection:
+            row = None if connection is None else _entries.last(connection)
+        return "" if row is None else str(row[1])
+
+    def verify(self, *, head: str | None = None) -> Verification:
+        """Check the whole file: schema, chain, answers, charges, seal.
+
+        Parameters
+        ----------
+        head : str or None
+            A :attr:`head` noted earlier, elsewhere: it must be in the chain, else entries were taken back or rewritten.
+
+        Returns
+        -------
+        Verification
+            With the problems found, if any; its truth value is whether there is none.
+
+        Raises
+        ------
+        LedgerError
+            There is no such file, or it is locked.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> noted = ledger.head
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1)
+        >>> ledger.verify(head=noted).ok, ledger.verify(head="ab" * 32).ok
+        (True, False)
+        """
+        return verify_ledger(self.path, head=head, timeout=self.timeout)

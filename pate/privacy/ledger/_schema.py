@@ -1,0 +1,88 @@
+"""The tables of a ledger's file, and the check that a file has exactly these."""
+
+from __future__ import annotations
+
+import sqlite3
+
+#: The second format: one chain of entries. The first had no chain.
+FORMAT = "2"
+
+#: name -> SQL, as SQLite keeps it. A file with anything else in its schema is refused: a trigger or a view planted in
+#: a crafted file would run inside our transactions.
+SCHEMA = {
+    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    "entries": (
+        "CREATE TABLE entries (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, release INTEGER, created TEXT NOT NULL, "
+        "request TEXT, mu_squared REAL, n_answers INTEGER NOT NULL, answers TEXT NOT NULL, body TEXT NOT NULL, "
+        "previous TEXT NOT NULL, digest TEXT NOT NULL, "
+        "CHECK (kind IN ('opened', 'registered', 'release', 'answers')), "
+        "CHECK ((kind = 'release') = (mu_squared IS NOT NULL)), "
+        "CHECK ((kind IN ('release', 'answers')) = (release IS NOT NULL)), "
+        "CHECK (mu_squared IS NULL OR mu_squared >= 0)) STRICT"
+    ),
+    "answers": (
+        "CREATE TABLE answers (entry INTEGER NOT NULL REFERENCES entries(seq) DEFERRABLE INITIALLY DEFERRED, "
+        "position INTEGER NOT NULL, query ANY NOT NULL, family TEXT NOT NULL, label INTEGER NOT NULL, noisy BLOB, "
+        "PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
+    ),
+    "charges": "CREATE INDEX charges ON entries (release, mu_squared) WHERE kind = 'release'",
+    "registrations": "CREATE INDEX registrations ON entries (seq) WHERE kind = 'registered'",
+    "requests": "CREATE INDEX requests ON entries (request) WHERE request IS NOT NULL",
+    "answers_by_query": "CREATE INDEX answers_by_query ON answers (query, family)",
+    "entries_in_order": (
+        "CREATE TRIGGER entries_in_order BEFORE INSERT ON entries "
+        "WHEN NEW.seq <> (SELECT COALESCE(MAX(seq), -1) + 1 FROM entries) "
+        "BEGIN SELECT RAISE(ABORT, 'the ledger takes new entries at its end only'); END"
+    ),
+    "answers_in_order": (
+        "CREATE TRIGGER answers_in_order BEFORE INSERT ON answers "
+        "WHEN NEW.entry <> (SELECT COALESCE(MAX(seq), -1) + 1 FROM entries) "
+        "BEGIN SELECT RAISE(ABORT, 'the ledger takes answers with a new entry only'); END"
+    ),
+    **{
+        f"no_{verb}_of_{table}": (
+            f"CREATE TRIGGER no_{verb}_of_{table} BEFORE {verb.upper()} ON {table} "
+            "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+        )
+        for table in ("entries", "answers")
+        for verb in ("update", "delete")
+    },
+}
+
+_FIRST_FORMAT = {"meta", "releases", "answers"}
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables, inside the caller's transaction.
+
+    Examples
+    --------
+    >>> connection = sqlite3.connect(":memory:", isolation_level=None)
+    >>> create(connection)
+    >>> state(connection)
+    'ledger'
+    """
+    for statement in SCHEMA.values():
+        connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('format', ?)", (FORMAT,))
+
+
+def state(connection: sqlite3.Connection) -> str:
+    """Return what the file is: "empty", "ledger", "format 1", "other format", "changed" or "foreign".
+
+    Examples
+    --------
+    >>> state(sqlite3.connect(":memory:"))
+    'empty'
+    """
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"))
+    if not found:
+        return "empty"
+    if set(found) >= _FIRST_FORMAT and "entries" not in found:
+        return "format 1"
+    if not {"meta", "entries", "answers"} <= set(found):
+        return "foreign"
+    row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+    if row is not None and row[0] != FORMAT:
+        return "other format"
+    return "ledger" if row is not None and found == SCHEMA else "changed"

@@ -1,0 +1,155 @@
+"""Checking a whole ledger, from the file's pages to the last answer."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+from pathlib import Path
+
+from pate.exceptions import LedgerError
+from pate.privacy.budget import Budget
+from pate.privacy.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, unpack_query
+from pate.privacy.ledger._entries import charge_of, decode, is_sealed
+from pate.privacy.ledger._rows import Verification
+from pate.privacy.ledger._store import DamagedLedgerError, transaction
+
+#: So many problems are named; the rest is counted.
+_NAMED = 20
+
+
+def verify_ledger(path: str | os.PathLike[str], *, head: str | None = None, timeout: float = 30.0) -> Verification:
+    """Return what is wrong with a ledger's file, however damaged; see :meth:`pate.Ledger.verify`.
+
+    Parameters
+    ----------
+    path : path
+    head : str or None
+        A head noted earlier, elsewhere.
+    timeout : float
+        Seconds to wait while another process holds the file.
+
+    Examples
+    --------
+    >>> verify_ledger("no-such.sqlite")
+    Traceback (most recent call last):
+    pate.exceptions.LedgerError: there is no ledger at 'no-such.sqlite'. Name the file that Ledger(path) made.
+    """
+    path = Path(path)
+    check = _Check(path, head)
+    try:
+        with transaction(path, write=False, timeout=timeout) as connection:
+            if connection is None:
+                raise LedgerError(f"there is no ledger at {str(path)!r}. Name the file that Ledger(path) made.")
+            check.run(connection)
+    except DamagedLedgerError as error:
+        check.problems.append(str(error))
+    try:
+        if path.stat().st_mode & 0o077:
+            check.notes.append("others than its owner may read or write the file (chmod 600)")
+    except OSError:
+        pass
+    more = len(check.problems) - _NAMED
+    named = [*check.problems[:_NAMED], *([f"and {more} more"] if more > 0 else [])]
+    return Verification(
+        tuple(named), tuple(check.notes), check.n_entries, check.n_releases, check.n_answers, check.previous
+    )
+
+
+class _Check:
+    """One pass over the entries and their answers, in order; nothing is kept but sums."""
+
+    def __init__(self, path: Path, head: str | None) -> None:
+        self._path = path
+        self._head = head
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self.n_entries = self.n_releases = self.n_answers = 0
+        self.previous = START
+        self._total: Budget | None = None
+        self._costs: list[float] = []
+        self._open_ended: set[int] = set()
+        self._clock = ""
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        for (line,) in connection.execute("PRAGMA integrity_check(5)"):
+            if line != "ok":
+                self.problems.append(f"the file is damaged: {line}")
+        if self.problems:
+            return
+        seen = self._head is None
+        for row in connection.execute(f"SELECT {COLUMNS} FROM entries ORDER BY seq"):
+            entry, digest = Entry(*row[:-1]), row[-1]
+            name = f"entry {entry.seq}"
+            if entry.seq != self.n_entries:
+                self.problems.append(f"entries {self.n_entries} to {entry.seq - 1} are missing")
+                self.n_entries = entry.seq
+            if entry.previous != self.previous:
+                self.problems.append(f"{name} does not follow the entry before it: one was changed, moved or put in")
+            try:
+                if entry.digest != digest:
+                    self.problems.append(f"{name} was changed")
+                self._look(connection, entry, name)
+            except (LedgerError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+                self.problems.append(f"{name} holds something that pate did not write ({type(error).__name__})")
+            self.previous = digest
+            self.n_entries += 1
+            seen = seen or digest == self._head
+        self._finish(connection, seen)
+
+    def _look(self, connection: sqlite3.Connection, entry: Entry, name: str) -> None:
+        if (entry.seq == 0) != (entry.kind == "opened"):
+            self.problems.append(f"{name} is no place for an entry of kind {entry.kind!r}")
+        body = decode(entry.body, self._path)
+        if canonical(body) != entry.body:
+            self.problems.append(f"{name} is not in canonical form")
+        if entry.created < self._clock:
+            self.notes.append(f"the clock went back before {name}; entries are in the order of their numbers")
+        self._clock = max(self._clock, entry.created)
+        if entry.seq == 0:
+            self._total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+        if entry.kind == "release":
+            self._look_at_release(entry, body, name)
+        if entry.kind == "answers" and entry.release not in self._open_ended:
+            self.problems.append(f"{name} adds answers to release {entry.release}, which was not left open")
+        self._look_at_answers(connection, entry, name)
+
+    def _look_at_release(self, entry: Entry, body: dict[str, object], name: str) -> None:
+        self.n_releases += 1
+        if entry.release != self.n_releases:
+            self.problems.append(f"{name} is numbered release {entry.release}, not {self.n_releases}")
+        if body["open_ended"] is True:
+            self._open_ended.add(self.n_releases)
+        assert entry.mu_squared is not None  # a CHECK of the table
+        charge_of(entry.mu_squared, body)
+        self._costs.append(entry.mu_squared)
+        if self._total is not None and math.fsum(self._costs) > self._total.mu_squared:
+            self.problems.append(f"{name} (release {entry.release}) is beyond the total budget {self._total}")
+
+    def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> None:
+        hasher = AnswerHasher()
+        rows = connection.execute(
+            "SELECT position, query, family, label, noisy FROM answers WHERE entry = ? ORDER BY position", (entry.seq,)
+        )
+        in_place = True
+        for position, query, family, label, noisy in rows:
+            in_place = in_place and position == hasher.n
+            hasher.add(unpack_query(query), family, label, noisy)
+        self.n_answers += hasher.n
+        if hasher.n != entry.n_answers or not in_place:
+            self.problems.append(f"{name} should have {entry.n_answers} answers and has {hasher.n}, or others")
+        elif hasher.digest != entry.answers:
+            self.problems.append(f"answers of {name} were changed or reordered")
+
+    def _finish(self, connection: sqlite3.Connection, seen: bool) -> None:
+        (stored,) = connection.execute("SELECT COUNT(*) FROM answers").fetchone()
+        if stored != self.n_answers:
+            self.problems.append(f"{stored - self.n_answers} answers belong to no entry")
+        try:
+            sealed = is_sealed(connection, self._path)
+        except LedgerError:
+            sealed = False
+        if not sealed:
+            self.problems.append("the end is not the sealed one: entries were changed, taken away or added")
+        if not seen:
+            self.problems.append("the noted head is not in the chain: entries were taken back, or the chain rewritten")
