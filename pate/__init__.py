@@ -44,6 +44,7 @@ _HOME = {
     "SensitiveValueError": "pate.exceptions",
     "TableEncoder": "pate.data",
     "TeacherEnsemble": "pate.teachers",
+    "TorchTeacherEnsemble": "pate.teachers.torch",
     "VoteCap": "pate.mechanisms",
     "Voter": "pate.votes",
     "Votes": "pate.votes",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from pate.privacy.statement import PrivacyStatement
     from pate.runs import run_experiment
     from pate.teachers import TeacherEnsemble
+    from pate.teachers.torch import TorchTeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes
 
 

@@ -1,0 +1,260 @@
+"""What makes one torch teacher, whoever trains it: its weights, the order of its records, its steps.
+
+Everything random comes from (seed, teacher, epoch), on the CPU: it does not depend on grouping, workers or devices.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pate._random import training_seed
+from pate.exceptions import InvalidInputError
+
+#: The place of torch teachers in the tree of training seeds.
+_SEED_PATH = 0x707C4
+_INIT, _EPOCH, _FORWARD = range(3)
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+PRECISIONS: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bf16": torch.bfloat16,
+    "float64": torch.float64,
+}
+
+#: name -> array: what is left of a trained teacher.
+Weights = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The optimiser's public settings, with torch's meanings.
+
+    Examples
+    --------
+    >>> Optimizer("sgd", learning_rate=0.1, momentum=0.9).betas
+    (0.9, 0.999)
+    """
+
+    name: str = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Everything public that decides how teachers come out; the rest is their shards.
+
+    Attributes
+    ----------
+    module : callable
+        Makes a module as ``module(**kwargs)``.
+    kwargs : dict
+    n_classes : int
+    sample_shape : tuple of int
+        Shape of one row.
+    epochs, batch_size : int
+    optimizer : Optimizer
+    augment : callable or None
+        ``augment(x, generator)`` on a shard's rows of one epoch, on the CPU.
+    precision : {"float32", "bf16", "float64"}
+    seed : int
+
+    Examples
+    --------
+    >>> kwargs = {"in_features": 4, "out_features": 2}
+    >>> recipe = Recipe(nn.Linear, kwargs, 2, (4,), 1, 2, Optimizer(), None, "float32", 0)
+    >>> recipe.order(7, 0, 3).tolist() == recipe.order(7, 0, 3).tolist()
+    True
+    """
+
+    module: Callable[..., nn.Module]
+    kwargs: Mapping[str, Any]
+    n_classes: int
+    sample_shape: tuple[int, ...]
+    epochs: int
+    batch_size: int
+    optimizer: Optimizer
+    augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None
+    precision: str
+    seed: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights that the optimiser moves (those of bf16 are float32)."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    def fresh(self, index: int) -> nn.Module:
+        """Return teacher ``index`` before its first step, on the CPU, in training mode."""
+        with own_generator(training_seed(self.seed, _SEED_PATH, index, _INIT)):
+            module = self.module(**self.kwargs)
+        if not isinstance(module, nn.Module):
+            raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(module).__name__}.")
+        return module.to(self.dtype).train()
+
+    def order(self, index: int, epoch: int, n: int) -> torch.Tensor:
+        """Return the order in which teacher ``index`` sees its ``n`` records, int64 of shape (n,)."""
+        return torch.randperm(n, generator=self._generator(index, epoch))
+
+    def epoch_rows(self, index: int, epoch: int, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the order of one epoch, and the shard's rows in it, augmented; ``X`` on the CPU."""
+        generator = self._generator(index, epoch)
+        order = torch.randperm(len(X), generator=generator)
+        rows = X[order]
+        if self.augment is not None:
+            # A copy already: an augmentation that writes in place changes this epoch only.
+            rows = self.augment(rows, generator)
+        return order, rows
+
+    def _generator(self, index: int, epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(training_seed(self.seed, _SEED_PATH, index, _EPOCH, epoch))
+
+    def forward_seed(self, index: int, epoch: int) -> int:
+        """Return what torch's global generator is seeded with in an epoch (dropout draws from it)."""
+        return training_seed(self.seed, _SEED_PATH, index, _FORWARD, epoch)
+
+
+def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple[int, int]]:
+    """Return the bounds of an epoch's batches: full ones, then what is left.
+
+    Parameters
+    ----------
+    n, batch_size : int
+    joined : bool
+        Whether a last batch of one row joins the one before it: batch normalisation cannot take one.
+
+    Examples
+    --------
+    >>> batch_bounds(5, 2), batch_bounds(5, 2, joined=True)
+    ([(0, 2), (2, 4), (4, 5)], [(0, 2), (2, 5)])
+    """
+    bounds = [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
+    if joined and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
+        bounds[-2:] = [(bounds[-2][0], n)]
+    return bounds
+
+
+def needs_pairs(module: nn.Module) -> bool:
+    """Whether a module normalises over its batch.
+
+    Examples
+    --------
+    >>> needs_pairs(nn.BatchNorm1d(3)), needs_pairs(nn.Linear(3, 2))
+    (True, False)
+    """
+    return any(isinstance(m, _BatchNorm) for m in module.modules())
+
+
+#: torch's global generators belong to one teacher at a time, also where teachers run in threads of one process.
+_GENERATORS = threading.RLock()
+
+
+@contextmanager
+def own_generator(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's global generators, and give them back as they were: teachers share no state."""
+    devices = [device] if device is not None and device.type == "cuda" else []
+    with _GENERATORS, torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def module_arguments(
+    module: Callable[..., nn.Module], kwargs: Mapping[str, Any] | None, *, n_features: int, n_classes: int
+) -> dict[str, Any]:
+    """Return the arguments to make a module with: the user's, and ``n_features`` and ``n_classes`` where it takes them.
+
+    Examples
+    --------
+    >>> module_arguments(nn.Linear, {"in_features": 4, "out_features": 2}, n_features=4, n_classes=2)
+    {'in_features': 4, 'out_features': 2}
+    """
+    found = dict(kwargs or {})
+    try:
+        names = inspect.signature(module).parameters
+    except (TypeError, ValueError):
+        return found
+    for name, value in (("n_features", n_features), ("n_classes", n_classes)):
+        if name in names and names[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
+            found.setdefault(name, value)
+    return found
+
+
+def check_output(recipe: Recipe) -> None:
+    """Make a module and show it two rows of zeros: what does not fit is refused before any training.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be made, or does not map (batch, ...) to logits of shape (batch, n_classes).
+
+    Examples
+    --------
+    >>> kwargs = {"in_features": 4, "out_features": 3}
+    >>> check_output(Recipe(nn.Linear, kwargs, 2, (4,), 1, 2, Optimizer(), None, "float32", 0))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: module must map rows of shape (4,) to 2 logits, one per class; ... (2, 3). ...
+    """
+    try:
+        module = recipe.fresh(0)
+    except InvalidInputError:
+        raise
+    except Exception as error:  # the module's own code; nothing private has been near it
+        raise InvalidInputError(
+            f"module could not be made with {dict(recipe.kwargs)!r}: {type(error).__name__}: {error}. "
+            "Pass what it needs in module_kwargs."
+        ) from error
+    rows = torch.zeros((2, *recipe.sample_shape), dtype=recipe.dtype)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), own_generator(0):
+            warnings.simplefilter("ignore")
+            shape = tuple(module.eval()(rows).shape)
+    except Exception as error:
+        raise InvalidInputError(
+            f"module does not take rows of shape {recipe.sample_shape}: {type(error).__name__}: {error}. "
+            "Rows reach it as they are given to fit: reshape them, or start with nn.Unflatten."
+        ) from error
+    if shape != (2, recipe.n_classes):
+        raise InvalidInputError(
+            f"module must map rows of shape {recipe.sample_shape} to {recipe.n_classes} logits, one per class; two "
+            f"rows came out as {shape}. Set its number of outputs in module_kwargs."
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InvalidInputError("module has no parameters to train.")
+
+
+def weights_of(module: nn.Module) -> Weights:
+    """Return parameters and buffers as arrays of their own."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
+
+
+def load_weights(recipe: Recipe, weights: Weights) -> nn.Module:
+    """Return a module with these weights, in evaluation mode, on the CPU."""
+    module = recipe.fresh(0)
+    module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
+    return module.eval()
+
+
+def finite(weights: Weights) -> bool:
+    """Whether all weights are finite.
+
+    Examples
+    --------
+    >>> finite({"w": np.array([1.0, np.inf])})
+    False
+    """
+    return all(value.dtype.kind != "f" or math.isfinite(float(np.abs(value).sum())) for value in weights.values())
