@@ -113,8 +113,8 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
             rows = np.empty(0)
     if rows.ndim != 2 or getattr(rows, "dtype", np.dtype(float)).kind == "c":
         raise InvalidInputError(
-            f"{name} must be a table of shape (n, n_features) of real numbers or categories, or texts of shape (n,), got "
-            f"shape {rows.shape}. Pass one row per record; X.reshape(len(X), -1) flattens images."
+            f"{name} must be a table of shape (n, n_features) of real numbers or categories, or texts of shape (n,), "
+            f"got shape {rows.shape}. Pass one row per record; X.reshape(len(X), -1) flattens images."
         )
     if is_frame(rows) and not rows.columns.is_unique:
         raise InvalidInputError(f"{name} has columns of the same name. Rename them: columns are told apart by name.")

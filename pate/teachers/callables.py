@@ -1,4 +1,4 @@
-"""Arbitrary functions as teachers: language models behind endpoints, programs in other languages, anything that votes."""
+"""Arbitrary functions as teachers: models behind endpoints, programs in other languages, anything that votes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class CallableTeachers:
         self.verbose = verbose
         if cache_dir is not None and not (isinstance(cache_key, str) and cache_key.strip()):
             raise InvalidInputError(
-                f"cache_key must be a text that says what the functions are when cache_dir is given, got {cache_key!r}. "
+                f"cache_key must be a text that says what the functions are, as cache_dir is given, got {cache_key!r}. "
                 "Write what would change the answers: the shards, the model and the prompt, with their versions."
             )
         self._place = {value: i for i, value in enumerate(self.classes_)}

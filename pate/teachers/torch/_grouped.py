@@ -17,7 +17,6 @@ from pate.teachers.torch._chain import Step
 from pate.teachers.torch._graphs import make_stepper
 from pate.teachers.torch._optimizers import StackedOptimizer
 from pate.teachers.torch._recipe import Recipe, Weights, batch_bounds
-from pate.teachers.torch._single import usable_chain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +68,7 @@ def stacked_forward(recipe: Recipe) -> StackedForward | None:
         return None
     if len(list(module.parameters())) != len(list(module.state_dict())):
         return None
-    chain = usable_chain(recipe, module)
+    chain = recipe.chain
     if chain is not None:
         return lambda values, rows: stacked_chain(chain, values, rows)
     template = recipe.fresh(0).to("meta")

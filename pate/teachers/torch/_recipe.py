@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
+from pate.teachers.torch._chain import Step, agrees, chain_forward, read_chain
 
 #: The place of torch teachers in the tree of training seeds.
 _SEED_PATH = 0x707C4
@@ -74,6 +75,8 @@ class Recipe:
         ``augment(x, generator)`` on a shard's rows of one epoch, on the CPU.
     precision : {"float32", "bf16", "float64"}
     seed : int
+    chain : tuple of Step or None
+        The module's layers, when it is one plain chain (see :func:`with_chain`).
 
     Examples
     --------
@@ -93,6 +96,7 @@ class Recipe:
     augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None
     precision: str
     seed: int
+    chain: tuple[Step, ...] | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -235,6 +239,25 @@ def check_output(recipe: Recipe) -> None:
         )
     if not any(p.requires_grad for p in module.parameters()):
         raise InvalidInputError("module has no parameters to train.")
+
+
+def with_chain(recipe: Recipe) -> Recipe:
+    """Return the recipe with its chain, if running that gives what the module gives on rows that are nobody's.
+
+    Done once, before teachers are spread out: tracing a module patches torch's classes for as long as it lasts, and
+    teachers may run in threads.
+
+    Examples
+    --------
+    >>> kwargs = {"in_features": 4, "out_features": 2}
+    >>> with_chain(Recipe(lambda **k: nn.Sequential(nn.Linear(**k)), kwargs, 2, (4,), 1, 2, Optimizer(), None,
+    ...     "float32", 0)).chain[0].kind
+    'linear'
+    """
+    module = recipe.fresh(0)
+    chain = read_chain(module)
+    rows = torch.rand((2, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
+    return replace(recipe, chain=chain if chain is not None and agrees(module, chain, rows, chain_forward) else None)
 
 
 def weights_of(module: nn.Module) -> Weights:

@@ -10,11 +10,9 @@ from torch import nn
 from pate.teachers.torch._chain import (
     FlatParameters,
     Step,
-    agrees,
     chain_backward,
     chain_forward,
     logits_gradient,
-    read_chain,
 )
 from pate.teachers.torch._optimizers import FlatOptimizer, make_optimizer
 from pate.teachers.torch._recipe import (
@@ -26,15 +24,6 @@ from pate.teachers.torch._recipe import (
     own_generator,
     weights_of,
 )
-
-
-def usable_chain(recipe: Recipe, module: nn.Module) -> tuple[Step, ...] | None:
-    """Return the module's chain if running it gives what the module gives on rows that are nobody's."""
-    chain = read_chain(module)
-    if chain is None:
-        return None
-    rows = torch.rand((2, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
-    return chain if agrees(module, chain, rows, chain_forward) else None
 
 
 def train_single(recipe: Recipe, index: int, X: torch.Tensor, y: torch.Tensor, device: torch.device) -> Weights:
@@ -54,9 +43,8 @@ def train_single(recipe: Recipe, index: int, X: torch.Tensor, y: torch.Tensor, d
         The weights.
     """
     module = recipe.fresh(index)
-    chain = usable_chain(recipe, module) if device.type == "cpu" else None
-    if chain is not None:
-        return _train_chain(recipe, index, module, chain, X, y)
+    if recipe.chain is not None and device.type == "cpu":
+        return _train_chain(recipe, index, module, recipe.chain, X, y)
     return _train_autograd(recipe, index, module, X, y, device)
 
 
@@ -109,8 +97,8 @@ def _train_autograd(
 
 def single_forward(recipe: Recipe, module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the fastest way to get a trained module's logits on the CPU."""
-    chain = usable_chain(recipe, module)
-    if chain is None:
+    steps = recipe.chain
+    if steps is None:
         return module
-    steps, values = chain, {name: p.detach() for name, p in module.named_parameters()}
+    values = {name: p.detach() for name, p in module.named_parameters()}
     return lambda rows: chain_forward(steps, values, rows)

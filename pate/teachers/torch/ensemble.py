@@ -33,6 +33,7 @@ from pate.teachers.torch._recipe import (
     check_output,
     load_weights,
     module_arguments,
+    with_chain,
 )
 from pate.teachers.torch._tasks import Shard, ask_teachers, train_shards
 
@@ -203,6 +204,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         self.n_features_in_ = int(np.prod(self._row_shape))
         self._recipe = self._make_recipe()
         check_output(self._recipe)
+        self._recipe = with_chain(self._recipe)
 
     def _make_recipe(self) -> Recipe:
         n_classes = len(self.classes_)
