@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -28,6 +26,7 @@ import joblib
 import numpy as np
 import sklearn
 import torch
+from _machine import machine
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
@@ -36,7 +35,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from pate import TeacherEnsemble
-from pate import __version__ as pate_version
 
 HERE = Path(__file__).resolve().parent
 
@@ -133,20 +131,6 @@ def measure(config: Config) -> list[dict[str, dict[str, float]]]:
     return rows
 
 
-def machine() -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {m.__name__: m.__version__ for m in (np, sklearn, joblib, torch)} | {"pate": pate_version},
-        "commit": commit or None,
-    }
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="tiny: does it run at all (numbers mean nothing)")
@@ -161,7 +145,7 @@ def main(argv: list[str] | None = None) -> None:
         if given.smoke
         else Config(n_teachers=given.teachers, n_jobs=given.jobs, n_repeats=given.repeats, seed=given.seed)
     )
-    stamp = machine()
+    stamp = machine(np, sklearn, joblib, torch)
     rows = measure(config)
     table = {name: {what: median(row[name][what] for row in rows) for what in rows[0][name]} for name in rows[0]}
     print(f"digits, {config.n_teachers} teachers, n_jobs={config.n_jobs}, medians of {config.n_repeats} repeats")

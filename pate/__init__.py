@@ -19,6 +19,7 @@ _HOME = {
     "Accountant": "pate.privacy.composition",
     "Budget": "pate.privacy.budget",
     "BudgetExceededError": "pate.exceptions",
+    "CallableTeachers": "pate.teachers",
     "Charge": "pate.privacy.charge",
     "ComparisonReport": "pate.comparison",
     "ConfidentGNMax": "pate.mechanisms",
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from pate.privacy.ledger import Ledger
     from pate.privacy.statement import PrivacyStatement
     from pate.runs import run_experiment
-    from pate.teachers import TeacherEnsemble
+    from pate.teachers import CallableTeachers, TeacherEnsemble
     from pate.teachers.torch import TorchTeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes
 

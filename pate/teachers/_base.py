@@ -53,7 +53,8 @@ class ShardEnsemble(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array, DataFrame or sparse matrix of shape (n_records, n_features)
+        X : array, DataFrame or sparse matrix of shape (n_records, n_features), or texts of shape (n_records,)
+            Of whatever kind these teachers take.
         y : array-like of shape (n_records,)
             Class values.
         groups : array-like of shape (n_records,) or None
@@ -107,7 +108,7 @@ class ShardEnsemble(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array, DataFrame or sparse matrix of shape (n_queries, n_features)
+        X : array, DataFrame or sparse matrix of shape (n_queries, n_features), or texts of shape (n_queries,)
             Public rows, with the columns of the private ones.
         keep_labels : bool
             Whether ``votes.labels`` (n_teachers x n_queries) is kept beside the counts.

@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._rows import as_floats, check_rows, column_kinds, match_columns, take_rows
+from pate.teachers._rows import as_floats, check_rows, column_kinds, is_texts, match_columns, take_rows
 from pate.teachers._shards import (
     Asked,
     ShardTask,
@@ -133,10 +133,12 @@ class TeacherEnsemble(ShardEnsemble):
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         X = check_rows(X, estimator=self.estimator)
-        return match_columns(X, self._columns, self.n_features_in_), X
+        return match_columns(X, self._columns, getattr(self, "n_features_in_", None)), X
 
     def _set_columns(self, X: Any) -> None:
-        self.n_features_in_ = int(X.shape[1])
+        self.__dict__.pop("n_features_in_", None)
+        if not is_texts(X):
+            self.n_features_in_ = int(X.shape[1])
         self._columns = column_kinds(X)
         self.__dict__.pop("feature_names_in_", None)
         if self._columns is not None and all(isinstance(c, str) for c in self._columns):

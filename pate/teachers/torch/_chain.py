@@ -250,18 +250,22 @@ def _into(slot: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
         slot.copy_(a @ b)
 
 
-def logits_gradient(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def logits_gradient(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the gradient of the mean cross-entropy, in the logits' type.
+
+    Parameters
+    ----------
+    logits : tensor of shape (batch, n_classes)
+    targets : tensor of shape (batch, n_classes)
+        One 1 in each row, at least as precise as float32.
 
     Examples
     --------
-    >>> logits_gradient(torch.zeros(1, 2), torch.tensor([0]))
+    >>> logits_gradient(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
     tensor([[-0.5000,  0.5000]])
     """
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    grad = torch.softmax(wide, 1)
-    grad[torch.arange(len(y)), y] -= 1
-    return grad.div_(len(y)).to(logits.dtype)
+    grad = torch.softmax(logits, 1, targets.dtype)
+    return grad.sub_(targets).div_(len(targets)).to(logits.dtype)
 
 
 def agrees(module: nn.Module, chain: tuple[Step, ...], rows: torch.Tensor, run: Callable[..., torch.Tensor]) -> bool:

@@ -58,14 +58,15 @@ def _train_chain(
         optimizer = FlatOptimizer(recipe.optimizer, flat.vector)
         # Rounding first and shuffling then is shuffling half the bytes; an augmentation must see the rows as given.
         rows_of = X.to(low) if recipe.augment is None else X
+        targets_of = nn.functional.one_hot(y, recipe.n_classes).to(recipe.dtype)
         for epoch in range(recipe.epochs):
             order, rows = recipe.epoch_rows(index, epoch, rows_of)
-            rows, labels = rows.to(low), y[order]
+            rows, targets = rows.to(low), targets_of[order]
             for start, stop in bounds:
                 flat.refresh()
                 saved: list[object] = []
                 logits = chain_forward(chain, flat.values, rows[start:stop], saved)
-                chain_backward(chain, flat, saved, logits_gradient(logits, labels[start:stop]))
+                chain_backward(chain, flat, saved, logits_gradient(logits, targets[start:stop]))
                 optimizer.step(flat.gradient)
         # Parameters in the module's own order, as its state_dict has them.
         found = flat.weights()
