@@ -49,11 +49,13 @@ FLOORS = {
     "_report_schema": 7,
     "comparison": 7,
     "contestants": 7,
+    "_run_references": 7,
     "folders": 7,
     "label_job": 7,
     "plots": 7,
     "report": 7,
     "runs": 7,
+    "vote_job": 7,
     "cli": 8,
 }
 
@@ -66,10 +68,12 @@ NEIGHBOURS = {
     ("comparison", "report"): "ComparisonReport.save writes the page, lazily",
     ("report", "_report_schema"): "what a report takes, checked",
     ("report", "plots"): "the pictures of the page",
+    ("runs", "_run_references"): "numbers without privacy, for the sensitive report alone",
     ("runs", "comparison"): "the same plain text for a setting in both reports",
     ("runs", "contestants"): "DP-SGD and the settings of a data set are the same in a run and in a comparison",
     ("runs", "folders"): "a run writes a run folder",
     ("runs", "report"): "a run writes its report, lazily",
+    ("vote_job", "label_job"): "the same three files, never overwritten",
 }
 
 #: The only places that may import the heavy packages (some of them are still to be built).

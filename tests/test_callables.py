@@ -9,6 +9,7 @@ import signal
 import stat
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,8 @@ from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers._answers import AnswerCache
 from pate.teachers.callables import CallableTeachers
 from pate.votes import Voter, hash_queries
+
+_SAME = [1, 2]
 
 ROWS = np.arange(20.0).reshape(10, 2)
 SECRET = "Mrs Private of ward 7"
@@ -337,6 +340,8 @@ def test_a_failure_ends_the_waits_of_others():
         (len, {}, "functions must be a list of callables"),
         ([len, 3], {}, "functions must be a list of callables"),
         ([len, len], {}, "functions must hold every callable once"),
+        ([_SAME.index, _SAME.index], {}, "functions must hold every callable once"),
+        ([partial(len, _SAME), partial(len, _SAME)], {}, "functions must hold every callable once"),
         ([len], {"classes": ["a"]}, "classes must list"),
         ([len], {"batch_size": 0}, "batch_size"),
         ([len], {"n_retries": -1}, "n_retries"),

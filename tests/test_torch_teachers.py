@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from joblib import parallel_config
@@ -21,7 +23,7 @@ from torch import nn
 import pate.teachers._base as base
 from pate import TorchTeacherEnsemble
 from pate.exceptions import CheckpointWarning, InvalidInputError, PerformanceWarning, PrivacyLeakWarning
-from pate.teachers.torch import _graphs, _grouped, _recipe, _tasks
+from pate.teachers.torch import _chain, _code, _graphs, _grouped, _recipe, _tasks
 from pate.teachers.torch._recipe import Optimizer, Recipe, load_weights
 from pate.teachers.torch.augment import RandomShift
 from pate.teachers.torch.modules import MLP, SmallCNN, SmallResNet
@@ -64,6 +66,8 @@ class Tanh(nn.Module):
             nn.Unflatten(1, (1, 8, 8)),
             nn.Conv2d(1, 4, 3, padding=1, stride=2, bias=False),
             nn.Tanh(),
+            nn.Tanh(),
+            nn.ReLU(),
             nn.ReLU(),
             nn.MaxPool2d(3, stride=1, padding=1),
             nn.Conv2d(4, 5, 3, dilation=1),
@@ -170,19 +174,17 @@ def test_a_chain_that_lies_is_not_used(monkeypatch):
         def forward(self, x):
             return super().forward(x) + 0.0 * self[0](x).sum()
 
-    class Doubled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = nn.Linear(64, 10)
-
-        def forward(self, x):
-            return self.a(x)
-
-    recipe = ensemble(Doubled, 2, epochs=1).fit(X[:40], Y[:40])._recipe
+    recipe = ensemble(MLP, 2, epochs=1).fit(X[:40], Y[:40])._recipe
     assert _recipe.read_chain(Sly(nn.Linear(64, 64), nn.Linear(64, 10))) is None
     assert recipe.chain is not None
-    monkeypatch.setattr(_recipe, "chain_forward", lambda chain, values, x: 2 * values["a.bias"].expand(len(x), 10))
+    forward, backward = _chain.chain_forward, _chain.chain_backward
+    monkeypatch.setattr(_chain, "chain_forward", lambda *a: 2 * forward(*a))
     assert _recipe.with_chain(recipe).chain is None
+    monkeypatch.setattr(_chain, "chain_forward", forward)
+    monkeypatch.setattr(_chain, "chain_backward", lambda chain, flat, *a: flat.gradient.fill_(3))
+    assert _recipe.with_chain(recipe).chain is None
+    monkeypatch.setattr(_chain, "chain_backward", backward)
+    assert _recipe.with_chain(recipe).chain is not None
 
 
 def test_votes_hardly_depend_on_grouping_in_float32():
@@ -345,6 +347,156 @@ def test_a_shard_of_one_class_or_one_record_is_trained_like_any_other():
     assert fitted.vote(X[:5]).n_teachers == 4
     single = ensemble(MLP, 6).fit(X[:6], Y[:6])
     assert single.vote(X[:5]).counts.sum() == 30
+
+
+# -- teachers share nothing (found by review: each of these once moved other teachers)
+
+
+def changed_teachers(make, rows=slice(0, 203)):
+    """Which teachers change when one record of shard 2 does."""
+    first = make().fit(X[rows], Y[rows])
+    at = first.partition_.shard(2)[4]
+    other = X[rows].copy()
+    other[at] = 7.0
+    second = make().fit(other, Y[rows])
+    votes = [(a != b).any() for a, b in zip(*(e.vote(X[300:700]).labels for e in (first, second)), strict=True)]
+    weights = [any((a[n] != b[n]).any() for n in a) for a, b in zip(first.teachers_, second.teachers_, strict=True)]
+    return [i for i in range(len(weights)) if weights[i] or votes[i]]
+
+
+class OnTop(nn.Module):
+    def __init__(self, backbone, head=None):
+        super().__init__()
+        self.backbone, self.drop, self.head = backbone, nn.Dropout(0.1), nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.head(self.drop(torch.relu(self.backbone(x))))
+
+
+class Restless(nn.Module):
+    """Draws while it votes, as often as its weights say."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.drop = nn.Linear(64, 10), nn.Dropout(0.0)
+
+    def forward(self, x):
+        z = self.a(x)
+        if not self.training:
+            for _ in range(int(abs(float(z.sum())) * 10) % 7):
+                torch.rand(1), np.random.random(), random.random()  # noqa: NPY002
+            z = z + torch.randn_like(z) + np.random.normal(size=10).astype(np.float32) + random.random()  # noqa: NPY002
+        return z
+
+
+class Remembering:
+    """An augmentation with a memory, which also draws from every global generator."""
+
+    def __init__(self):
+        self.mean = 0.0
+
+    def __call__(self, x, generator):
+        self.mean = 0.9 * self.mean + float(x.mean())
+        noise = torch.rand(1) + np.random.random() + random.random()  # noqa: NPY002
+        return x + self.mean + noise.to(x.dtype)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"module": OnTop, "module_kwargs": {"backbone": nn.Linear(64, 16)}},
+        {"module": Restless},
+        {"augment": Remembering()},
+        {"augment": Remembering(), "group_size": 3},
+        {"augment": lambda x, generator: x + torch.rand(x.shape)},
+    ],
+    ids=["shared start", "random votes", "memory", "memory in groups", "global generator"],
+)
+def test_nothing_is_carried_from_one_teacher_to_another(options):
+    before = copy.deepcopy(options)
+    assert changed_teachers(lambda: ensemble(**{"n_teachers": 5, **options})) == [2]
+    if "module_kwargs" in options:
+        pairs = zip(*(o["module_kwargs"]["backbone"].parameters() for o in (before, options)), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+    if isinstance(options.get("augment"), Remembering):
+        assert options["augment"].mean == 0.0
+
+
+def test_modules_that_share_tensors_are_refused():
+    shared = MLP(n_features=64, n_classes=10)
+    layer = nn.Linear(64, 16)
+    for make in (lambda: shared, lambda: OnTop(layer)):
+        for precision in ("float32", "float64"):
+            held = [*shared.parameters(), *layer.parameters()]
+            before = [p.clone() for p in held]
+            with pytest.raises(InvalidInputError, match="parameters of its own"):
+                ensemble(make, 3, precision=precision).fit(X[:60], Y[:60])
+            assert all(
+                torch.equal(a, b) for a, b in zip(before, (*shared.parameters(), *layer.parameters()), strict=True)
+            )
+
+
+class Frozen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 16), nn.Linear(16, 10)
+        self.a.requires_grad_(False)
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x)))
+
+
+class Fourier(nn.Module):
+    """Random features outside the weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.basis, self.b = torch.randn(64, 32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        return self.b(torch.cos(x @ self.basis.to(x.dtype)))
+
+
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.a(x - x.mean(0))
+
+
+class Shy(nn.Module):
+    """Another function while training."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return torch.sin(self.a(x)) * (1.0 if self.training else -1.0)
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.PerformanceWarning")
+@pytest.mark.parametrize("module", [Frozen, Fourier, Centred, Shy])
+def test_odd_modules_are_the_same_in_groups_or_left_out_of_them(module):
+    alone, grouped = (ensemble(module, 4, precision="float64", group_size=s).fit(X[:190], Y[:190]) for s in (1, 4))
+    same_weights(alone.teachers_, grouped.teachers_, 1e-9)
+    votes = [e.vote(X[200:400]).labels for e in (alone, grouped)]
+    assert (votes[0] == votes[1]).all()
+    for i in range(4):
+        expected = alone.module_of(i)(torch.from_numpy(X[200:400]).double()).argmax(1).numpy()
+        if module is not Centred:  # whose votes hang on the block
+            assert (expected == votes[0][i]).all()
+
+
+def test_columns_of_a_table_are_matched_by_name():
+    frame = pd.DataFrame(X[:300], columns=[f"p{i}" for i in range(64)])
+    fitted = ensemble(MLP, 3).fit(frame[:200], Y[:200])
+    straight = fitted.vote(frame[200:])
+    assert (fitted.vote(frame[200:][frame.columns[::-1]]).labels == straight.labels).all()
+    with pytest.raises(InvalidInputError, match="other columns"):
+        fitted.vote(frame[200:].rename(columns={"p3": "q3"}))
 
 
 # -- groups and memory
@@ -520,6 +672,27 @@ def test_other_data_or_an_edited_module_never_picks_up_old_weights(tmp_path):
     assert ensemble(n_teachers=4, checkpoint_dir=tmp_path / "d").fit(other, Y[:120]).n_resumed_ == 3
 
 
+def test_code_that_changed_out_of_sight_is_another_configuration():
+    """Globals that a function looks up, class attributes, classes typed into an interpreter."""
+
+    def digest(source, augment=None, name="Made"):
+        space = {"nn": nn, "torch": torch}
+        exec(source, space)
+        made = space["augment"] if augment else None
+        return _code.code_digest(Recipe(space[name], {}, 10, (64,), 1, 2, Optimizer(), made, "float32", 0))
+
+    start = "class Made(nn.{}):\n def __init__(s):\n  super().__init__({})"
+    module = start.format("Module", "") + "; s.a = nn.Linear(64, 10)\n def forward(s, x):\n"
+    drop = start.format("Sequential", "nn.Linear(64, 10), nn.Dropout(s.p)") + "\n p = {}"
+    act = "act = nn.{}\ndef Made():\n return nn.Sequential(nn.Linear(64, 10), act())"
+    shift = module + "  return s.a(x)\naugment = lambda x, generator: x + {}"
+    for template, values in ((module + "  return {} * s.a(x)", (1, 2)), (drop, (0.1, 0.2)), (act, ("ReLU", "Tanh"))):
+        one, same, other = (digest(template.format(v)) for v in (values[0], values[0], values[1]))
+        assert one == same
+        assert one != other
+    assert digest(shift.format(1), True) != digest(shift.format(2), True)
+
+
 #: Forks once everything is imported, so that each attempt begins at once; kills at random moments and in mid-write.
 _KILLER = """
 import os, random, signal, sys, time, warnings
@@ -677,5 +850,5 @@ def test_progress_says_how_many_records_per_second(capsys):
 def test_residual_nets_train_as_teachers():
     fitted = ensemble(SmallResNet, 2, epochs=3).fit(X[:240], Y[:240])
     assert (fitted.vote(X[:240]).labels == Y[:240]).mean() > 0.4
-    again = load_weights(fitted._recipe, fitted.teachers_[0])
+    again = load_weights(fitted._recipe, 0, fitted.teachers_[0])
     assert any("running_mean" in name for name in again.state_dict())

@@ -80,8 +80,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
-        X = self._private_rows(X)
-        n_records = X.shape[0]
+        rows = self._private_rows(X)
+        n_records = rows.shape[0]
         classes, labels = self._check_labels(y, n_records)
         if n_records < n_teachers:
             raise InvalidInputError(
@@ -94,13 +94,13 @@ class ShardEnsemble(BaseEstimator, ABC):
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
         cut = partition(n_records, n_teachers, groups=groups, random_state=seed)
-        _warn_of_duplicates(X, cut)
+        _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
-        self._set_columns(X)
-        self.teachers_ = self._train_all(X, labels, store)
+        self._set_columns(rows, X)
+        self.teachers_ = self._train_all(rows, labels, store)
         return self
 
     def vote(self, X: Any, *, keep_labels: bool = True, chunk_size: int | None = None) -> Votes:
@@ -193,8 +193,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Return checked rows of shape (n_records, ...), to be cut by :meth:`_train`."""
 
     @abstractmethod
-    def _set_columns(self, X: Any) -> None:
-        """Remember what public rows must look like."""
+    def _set_columns(self, X: Any, given: Any) -> None:
+        """Remember what public rows must look like, from the checked rows and what was given."""
 
     @abstractmethod
     def _public_rows(self, X: Any) -> tuple[Any, Any]:

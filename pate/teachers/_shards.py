@@ -232,14 +232,8 @@ def _predict(model: Any, X: Any, part: slice) -> Any:
 
     A transformer with ``copy=False`` writes into its input: then one shard's data would move other teachers' votes.
     """
-    if not isinstance(X, np.ndarray):
-        return model.predict(X.iloc[part].copy() if hasattr(X, "iloc") else X[part].copy())
-    rows = np.asarray(X)[part].view()
-    rows.flags.writeable = False
-    try:
-        return model.predict(rows)
-    except ValueError:  # "output array is read-only", worded differently everywhere
-        return model.predict(rows.copy())
+    # Always a copy: a read-only view can be written to all the same (torch.from_numpy does not look at the flag).
+    return model.predict(X.iloc[part].copy() if hasattr(X, "iloc") else X[part].copy())
 
 
 def _reason(error: Exception) -> str:
@@ -290,6 +284,17 @@ def _answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, li
 def current_config() -> dict[str, Any]:
     """Return scikit-learn's settings, which other processes would not know of."""
     return dict(sklearn.get_config())
+
+
+def on_cluster() -> bool:
+    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
+
+    Examples
+    --------
+    >>> on_cluster()
+    False
+    """
+    return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
 
 
 def workers(n_jobs: int | None) -> int:

@@ -69,8 +69,10 @@ def ensemble_curve(
         margin_noise = check_real("margin_noise", margin_noise, low=0, low_open=True)
     n_teachers, n_rows = votes.shape
     sizes = np.unique(np.geomspace(1, n_teachers, _N_SIZES).round().astype(int)).tolist()
+    if n_teachers <= _N_SIZES:
+        sizes = list(range(1, n_teachers + 1))
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
-    accuracy, clear = np.empty((2, _N_DRAWS, len(sizes)))
+    n_right, n_clear = np.empty((2, _N_DRAWS, len(sizes)), dtype=np.int64)
     rows = np.arange(n_rows)
     for draw in range(_N_DRAWS):
         # One order of the teachers gives a subset of every size: its beginnings.
@@ -81,15 +83,15 @@ def ensemble_curve(
             for teacher in order[asked:size]:
                 counts[rows, votes[teacher]] += 1
             asked = size
-            accuracy[draw, column] = (counts.argmax(axis=1) == right).mean()
+            n_right[draw, column] = (counts.argmax(axis=1) == right).sum()
             top = np.partition(counts, n_classes - 2, axis=1)
-            clear[draw, column] = (top[:, -1] - top[:, -2] > _CLEAR * (margin_noise or 0.0)).mean()
+            n_clear[draw, column] = (top[:, -1] - top[:, -2] > _CLEAR * (margin_noise or 0.0)).sum()
     return {
         "n_teachers": sizes,
-        "accuracy": accuracy.mean(axis=0).tolist(),
-        "low": accuracy.min(axis=0).tolist(),
-        "high": accuracy.max(axis=0).tolist(),
-        "clear": None if margin_noise is None else clear.mean(axis=0).tolist(),
+        "accuracy": (n_right.sum(axis=0) / (_N_DRAWS * n_rows)).tolist(),
+        "low": (n_right.min(axis=0) / n_rows).tolist(),
+        "high": (n_right.max(axis=0) / n_rows).tolist(),
+        "clear": None if margin_noise is None else (n_clear.sum(axis=0) / (_N_DRAWS * n_rows)).tolist(),
         "margin_noise": margin_noise,
         "n_rows": n_rows,
         "n_draws": _N_DRAWS,

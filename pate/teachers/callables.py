@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -263,12 +264,22 @@ def _checked(functions: Any) -> tuple[Callable[[Any], Any], ...]:
             f"functions must be a list of callables, one per shard, got a {type(functions).__name__} that is not. "
             "Bind a function to its shard's model with functools.partial."
         )
-    if len({id(f) for f in given}) < len(given):
+    if len({_identity(f) for f in given}) < len(given):
         raise InvalidInputError(
             "functions must hold every callable once: it is the teacher of one shard, and a second seat would let one "
             "record move two votes. Give each shard a teacher of its own."
         )
     return given
+
+
+def _identity(function: Any) -> tuple[Any, ...]:
+    """Return what is equal for one teacher given twice: ``model.predict`` is a new object each time it is named."""
+    if isinstance(function, partial):
+        named = sorted((name, id(value)) for name, value in function.keywords.items())
+        return "partial", _identity(function.func), tuple(map(id, function.args)), tuple(named)
+    if hasattr(function, "__self__"):
+        return "method", getattr(function, "__name__", ""), id(function.__self__)
+    return "function", id(function)
 
 
 def _public_rows(X: Any) -> Any:

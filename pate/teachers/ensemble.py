@@ -135,7 +135,7 @@ class TeacherEnsemble(ShardEnsemble):
         X = check_rows(X, estimator=self.estimator)
         return match_columns(X, self._columns, getattr(self, "n_features_in_", None)), X
 
-    def _set_columns(self, X: Any) -> None:
+    def _set_columns(self, X: Any, given: Any) -> None:
         self.__dict__.pop("n_features_in_", None)
         if not is_texts(X):
             self.n_features_in_ = int(X.shape[1])

@@ -7,7 +7,6 @@ the same order of steps as the module's own, equal up to rounding. Everything el
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,10 +188,10 @@ def chain_forward(
             kept, x, own = (x, where), pooled, True
         elif step.kind == "relu":
             x = kept = x.relu_() if own else x.relu()
-            own = True
+            own = False  # kept, so the next layer must not write to it
         elif step.kind == "tanh":
             x = kept = x.tanh_() if own else x.tanh()
-            own = True
+            own = False
         elif step.kind == "flatten":
             kept, x = x.shape, x.reshape(x.shape[0], -1)
         else:  # unflatten
@@ -268,12 +267,25 @@ def logits_gradient(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return grad.sub_(targets).div_(len(targets)).to(logits.dtype)
 
 
-def agrees(module: nn.Module, chain: tuple[Step, ...], rows: torch.Tensor, run: Callable[..., torch.Tensor]) -> bool:
-    """Whether ``run(chain, parameters, rows)`` gives the module's own logits: a last check on :func:`read_chain`."""
+def agrees(module: nn.Module, chain: tuple[Step, ...], rows: torch.Tensor) -> bool:
+    """Whether the chain has the module's own logits and gradients on ``rows``: a last check on :func:`read_chain`."""
     try:
+        module.zero_grad()
+        expected = module(rows)
+        targets = torch.zeros_like(expected)
+        targets[:, 0] = 1.0
+        nn.functional.cross_entropy(expected, targets).backward()
         with torch.no_grad():
-            expected = module(rows)
-            found = run(chain, {n: p.detach() for n, p in module.named_parameters()}, rows)
+            flat, saved = FlatParameters(module, chain, rows.dtype), list[Any]()
+            found = chain_forward(chain, flat.values, rows, saved)
+            chain_backward(chain, flat, saved, logits_gradient(found, targets))
+            gradients = {n: p.grad for n, p in module.named_parameters()}
+            return bool(_close(expected, found)) and all(_close(g, flat.slots[n]) for n, g in gradients.items())
     except Exception:
         return False
-    return expected.shape == found.shape and torch.allclose(expected, found, rtol=1e-3, atol=1e-4)
+    finally:
+        module.zero_grad()
+
+
+def _close(a: torch.Tensor | None, b: torch.Tensor) -> bool:
+    return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-4)

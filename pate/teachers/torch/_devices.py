@@ -38,14 +38,7 @@ def visible_devices(device: Any) -> list[torch.device]:
     mps = [torch.device("mps")] if torch.backends.mps.is_available() else []
     if device == "auto":
         return cuda or mps or [torch.device("cpu")]
-    try:
-        wanted = torch.device(device)
-    except (RuntimeError, TypeError):
-        wanted = None
-    if wanted is None or wanted.type not in ("cpu", "cuda", "mps"):
-        raise InvalidInputError(
-            f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}. 'auto' takes what there is."
-        )
+    wanted = named_device(device)
     if wanted.type == "cpu":
         return [torch.device("cpu")]
     found = cuda if wanted.type == "cuda" else mps
@@ -56,6 +49,25 @@ def visible_devices(device: Any) -> list[torch.device]:
             f"device={device!r} is not there: torch sees {len(cuda)} CUDA and {len(mps)} MPS devices. Use 'auto'."
         )
     return found
+
+
+def named_device(device: Any) -> torch.device:
+    """Return a device by its name, whether or not this process has it.
+
+    Examples
+    --------
+    >>> named_device("cuda:1")
+    device(type='cuda', index=1)
+    """
+    try:
+        wanted = torch.device(device)
+    except (RuntimeError, TypeError):
+        wanted = None
+    if wanted is None or wanted.type not in ("cpu", "cuda", "mps"):
+        raise InvalidInputError(
+            f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}. 'auto' takes what there is."
+        )
+    return wanted
 
 
 def group_size_on(device: torch.device, group_size: Any, n_teachers: int, n_devices: int) -> int:

@@ -6,9 +6,12 @@ comes from its index: neither other shards' records nor their numbers decide how
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
@@ -49,10 +52,11 @@ class Layout:
 StackedForward = Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor]
 
 
-def stacked_forward(recipe: Recipe) -> StackedForward | None:
+def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward | None:
     """Return how to run many copies of the module side by side, or None when they must be run one by one.
 
-    Modules with buffers (batch normalisation) and those that draw random numbers (dropout) are for one by one.
+    One by one are modules with buffers (batch normalisation), with frozen parameters, that draw random numbers
+    (dropout), whose output for a row hangs on the other rows of its batch, or that keep a tensor which is no parameter.
 
     Examples
     --------
@@ -63,27 +67,39 @@ def stacked_forward(recipe: Recipe) -> StackedForward | None:
     >>> stacked_forward(recipe) is None
     True
     """
-    module = recipe.fresh(0)
-    if any(True for _ in module.buffers()):
+    modules = [recipe.fresh(index).train(training) for index in (0, 1)]
+    named = dict(modules[0].named_parameters())
+    if set(named) != set(modules[0].state_dict()) or any(True for _ in modules[0].buffers()):
         return None
-    if len(list(module.parameters())) != len(list(module.state_dict())):
+    if not all(p.requires_grad for p in named.values()):
         return None
     chain = recipe.chain
     if chain is not None:
         return lambda values, rows: stacked_chain(chain, values, rows)
-    template = recipe.fresh(0).to("meta")
+    template = recipe.fresh(0).train(training).to("meta")
 
     def forward(values: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
         return vmap(lambda own, x: functional_call(template, own, (x,)), randomness="error")(values, rows)
 
-    values = {n: torch.stack([p.detach(), p.detach()]) for n, p in module.named_parameters()}
-    rows = torch.rand((2, 2, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
+    values = {n: torch.stack([m.get_parameter(n).detach() for m in modules]) for n in named}
+    rows = torch.rand((2, 3, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
+    before = _global_state()
     try:
         with torch.no_grad():
-            logits, alone = forward(values, rows), [module(x) for x in rows]
+            logits = forward(values, rows)
+            alone = torch.stack([m(x) for m, x in zip(modules, rows, strict=True)])
+            single = torch.stack([m(x[:1]) for m, x in zip(modules, rows, strict=True)])
     except Exception:  # random numbers, control flow on values, operations without a batching rule
         return None
-    return forward if torch.allclose(logits, torch.stack(alone), rtol=1e-3, atol=1e-4) else None
+    if _global_state() != before:
+        return None  # randomness that vmap does not see
+    same = torch.allclose(logits, alone, rtol=1e-3, atol=1e-4)
+    return forward if same and torch.allclose(single, alone[:, :1], rtol=1e-3, atol=1e-4) else None
+
+
+def _global_state() -> tuple[Any, ...]:
+    name, key, *rest = np.random.get_state()  # noqa: NPY002
+    return name, np.asarray(key).tobytes(), *rest, random.getstate()
 
 
 def stacked_chain(chain: tuple[Step, ...], values: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:

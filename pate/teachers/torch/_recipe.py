@@ -5,6 +5,7 @@ Everything random comes from (seed, teacher, epoch), on the CPU: it does not dep
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import threading
@@ -22,11 +23,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
-from pate.teachers.torch._chain import Step, agrees, chain_forward, read_chain
+from pate.teachers._shards import global_generators
+from pate.teachers.torch._chain import Step, agrees, read_chain
 
 #: The place of torch teachers in the tree of training seeds.
 _SEED_PATH = 0x707C4
-_INIT, _EPOCH, _FORWARD = range(3)
+_INIT, _EPOCH, _FORWARD, _AUGMENT, _VOTE = range(5)
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS: dict[str, torch.dtype] = {
@@ -105,11 +107,32 @@ class Recipe:
 
     def fresh(self, index: int) -> nn.Module:
         """Return teacher ``index`` before its first step, on the CPU, in training mode."""
+        return self._made(index).to(self.dtype).train()
+
+    def _made(self, index: int) -> nn.Module:
         with own_generator(training_seed(self.seed, _SEED_PATH, index, _INIT)):
-            module = self.module(**self.kwargs)
+            # A copy: a tensor or module among the arguments is every teacher's start, not one thing they all train.
+            module = self.module(**copy.deepcopy(dict(self.kwargs)))
         if not isinstance(module, nn.Module):
             raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(module).__name__}.")
-        return module.to(self.dtype).train()
+        return module
+
+    def check_apart(self) -> None:
+        """Refuse a factory whose modules share memory: one shard would train another one's teacher.
+
+        Raises
+        ------
+        InvalidInputError
+        """
+        one, other = (self._made(index) for index in (0, 1))
+        places = [
+            {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
+        ]
+        if one is other or places[0] & places[1]:
+            raise InvalidInputError(
+                "module must make a new module with parameters of its own at every call; two calls shared some. "
+                "Make the layers inside the class or function."
+            )
 
     def order(self, index: int, epoch: int, n: int) -> torch.Tensor:
         """Return the order in which teacher ``index`` sees its ``n`` records, int64 of shape (n,)."""
@@ -121,8 +144,11 @@ class Recipe:
         order = torch.randperm(len(X), generator=generator)
         rows = X[order]
         if self.augment is not None:
-            # A copy already: an augmentation that writes in place changes this epoch only.
-            rows = self.augment(rows, generator)
+            # A copy of the rows already, and one of the augmentation: what it remembers ends with this epoch. Random
+            # numbers that it takes from elsewhere are this teacher's own as well.
+            augment = copy.deepcopy(self.augment)
+            with own_generator(training_seed(self.seed, _SEED_PATH, index, _AUGMENT, epoch)):
+                rows = augment(rows, generator)
         return order, rows
 
     def _generator(self, index: int, epoch: int) -> torch.Generator:
@@ -131,6 +157,10 @@ class Recipe:
     def forward_seed(self, index: int, epoch: int) -> int:
         """Return what torch's global generator is seeded with in an epoch (dropout draws from it)."""
         return training_seed(self.seed, _SEED_PATH, index, _FORWARD, epoch)
+
+    def vote_seed(self, index: int) -> int:
+        """Return what the global generators are seeded with while teacher ``index`` votes."""
+        return training_seed(self.seed, _SEED_PATH, index, _VOTE)
 
 
 def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple[int, int]]:
@@ -170,10 +200,19 @@ _GENERATORS = threading.RLock()
 
 @contextmanager
 def own_generator(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators, and give them back as they were: teachers share no state."""
+    """Seed the global generators of torch, NumPy and Python, and give them back as they were.
+
+    Teachers share no state: whoever draws from them would otherwise depend on how much the teachers before it drew.
+    """
     devices = [device] if device is not None and device.type == "cuda" else []
-    with _GENERATORS, torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with _GENERATORS, torch.random.fork_rng(devices=devices), global_generators(seed):
+        # Not torch.manual_seed: it reseeds all devices, also those that are not given back.
+        torch.default_generator.manual_seed(seed)
+        for place in devices:
+            with torch.cuda.device(place):
+                torch.cuda.manual_seed(seed)
+        if device is not None and device.type == "mps":
+            torch.mps.manual_seed(seed)
         yield
 
 
@@ -256,8 +295,10 @@ def with_chain(recipe: Recipe) -> Recipe:
     """
     module = recipe.fresh(0)
     chain = read_chain(module)
+    if chain is None:
+        return replace(recipe, chain=None)
     rows = torch.rand((2, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
-    return replace(recipe, chain=chain if chain is not None and agrees(module, chain, rows, chain_forward) else None)
+    return replace(recipe, chain=chain if agrees(module, chain, rows) else None)
 
 
 def weights_of(module: nn.Module) -> Weights:
@@ -265,9 +306,9 @@ def weights_of(module: nn.Module) -> Weights:
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
 
 
-def load_weights(recipe: Recipe, weights: Weights) -> nn.Module:
-    """Return a module with these weights, in evaluation mode, on the CPU."""
-    module = recipe.fresh(0)
+def load_weights(recipe: Recipe, index: int, weights: Weights) -> nn.Module:
+    """Return teacher ``index`` with these weights, in evaluation mode, on the CPU."""
+    module = recipe.fresh(index)  # its own: what is drawn at the start and kept outside the weights is there again
     module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
     return module.eval()
 

@@ -24,7 +24,7 @@ from pate.teachers._shards import Asked, Trained, interruptible
 from pate.teachers._weights import pack_weights
 from pate.teachers.torch._devices import visible_devices
 from pate.teachers.torch._grouped import Member, stacked_forward, train_group, vote_group
-from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights
+from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights, own_generator
 from pate.teachers.torch._single import single_forward, train_single
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ def ask_teachers(
     dtype = np.int16 if recipe.n_classes <= np.iinfo(np.int16).max else np.int32
     with contained_torch():
         if group_size > 1 and len(teachers) > 1:
-            forward = stacked_forward(recipe)
+            forward = stacked_forward(recipe, training=False)
             if forward is not None:
                 rows = _rows(X, recipe)
 
@@ -186,9 +186,9 @@ def _ask(
 ) -> Asked:
     labels = np.empty(len(X), dtype=dtype)
     try:
-        module = load_weights(recipe, weights)
+        module = load_weights(recipe, index, weights)
         forward = single_forward(recipe, module) if device.type == "cpu" else module.to(device)
-        with torch.inference_mode():
+        with torch.inference_mode(), own_generator(recipe.vote_seed(index), device):
             for start in range(0, len(X), size):
                 rows = _rows(X[start : start + size], recipe).to(device)
                 labels[start : start + size] = forward(rows).argmax(1).cpu().numpy()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import marshal
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
-from hashlib import sha256
 from itertools import islice
 from typing import Any
 
@@ -20,10 +16,11 @@ from torch import nn
 from pate._validation import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._rows import is_frame, is_sparse, slices
-from pate.teachers._shards import Asked, Trained, batches, side_by_side, workers
+from pate.teachers._rows import column_kinds, is_frame, is_sparse, match_columns, slices
+from pate.teachers._shards import Asked, Trained, batches, on_cluster, side_by_side, workers
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
-from pate.teachers.torch._devices import group_size_on, visible_devices
+from pate.teachers.torch._code import code_digest
+from pate.teachers.torch._devices import group_size_on, named_device, visible_devices
 from pate.teachers.torch._grouped import stacked_forward
 from pate.teachers.torch._recipe import (
     OPTIMIZERS,
@@ -74,7 +71,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         Teachers trained as one. ``"auto"``: 1 on a CPU, all of a device's (up to 256) on a GPU. Halved, for as long
         as it takes, when the device's memory does not hold a group.
     n_jobs : int or None
-        Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise).
+        Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). GPUs
+        have one each, whatever is said here.
     random_state : int or None
         Seed of the partition and of the teachers' training; None draws one from the operating system.
     checkpoint_dir : path or None
@@ -102,7 +100,11 @@ class TorchTeacherEnsemble(ShardEnsemble):
     configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
     epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
     point. In a group a teacher's place and the shape of every kernel are public, whatever the shards hold; a teacher
-    whose epoch is over is not moved while others go on.
+    whose epoch is over is not moved while others go on. What a GPU's memory holds (and whether a recorded step is
+    faster) decides how a group is cut, and so the rounding.
+
+    Modules that share tensors between calls are refused. A class or an augmentation that keeps what it has seen in a
+    global variable or a closure would carry it from one shard to the next: that is for you to avoid.
 
     Examples
     --------
@@ -168,7 +170,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         """
         check_is_fitted(self, "teachers_")
         index = check_int("index", index, low=0, high=len(self.teachers_) - 1)
-        return load_weights(self._recipe, self.teachers_[index])
+        return load_weights(self._recipe, index, self.teachers_[index])
 
     def _check_model(self) -> None:
         if isinstance(self.module, nn.Module) or not callable(self.module):
@@ -191,7 +193,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             raise InvalidInputError(
                 f"momentum is for optimizer='sgd', got {self.momentum} with {self.optimizer!r}. Leave it at 0."
             )
-        devices = visible_devices(self.device)
+        devices = self._devices()
         group_size_on(devices[0], self.group_size, self.n_teachers, len(devices))
         if self.precision == "float64" and devices[0].type == "mps":
             raise InvalidInputError("precision must be 'float32' or 'bf16' on MPS, which has no float64.")
@@ -199,12 +201,15 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _private_rows(self, X: Any) -> npt.NDArray[Any]:
         return _numbers(X)
 
-    def _set_columns(self, X: Any) -> None:
+    def _set_columns(self, X: Any, given: Any) -> None:
+        self._columns = column_kinds(given)
         self._row_shape = tuple(X.shape[1:])
         self.n_features_in_ = int(np.prod(self._row_shape))
         self._recipe = self._make_recipe()
         check_output(self._recipe)
+        self._recipe.check_apart()
         self._recipe = with_chain(self._recipe)
+        self._code_digest = "" if self.checkpoint_dir is None else code_digest(self._recipe)
 
     def _make_recipe(self) -> Recipe:
         n_classes = len(self.classes_)
@@ -229,6 +234,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         )
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        if is_frame(X) and self._columns is not None:
+            X = match_columns(X, self._columns, self.n_features_in_)  # by name, whatever their order
         rows = _numbers(X)
         if rows.shape[1:] != self._row_shape:
             raise InvalidInputError(
@@ -244,7 +251,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         shard, recipe = self.partition_.shard(index), self._recipe
         configuration = {
             "module": recipe.module,
-            "source": source_digest(recipe),
+            "code": self._code_digest,
             "kwargs": dict(recipe.kwargs),
             "n_classes": recipe.n_classes,
             "epochs": recipe.epochs,
@@ -295,9 +302,16 @@ class TorchTeacherEnsemble(ShardEnsemble):
 
     def _layout(self, n_teachers: int) -> tuple[int, int]:
         """Return the size of a group, and the number of GPUs (0 on the CPU)."""
-        devices = visible_devices(self.device)
-        size = group_size_on(devices[0], self.group_size, n_teachers, len(devices))
-        return size, 0 if devices[0].type == "cpu" else len(devices)
+        devices, spread_out = self._devices(), workers(None)
+        n_devices = max(len(devices), spread_out)  # on a cluster every worker has its own
+        size = group_size_on(devices[0], self.group_size, n_teachers, n_devices)
+        return size, 0 if devices[0].type == "cpu" else n_devices
+
+    def _devices(self) -> list[torch.device]:
+        """Return this process's devices; a cluster's workers look for theirs when they begin."""
+        if on_cluster() and self.device != "auto":
+            return [named_device(self.device)]
+        return visible_devices(self.device)
 
     def _groups(self, items: list[Any], size: int, n_devices: int) -> Generator[list[Any], None, None]:
         if size == 1 and not n_devices:
@@ -316,7 +330,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             yield from side_by_side(function, slotted, n_jobs=self.n_jobs, **options)
             return
         spread_out = workers(None)  # other than 1 within joblib.parallel_config
-        n_jobs = self.n_jobs if self.n_jobs is not None or spread_out > 1 else n_devices
+        n_jobs = None if spread_out > 1 else n_devices  # more workers would fight over a GPU
         tasks = iter(calls)
         while wave := list(islice(tasks, workers(n_jobs))):
             slotted = ((*args, slot) for slot, args in enumerate(wave))
@@ -343,32 +357,3 @@ def _numbers(X: Any) -> npt.NDArray[Any]:
             if not np.isfinite(rows[part]).all():
                 raise InvalidInputError("X holds NaN or infinity. Fill them or drop those rows.")
     return rows
-
-
-def source_digest(recipe: Recipe) -> str:
-    """Return a digest of the code that a module is made of, so that an edited one is another configuration.
-
-    Examples
-    --------
-    >>> from pate.teachers.torch.modules import MLP, SmallCNN
-    >>> kwargs = {"n_features": 64, "n_classes": 2}
-    >>> a, b = (Recipe(m, kwargs, 2, (64,), 1, 2, Optimizer(), None, "float32", 0) for m in (MLP, SmallCNN))
-    >>> source_digest(a) == source_digest(a), source_digest(a) == source_digest(b)
-    (True, False)
-    """
-    kinds = {type(m) for m in recipe.fresh(0).modules()}
-    parts: set[Any] = {base for kind in kinds for base in kind.__mro__}
-    for part in (recipe.module, recipe.augment):
-        while isinstance(part, partial):
-            part = part.func
-        parts |= {part} if inspect.isroutine(part) else set(type(part).__mro__)
-    texts = sorted(_source(p) for p in parts if not getattr(p, "__module__", "").startswith(("torch.", "builtins")))
-    return sha256("\0".join(texts).encode()).hexdigest()
-
-
-def _source(part: Any) -> str:
-    try:
-        return inspect.getsource(part)
-    except (OSError, TypeError):  # typed into an interpreter
-        code = getattr(part, "__code__", None)
-        return repr(part) if code is None else sha256(marshal.dumps(code)).hexdigest()
