@@ -20,7 +20,6 @@ import gc
 import json
 import math
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -33,10 +32,10 @@ from typing import Any
 
 import numpy as np
 import scipy
+from _machine import machine
 from scipy.special import log_ndtr
 
 from pate import GNMax
-from pate import __version__ as pate_version
 from pate.privacy import DEFAULT_ORDERS, papernot
 from pate.privacy.noisy_max import exact_divergences, native
 
@@ -168,26 +167,6 @@ def first_call() -> float:
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def machine() -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "python": platform.python_version(),
-        "versions": {m.__name__: m.__version__ for m in (np, scipy)} | {"pate": pate_version},
-        "compiled_kernel": native.available(),
-        "commit": commit or None,
-    }
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="tiny: does it run at all (numbers mean nothing)")
@@ -198,7 +177,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=None, help="default: results/accounting.json beside this file")
     given = parser.parse_args(argv)
     config = SMOKE if given.smoke else Config(tuple(given.queries), n_repeats=given.repeats, seed=given.seed)
-    stamp = machine()
+    stamp = machine(np, scipy) | {"compiled_kernel": native.available()}
     start = first_call()
     print(f"first call in a fresh process, imports included: {start:.2f} s; compiled kernel: {native.available()}")
     print(

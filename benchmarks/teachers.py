@@ -10,14 +10,8 @@ is the median of the repeats' ratios. Data: MNIST from PATE_DATA_HOME, or else r
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
-import platform
-import subprocess
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -28,11 +22,11 @@ import joblib
 import numpy as np
 import scipy
 import sklearn
+from _machine import load_mnist, machine, seconds
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from pate import TeacherEnsemble
-from pate import __version__ as pate_version
 
 HERE = Path(__file__).resolve().parent
 
@@ -53,32 +47,6 @@ class Config:
 SMOKE = Config(n_teachers=8, n_records=800, n_queries=100, n_repeats=1, plain_teachers=4)
 
 
-def load(config: Config) -> tuple[Any, Any, Any, str]:
-    """Return private rows, private labels, public rows, and where they come from."""
-    rng = np.random.default_rng(config.seed)
-    file = Path(os.environ.get("PATE_DATA_HOME", "")) / "mnist.npz"
-    if os.environ.get("PATE_DATA_HOME") and file.is_file():
-        with np.load(file, allow_pickle=False) as stored:
-            train, labels, test = (stored[name] for name in ("x_train", "y_train", "x_test"))
-        chosen = rng.permutation(len(train))[: config.n_records]
-        images = [a.reshape(len(a), -1).astype(np.float32) / 255 for a in (train[chosen], test[: config.n_queries])]
-        return images[0], labels[chosen].astype(np.int64), images[1], "mnist"
-    # A few lit pixels per class over noise, mostly dark: as sparse and as learnable as digits.
-    pattern = rng.random((10, 784)) < 0.2
-    labels = rng.integers(0, 10, config.n_records + config.n_queries)
-    rows = (pattern[labels] * rng.random((len(labels), 784)) * (rng.random((len(labels), 784)) < 0.8)).astype(
-        np.float32
-    )
-    return rows[: config.n_records], labels[: config.n_records], rows[config.n_records :], "synthetic, shape of mnist"
-
-
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    gc.collect()
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
-
-
 def plain_loop(estimator: Any, X: Any, y: Any, shards: list[Any]) -> list[Any]:
     return [clone(estimator).fit(X[shard], y[shard]) for shard in shards]
 
@@ -89,7 +57,7 @@ def plain_votes(models: list[Any], public: Any) -> Any:
 
 def measure(config: Config) -> tuple[list[dict[str, float]], str]:
     """Return one row of rates per repeat, and the data's name."""
-    X, y, public, source = load(config)
+    X, y, public, _, source = load_mnist(config.n_records, config.n_queries, config.seed)
     estimator = LogisticRegression(max_iter=100)
     teachers = TeacherEnsemble(
         estimator, config.n_teachers, classes=range(10), n_jobs=config.n_jobs, random_state=config.seed
@@ -137,25 +105,6 @@ def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     return table
 
 
-def machine() -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "python": platform.python_version(),
-        "versions": {m.__name__: m.__version__ for m in (np, scipy, sklearn, joblib)} | {"pate": pate_version},
-        "commit": commit or None,
-    }
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="tiny: does it run at all (numbers mean nothing)")
@@ -170,7 +119,7 @@ def main(argv: list[str] | None = None) -> None:
         if given.smoke
         else Config(n_teachers=given.teachers, n_jobs=given.jobs, n_repeats=given.repeats, seed=given.seed)
     )
-    stamp = machine()
+    stamp = machine(np, scipy, sklearn, joblib)
     rows, source = measure(config)
     table = summary(rows)
     print(f"{source}, {config.n_teachers} teachers, n_jobs={config.n_jobs}, {config.n_repeats} repeats")

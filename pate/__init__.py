@@ -19,6 +19,7 @@ _HOME = {
     "Accountant": "pate.privacy.composition",
     "Budget": "pate.privacy.budget",
     "BudgetExceededError": "pate.exceptions",
+    "CallableTeachers": "pate.teachers",
     "Charge": "pate.privacy.charge",
     "ComparisonReport": "pate.comparison",
     "ConfidentGNMax": "pate.mechanisms",
@@ -45,6 +46,7 @@ _HOME = {
     "SensitiveValueError": "pate.exceptions",
     "TableEncoder": "pate.data",
     "TeacherEnsemble": "pate.teachers",
+    "TorchTeacherEnsemble": "pate.teachers.torch",
     "VoteCap": "pate.mechanisms",
     "Voter": "pate.votes",
     "Votes": "pate.votes",
@@ -91,7 +93,8 @@ if TYPE_CHECKING:
     from pate.privacy.statement import PrivacyStatement
     from pate.runs import run_experiment
     from pate.statement_page import render_statement
-    from pate.teachers import TeacherEnsemble
+    from pate.teachers import CallableTeachers, TeacherEnsemble
+    from pate.teachers.torch import TorchTeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def track(items: Iterable[T], *, total: int, label: str, show: bool = False) -> Iterator[T]:
+def track(
+    items: Iterable[T], *, total: int, label: str, show: bool = False, work: tuple[float, str] | None = None
+) -> Iterator[T]:
     """Iterate over ``items`` behind a rich progress bar on standard error.
 
     Parameters
@@ -22,6 +25,8 @@ def track(items: Iterable[T], *, total: int, label: str, show: bool = False) -> 
     show : bool
         False shows nothing, and then rich is not imported. Where standard error is no terminal, a line when all is
         done stands for the bar.
+    work : (float, str) or None
+        How much one item is and of what, such as ``(4800.0, "images")``: shown per second.
 
     Examples
     --------
@@ -32,13 +37,23 @@ def track(items: Iterable[T], *, total: int, label: str, show: bool = False) -> 
         yield from items
         return
     if not sys.stderr.isatty():
+        start = time.monotonic()
         yield from items
-        print(f"{label}: {total} done", file=sys.stderr)
+        seconds = max(time.monotonic() - start, 1e-9)
+        rate = "" if work is None else f", {total * work[0] / seconds:,.0f} {work[1]}/s"
+        print(f"{label}: {total} done{rate}", file=sys.stderr)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class Rate(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            if work is None or not task.speed:
+                return Text("")
+            return Text(f"{task.speed * work[0]:,.0f} {work[1]}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(label, total=total)
         for item in items:

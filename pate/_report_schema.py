@@ -23,7 +23,8 @@ RESULT = (
 )  # fmt: skip
 #: The curator's dictionary.
 SENSITIVE = (
-    "references", "margins", "n_teachers", "teacher_accuracy", "data_dependent", "label_accuracy", "notes",
+    "references", "margins", "n_teachers", "teacher_accuracy", "ensemble_curve", "data_dependent", "label_accuracy",
+    "notes",
 )  # fmt: skip
 
 _TEXTS = ("title", "dataset", "protocol", "description", "command", "created", "commit")
@@ -122,6 +123,8 @@ def check_sensitive(sensitive: Mapping[str, Any]) -> None:
                 "Take both from the same votes."
             )
     _list_of("sensitive['teacher_accuracy']", sensitive.get("teacher_accuracy"), numbers.Real)
+    if sensitive.get("ensemble_curve") is not None:
+        _ensemble_curve("sensitive['ensemble_curve']", sensitive["ensemble_curve"])
     _list_of("sensitive['notes']", sensitive.get("notes"), str)
     for group, texts, figures in (
         ("references", ("name",), ("accuracy", "seed")),
@@ -225,6 +228,19 @@ def _cost_curve(where: str, cost: Mapping[str, Any]) -> None:
             raise InvalidInputError(f"{at} must have one epsilon for each number of queries.")
     if cost.get("spent") is not None:
         _numbers(f"{where}['spent']", cost["spent"], ("queries", "epsilon"))
+
+
+def _ensemble_curve(where: str, curve: Any) -> None:
+    lists, figures = ("n_teachers", "accuracy", "low", "high"), ("n_rows", "n_draws")
+    _keys(where, curve, (*lists, *figures, "clear", "margin_noise"), required=(*lists, *figures))
+    _numbers(where, {name: curve[name] for name in figures}, figures)
+    noisy = curve.get("clear") is not None
+    for name in (*lists, "clear") if noisy else lists:
+        _list_of(f"{where}[{name!r}]", curve[name], numbers.Integral if name == "n_teachers" else numbers.Real)
+        if curve[name] is None or not 0 < len(curve[name]) == len(curve["n_teachers"]):
+            raise InvalidInputError(f"{where}[{name!r}] must have one value for each number of teachers, at least one.")
+    if noisy and not is_number(curve.get("margin_noise")):
+        raise InvalidInputError(f"{where}['margin_noise'] must be a finite number beside clear margins.")
 
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:

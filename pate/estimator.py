@@ -24,7 +24,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
 from pate.queries import select_queries
 from pate.students import fit_student
-from pate.teachers import TeacherEnsemble
+from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
 from pate.votes import ABSTAIN, Votes, hash_queries
 
 #: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
@@ -85,10 +85,17 @@ def plan_release(
 
 def _student_can(name: str) -> Any:
     def check(self: PATEClassifier) -> bool:
-        student = getattr(self, "student_", None) or (self.estimator if self.student is None else self.student)
+        student = getattr(self, "student_", None) or _student_of(self.estimator, self.student)
         return student is None or hasattr(student, name)
 
     return check
+
+
+def _student_of(teacher: Any, student: Any) -> Any:
+    """Return the student that is to be fitted: the teachers' own kind where nothing is said."""
+    if student is None:
+        return teacher.estimator if isinstance(teacher, TeacherEnsemble) else teacher
+    return student
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):
@@ -99,10 +106,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : scikit-learn classifier or None
-        The teacher; None means ``LogisticRegression()``.
-    n_teachers : int
-        Number of shards. More teachers stand more noise, but each sees less data.
+    estimator : scikit-learn classifier, ensemble of teachers or None
+        The teacher; None means ``LogisticRegression()``. Or how all of them are trained and vote: an unfitted
+        :class:`TorchTeacherEnsemble` (or :class:`TeacherEnsemble`), which is cloned. What is said here wins over what
+        it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``checkpoint_dir``) is as
+        it says.
+    n_teachers : int or None
+        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100.
     budget : Budget
         The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend.
     classes : iterable or None
@@ -110,7 +120,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
     student : scikit-learn classifier or None
-        None means a clone of ``estimator``. Semi-supervised ones also learn from the rows without an answer.
+        None means a clone of ``estimator`` (of a :class:`TeacherEnsemble`'s); torch teachers need it named, as a
+        student is one scikit-learn classifier. Semi-supervised ones also learn from the rows without an answer.
     n_queries : int or None
         How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
         calibrated noise at or below ``n_teachers / 10``.
@@ -170,13 +181,23 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     True
     >>> clf.score(X[1500:] / 16, y[1500:]) > 0.3
     True
+
+    Torch teachers, on GPUs where there are any: the ensemble is the changed line.
+
+    >>> from pate import TorchTeacherEnsemble
+    >>> from pate.teachers.torch.modules import MLP
+    >>> gpu = PATEClassifier(
+    ...     TorchTeacherEnsemble(MLP, n_teachers=20, epochs=2, device="cpu"),
+    ...     student=LogisticRegression(), budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16).statement_.guarantee.epsilon <= 8.0
+    True
     """
 
     def __init__(
         self,
         estimator: Any = None,
         *,
-        n_teachers: int = 100,
+        n_teachers: int | None = None,
         budget: Budget | None = None,
         classes: Any = None,
         mechanism: Mechanism | None = None,
@@ -247,14 +268,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.fit_keeping(X, y, X_public=X_public, groups=groups)
         return self
 
-    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[TeacherEnsemble, Votes]:
+    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[ShardEnsemble, Votes]:
         """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
 
         For the curator's own eyes: both are **sensitive**.
 
         Returns
         -------
-        teachers : TeacherEnsemble
+        teachers : TeacherEnsemble or TorchTeacherEnsemble
         votes : Votes
             On the rows ``queries_`` of ``X_public``.
         """
@@ -264,13 +285,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
                 "fit(X, y, X_public=...)."
             )
-        X, y = self._check_private(X, y)
+        teachers = self._ensemble()
+        student = self._student(teachers)
+        X, y = self._check_private(X, y, teachers.classes)
         X_public = self._check_public(X_public)
         n_public = np.shape(X_public)[0]
         mechanism, n_queries, gap = plan_release(
             budget,
             n_public,
-            n_teachers=self.n_teachers,
+            n_teachers=teachers.n_teachers,
             mechanism=self.mechanism,
             n_queries=self.n_queries,
             gap=self.gap,
@@ -287,17 +310,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         # Refuse an unaffordable release before days of training, not after.
         quote(count_fresh(hashes, mechanism, **price), mechanism, **price)
 
-        teachers = TeacherEnsemble(
-            LogisticRegression() if self.estimator is None else self.estimator,
-            self.n_teachers,
-            classes=tuple(self.classes_.tolist()),
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
-            checkpoint_dir=self.checkpoint_dir,
-            verbose=self.verbose,
-        ).fit(X, y, groups=groups)
+        inferred = teachers.classes is None
+        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)
         votes = teachers.vote(asked, keep_labels=False)
-        votes = replace(votes, query_hashes=hashes, classes_inferred=self.classes is None)
+        votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
         release = release_labels(votes, mechanism, noise_seed=self.noise_seed, tuning=self.tuning, **price)
         release = replace(release, statement=vouch_for_training(release.statement))
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
@@ -305,7 +321,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.queries_ = queries
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[queries] = self.release_.labels
-        student = self.student if self.student is not None else teachers.estimator
         noisy = None
         if release.noisy_counts is not None:
             noisy = np.full((n_public, len(self.classes_)), np.nan)
@@ -349,7 +364,28 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def _seed(self, purpose: int) -> int | None:
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
 
-    def _check_private(self, X: Any, y: Any) -> tuple[Any, Any]:
+    def _ensemble(self) -> ShardEnsemble:
+        return make_ensemble(
+            LogisticRegression() if self.estimator is None else self.estimator,
+            self.n_teachers,
+            classes=self.classes,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            checkpoint_dir=self.checkpoint_dir,
+            verbose=self.verbose,
+        )
+
+    def _student(self, teachers: ShardEnsemble) -> Any:
+        student = _student_of(teachers, self.student)
+        if isinstance(student, ShardEnsemble):
+            given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
+            raise InvalidInputError(
+                f"student must be a scikit-learn classifier, got {given}: a student is one model. Name one, such as "
+                "student=LogisticRegression()."
+            )
+        return student
+
+    def _check_private(self, X: Any, y: Any, classes: Any) -> tuple[Any, Any]:
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
         if hasattr(X, "iloc"):
@@ -358,7 +394,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         else:
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
         check_classification_targets(y)
-        if self.classes is None:
+        if classes is None:
             warnings.warn(
                 "classes= was not given, so the set of classes is taken from the private y and becomes public with "
                 "the labels. Name every possible class in classes=.",
@@ -371,7 +407,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                     "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
                 )
         else:
-            values = check_classes(self.classes)
+            values = check_classes(classes)
             self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
         return X, y
 

@@ -160,3 +160,13 @@ class StudentWarning(PateWarning):
     >>> issubclass(StudentWarning, PateWarning)
     True
     """
+
+
+class PerformanceWarning(PateWarning):
+    """What was asked for works, but much slower than it could.
+
+    Examples
+    --------
+    >>> issubclass(PerformanceWarning, PateWarning)
+    True
+    """

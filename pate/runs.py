@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier
 
 from pate import __version__
 from pate._files import atomic_path, write_json, write_text
 from pate._provenance import provenance
+from pate._run_references import add_references
 from pate._validation import check_choice, check_int
-from pate.accounting import account
 from pate.comparison import plain_repr
 from pate.contestants import MODULES, dpsgd_module, make_dpsgd, setting
 from pate.data import Dataset, encode_dataset, load_dataset
@@ -29,14 +25,8 @@ from pate.mechanisms import NOT_ASKED, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.conversion import gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.ledger import Ledger
-from pate.students import fit_student, make_student
-from pate.teachers import TeacherEnsemble, make_teacher
-from pate.votes import Votes
-
-#: Teachers are scored on so many test rows at most: every one of them votes on each.
-_REFERENCE_ROWS = 2000
-#: Beyond so many private rows the reference without privacy is a small network instead of the teachers' own kind.
-_LARGE = 20_000
+from pate.students import make_student
+from pate.teachers import make_teacher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +38,10 @@ class RunConfig:
     dataset, protocol : str
         See :func:`pate.load_dataset`.
     teacher, student : str or classifier
-        Names of :func:`pate.teachers.make_teacher` and :func:`pate.students.make_student`, or any classifier.
+        Names of :func:`pate.teachers.make_teacher` and :func:`pate.students.make_student`, or any classifier; for the
+        teacher also an ensemble such as :class:`pate.TorchTeacherEnsemble`.
     n_teachers : int
+        Wins over an ensemble's own.
     budget : Budget
     mechanism, n_queries, select, gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
@@ -183,8 +175,8 @@ def run_experiment(
     data_home : path or None
         See :func:`pate.load_dataset`.
     sensitive_report : bool
-        Also compute what must stay inside (references without privacy, vote margins, data-dependent costs) and write
-        it to ``sensitive.html``.
+        Also compute what must stay inside (references without privacy, vote margins, what more teachers gave,
+        data-dependent costs) and write it to ``sensitive.html``.
     command : str or None
         What the user typed, for the report.
     verbose : bool
@@ -238,7 +230,7 @@ def run_experiment(
         if module != "none":
             rows.append(_dpsgd_row(config, module, data, seed, verbose))
         if sensitive_report:
-            _add_references(inside, config, data, teachers, votes, clf, seed, first=first is None)
+            add_references(inside, data, teachers, votes, clf, seed, delta=config.budget.delta, first=first is None)
         first = first or (release, data, clf.queries_)
     assert first is not None
     release, data, queries = first
@@ -295,70 +287,6 @@ def _dpsgd_row(config: RunConfig, module: str, data: Dataset, seed: int, verbose
     clf.fit(data.private.X, data.private.y)
     seconds = time.perf_counter() - started
     return _row("DP-SGD", config, clf.score(data.test.X, data.test.y), seconds, seed, None)
-
-
-def _add_references(
-    inside: dict[str, Any],
-    config: RunConfig,
-    data: Dataset,
-    teachers: TeacherEnsemble,
-    votes: Votes,
-    clf: PATEClassifier,
-    seed: int,
-    *,
-    first: bool,
-) -> None:
-    """Collect the numbers without privacy; they go to the sensitive report only."""
-    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
-    on_test = teachers.vote(test)
-    assert on_test.labels is not None
-    alone = (on_test.labels == truth).mean(axis=1)
-    plurality = votes.counts.argmax(axis=1)
-    labels = np.full(len(data.public.X), -1, dtype=np.int64)
-    labels[clf.queries_] = plurality
-    noiseless = fit_student(clf.student, data.public.X, labels, random_state=seed)
-    large = len(data.private.y) > _LARGE
-    # A kernel machine on 50,000 rows takes longer than the whole run.
-    open_model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        open_model.fit(data.private.X, data.private.y)
-    found = {
-        f"non-private {type(open_model).__name__}, all private data": open_model.score(test, truth),
-        "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
-        "student from noiseless votes": noiseless.score(test, truth),
-        "single teacher (mean)": alone.mean(),
-    }
-    inside["references"] += [{"name": n, "accuracy": float(a), "seed": seed} for n, a in found.items()]
-    release = clf.release_
-    evaluated = data.public.y_for_evaluation[clf.queries_]
-    right = (release.labels == evaluated)[release.answered]
-    if len(right):
-        inside["label_accuracy"].append({"seed": seed, "accuracy": float(right.mean())})
-    if first:
-        top = np.sort(votes.counts, axis=1)
-        report = account(votes, release.mechanism, delta=config.budget.delta, max_answers=release.quote.max_answers)
-        inside.update(
-            margins=(top[:, -1] - top[:, -2]).tolist(),
-            n_teachers=votes.n_teachers,
-            teacher_accuracy=alone.tolist(),
-            data_dependent=[
-                {
-                    "label": label,
-                    "epsilon": g.epsilon,
-                    "delta": g.delta,
-                    "method": f"{g.method}, {g.directions}",
-                    "use": use,
-                }
-                for label, wrapped, use in (
-                    ("best data-dependent bound", report.data_dependent, "internal study; never publish"),
-                    ("2018 paper's analysis", report.papernot2018, "comparison with papers; never publish"),
-                    ("2017 paper's analysis", report.papernot2017, "comparison with papers; never publish"),
-                )
-                if wrapped is not None
-                for g in (wrapped.reveal(),)
-            ],
-        )
 
 
 def _result(

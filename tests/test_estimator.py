@@ -35,12 +35,14 @@ from pate import (
     NoisyHistogram,
     PATEClassifier,
     PrivacyLeakWarning,
+    TorchTeacherEnsemble,
     Votes,
 )
 from pate.estimator import plan_release
 from pate.exceptions import PrivacyParameterWarning, StudentWarning
 from pate.students import VoteSpreading
 from pate.teachers import TeacherEnsemble
+from pate.teachers.torch.modules import MLP
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16
@@ -647,3 +649,91 @@ def test_a_failed_fit_again_leaves_no_mixture():
         clf.fit(X, Y, X_public=PUBLIC)
     assert clf.statement_ is statement
     assert clf.release_.statement is statement
+
+
+# Ensembles of teachers -----------------------------------------------------------------------------------------
+
+
+def torch_teachers(n_teachers=10, **options):
+    kwargs = {"module_kwargs": {"hidden": (32,)}, "epochs": 10, "learning_rate": 1e-2, "device": "cpu"}
+    return TorchTeacherEnsemble(MLP, n_teachers, **(kwargs | options))
+
+
+NB = GaussianNB(var_smoothing=0.1)
+
+
+def test_an_ensemble_of_classifiers_is_the_same_as_its_classifier():
+    plain = classifier(NB).fit(X, Y, X_public=PUBLIC)
+    through = classifier(TeacherEnsemble(NB, 3), n_teachers=10).fit(X, Y, X_public=PUBLIC)
+    assert np.array_equal(through.release_.labels, plain.release_.labels)
+    assert np.array_equal(through.predict_proba(TEST), plain.predict_proba(TEST))
+    assert isinstance(through.student_, GaussianNB)
+
+
+@pytest.mark.parametrize("said", [None, 4])
+def test_torch_teachers_are_one_changed_line(said):
+    template = torch_teachers(8, random_state=5)
+    clf = classifier(template, n_teachers=said, student=NB)
+    teachers, votes = clf.fit_keeping(X, Y, X_public=PUBLIC)
+    assert isinstance(teachers, TorchTeacherEnsemble)
+    assert votes.n_teachers == (said or 8)
+    assert teachers.random_state == 0  # what the classifier says wins
+    assert clf.score(TEST, TEST_Y) > 0.6
+    assert not hasattr(template, "teachers_")  # cloned, never fitted
+    found = reachable(clf)
+    for weights in teachers.teachers_:
+        assert not [o for o in found if any(o is w for w in weights.values())]
+    assert not [o for o in found if hasattr(o, "teachers_") or isinstance(o, Votes)]
+
+
+def test_parameters_of_a_nested_ensemble_go_round():
+    clf = classifier(torch_teachers(), student=NB)
+    assert clf.get_params()["estimator__epochs"] == 10
+    other = clone(clf).set_params(estimator__epochs=3, n_teachers=4)
+    assert (other.estimator.epochs, clf.estimator.epochs) == (3, 10)
+    assert other.estimator.module is MLP
+    assert not hasattr(classifier(torch_teachers()), "predict_proba")
+    assert hasattr(classifier(TeacherEnsemble(NB, 3)), "predict_proba")
+    assert hasattr(clf, "predict_proba")
+    repr(other)
+
+
+@pytest.mark.parametrize("teachers", [torch_teachers(), TeacherEnsemble(MustNotTrain(), 3)])
+def test_classes_named_in_the_ensemble_are_named(teachers):
+    """No leak to warn of: warnings are errors here."""
+    named = clone(teachers).set_params(classes=tuple(range(10)))
+    clf = classifier(named, classes=None, student=NB)
+    if isinstance(teachers, TeacherEnsemble):
+        with pytest.raises(InvalidInputError, match="could not be trained"):
+            clf.fit(X, Y, X_public=PUBLIC)
+        return
+    clf.fit(X, Y, X_public=PUBLIC)
+    assert clf.classes_.tolist() == list(range(10))
+    with pytest.warns(PrivacyLeakWarning, match="classes= was not given"):
+        clf.set_params(estimator__classes=None).fit(X, Y, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "student", "text"),
+    [
+        (torch_teachers(), None, r"got None with a TorchTeacherEnsemble.*student=LogisticRegression\(\)"),
+        (NB, torch_teachers(), "student must be a scikit-learn classifier, got an ensemble"),
+        (torch_teachers(), TeacherEnsemble(NB, 2), "got an ensemble"),
+    ],
+)
+def test_a_student_is_one_model(estimator, student, text, monkeypatch):
+    for kind in (TeacherEnsemble, TorchTeacherEnsemble):
+        monkeypatch.setattr(kind, "fit", lambda *a, **k: pytest.fail("teachers were trained"))
+    with pytest.raises(InvalidInputError, match=text):
+        classifier(estimator, student=student).fit(X, Y, X_public=PUBLIC)
+
+
+def test_a_fitted_ensemble_is_refused():
+    fitted = TeacherEnsemble(NB, 4, classes=range(10), random_state=0).fit(X, Y)
+    with pytest.raises(InvalidInputError, match="must be unfitted"):
+        classifier(fitted).fit(X, Y, X_public=PUBLIC)
+
+
+def test_the_default_number_of_teachers_is_100():
+    _, votes = classifier(NB, n_teachers=None).fit_keeping(X, Y, X_public=PUBLIC)
+    assert votes.n_teachers == 100

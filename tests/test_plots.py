@@ -114,6 +114,31 @@ def test_teacher_accuracies_counts_every_teacher():
     assert ax.lines[0].get_label() == "mean: 70.0%"
 
 
+@pytest.mark.parametrize(("sizes", "scale"), [((1, 2, 5), "linear"), ((1, 9, 1000), "log")])
+def test_ensemble_curve_draws_accuracy_clear_margins_and_the_spread(sizes, scale):
+    curve = {"n_teachers": sizes, "accuracy": [0.5, 0.7, 0.9], "low": [0.4, 0.6, 0.9], "high": [0.6, 0.8, 0.9]}
+    ax = plots.ensemble_curve({**curve, "clear": [0.0, 0.2, 0.4]})
+    right, clear = ax.lines
+    np.testing.assert_allclose(right.get_xydata(), list(zip(sizes, curve["accuracy"], strict=True)))
+    np.testing.assert_allclose(clear.get_ydata(), [0.0, 0.2, 0.4])
+    assert right.get_marker() != clear.get_marker()
+    (band,) = ax.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0.4, 0.9)
+    assert ax.get_xscale() == scale
+    assert ax.get_ylim()[0] == 0
+    assert len(plots.ensemble_curve({**curve, "clear": None}).lines) == 1
+
+
+@pytest.mark.parametrize("n", [1, 12, 13])
+def test_ensemble_curve_names_the_first_and_the_last_size(n):
+    sizes = [2**i for i in range(n)]
+    ax = plots.ensemble_curve({"n_teachers": sizes, "accuracy": [0.5] * n, "low": [0.4] * n, "high": [0.6] * n})
+    ticks = [int(t) for t in ax.get_xticks()]
+    assert (ticks[0], ticks[-1]) == (sizes[0], sizes[-1])
+    assert len(set(ticks)) == len(ticks) <= 8
+
+
 def test_nothing_to_draw_is_an_error():
     for draw in (plots.accuracy_bars, plots.accuracy_against_epsilon, plots.cost_curves, plots.teacher_accuracies):
         with pytest.raises(InvalidInputError, match="must not be empty"):

@@ -71,6 +71,9 @@ def result():
     }
 
 
+CURVE = {"n_teachers": [1, 2], "accuracy": [0.5, 0.6], "low": [0.5, 0.6], "high": [0.5, 0.6], "n_rows": 9, "n_draws": 2}
+
+
 @pytest.fixture
 def sensitive():
     return {
@@ -78,6 +81,16 @@ def sensitive():
         "margins": [3, 100, 250],
         "n_teachers": 250,
         "teacher_accuracy": [0.61234, 0.7, 0.8],
+        "ensemble_curve": {
+            "n_teachers": [1, 50, 250],
+            "accuracy": [0.7654, 0.8, 0.9321],
+            "low": [0.6, 0.79, 0.9321],
+            "high": [0.8, 0.82, 0.9321],
+            "clear": [0.0, 0.1, 0.8766],
+            "margin_noise": 56.57,
+            "n_rows": 1234,
+            "n_draws": 20,
+        },
         "data_dependent": [
             {"label": "Theorem 6", "epsilon": 1.7119, "delta": 1e-5, "method": "rdp", "use": "comparison only"}
         ],
@@ -174,7 +187,7 @@ def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, 
     text = path.read_text(encoding="utf-8")
     page = check_self_contained(text)
     headings = re.findall(r"<h[12]>.*?</h[12]>", text)
-    assert len(headings) == 9
+    assert len(headings) == 10
     assert all("<span class='badge'>SENSITIVE</span>" in heading for heading in headings)
     assert "<title>SENSITIVE: " in text
     # What prints on every page: a table header, and the margin box where the browser knows those.
@@ -186,6 +199,21 @@ def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, 
     # sigma 40: the difference of two noises has standard deviation 56.57; 2 of 3 margins are wider
     assert "56.57" in page.text
     assert "66.7% of the margins" in page.text
+
+
+def test_how_many_teachers_is_answered_for_the_curator_alone(result, sensitive):
+    page = check_self_contained(report.render_sensitive_report(result, sensitive)).text
+    assert "How many teachers?" in page
+    assert "Choosing the number of teachers by it is tuning on private data, which no epsilon here covers" in page
+    assert "pate plan" in page
+    for shown in ("1,234 test rows, 20 random subsets", "76.5% right; all 250: 93.2%", "87.7%", "113.1 votes"):
+        assert shown in page
+    assert "How many teachers?" not in report.render_report(result)
+    without = {**sensitive["ensemble_curve"], "clear": None, "margin_noise": None}
+    page = report.render_sensitive_report(result, {**sensitive, "ensemble_curve": without})
+    assert "How many teachers?" in page
+    assert "wider than two standard deviations" not in page
+    assert "How many teachers?" not in report.render_sensitive_report(result, {"notes": ["x"]})
 
 
 def test_report_needs_only_kind_title_and_rows():
@@ -260,6 +288,10 @@ def test_errors_never_carry_private_values(result, sensitive):
         lambda: report.render_report({**result, "rows": [{**make_row(), "accuracy": [secret]}]}),
         lambda: report.render_sensitive_report(result, {**sensitive, "margins": [secret]}),
         lambda: report.render_sensitive_report(result, {**sensitive, "teacher_accuracy": [[secret]]}),
+        lambda: report.render_sensitive_report(result, {**sensitive, "ensemble_curve": CURVE | {"accuracy": [secret]}}),
+        lambda: report.render_sensitive_report(
+            result, {**sensitive, "ensemble_curve": CURVE | {"low": [[secret]] * 2}}
+        ),
         lambda: report.render_sensitive_report(result, {**sensitive, "extra": secret}),
         lambda: report.render_sensitive_report(result, {**sensitive, "label_accuracy": [{"accuracy": secret}]}),
     ]
@@ -292,7 +324,23 @@ def test_malformed_results_are_refused(result, change):
 
 
 @pytest.mark.parametrize(
-    "change", [{"margins": [251]}, {"margins": [-1]}, {"n_teachers": None}, {"references": [{"name": "x"}]}]
+    "change",
+    [
+        {"margins": [251]},
+        {"margins": [-1]},
+        {"n_teachers": None},
+        {"references": [{"name": "x"}]},
+        {"ensemble_curve": {}},
+        {"ensemble_curve": [1.0]},
+        {"ensemble_curve": CURVE | {"votes": [1]}},
+        {"ensemble_curve": CURVE | {"accuracy": [0.5]}},
+        {"ensemble_curve": CURVE | {"n_teachers": [1.5, 2]}},
+        {"ensemble_curve": CURVE | {"low": None}},
+        {"ensemble_curve": CURVE | {"clear": [0.1]}},
+        {"ensemble_curve": CURVE | {"clear": [0.1, 0.2]}},
+        {"ensemble_curve": CURVE | {"n_rows": "many"}},
+        {"ensemble_curve": CURVE | {"n_teachers": [], "accuracy": [], "low": [], "high": []}},
+    ],
 )
 def test_malformed_sensitive_values_are_refused(result, sensitive, change):
     with pytest.raises(InvalidInputError):

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
+import pate._run_references
 import pate.runs
 from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, Ledger, load_dataset
 from pate.exceptions import DatasetNotFoundError, RunFolderError
@@ -96,15 +97,17 @@ def test_results_say_what_decided_them(finished):
 
 def test_nothing_sensitive_is_in_the_public_files(finished):
     out, done = finished
-    assert {"references", "label_accuracy", "margins", "teacher_accuracy", "data_dependent"} <= set(done.sensitive)
+    parts = {"references", "label_accuracy", "margins", "teacher_accuracy", "ensemble_curve", "data_dependent"}
+    assert parts <= set(done.sensitive)
     # An assumption of the statement has a name of its own, which says nothing about any model.
     keys = {key for path, _ in leaves(done.result) if path[:2] != ("statement", "assumptions") for key in path}
-    assert not keys & {*done.sensitive, "name", "margins"} - {"n_teachers", "notes"}
+    assert not keys & {*done.sensitive, "name", "margins", "clear", "margin_noise"} - {"n_teachers", "notes"}
     assert "n_teachers" not in {key for path, _ in leaves(done.result) if path[:1] != ("settings",) for key in path}
 
     # Numbers fine enough that meeting one by chance is out of the question.
     secrets = [row["epsilon"] for row in done.sensitive["data_dependent"]]
     secrets += [np.mean(done.sensitive["teacher_accuracy"])]
+    secrets += [a for a in done.sensitive["ensemble_curve"]["accuracy"] if a != round(a, 3)]
     secrets += [r["accuracy"] for r in done.sensitive["references"] if r["name"].startswith("single teacher")]
     assert len(secrets) >= 3
     public_numbers = [v for _, v in leaves(done.result) if isinstance(v, float)]
@@ -115,6 +118,8 @@ def test_nothing_sensitive_is_in_the_public_files(finished):
         assert not np.isclose(public_numbers, secret, rtol=1e-9, atol=0).any()
         assert f"{secret:.5f}" not in public_text
     assert str(done.sensitive["margins"][:8])[1:-1] not in public_text
+    assert "How many teachers?" not in public_text
+    assert "How many teachers?" in (out / "sensitive.html").read_text()
     assert "SENSITIVE" not in public_text
     assert "SENSITIVE" in (out / "sensitive.html").read_text().upper()
 
@@ -135,12 +140,24 @@ def test_data_dependent_costs_stay_inside(tmp_path, mechanism):
     assert "2018 paper's analysis" not in text
 
 
+def test_more_teachers_are_shown_as_the_votes_of_fewer(finished):
+    inside = finished[1].sensitive
+    curve, references = inside["ensemble_curve"], {r["name"]: r["accuracy"] for r in inside["references"][:4]}
+    assert curve["n_teachers"] == list(range(1, 11))
+    assert curve["accuracy"][-1] == references["noiseless ensemble"]
+    assert min(inside["teacher_accuracy"]) <= curve["low"][0] <= curve["high"][0] <= max(inside["teacher_accuracy"])
+    assert curve["accuracy"][0] < curve["accuracy"][-1]  # ten of them know more than one
+    sigma = finished[1].release.mechanism.sigma
+    assert curve["margin_noise"] == pytest.approx(2**0.5 * sigma)
+
+
 def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("something sensitive was computed")
 
-    monkeypatch.setattr(pate.runs, "_add_references", refuse)
-    monkeypatch.setattr(pate.runs, "account", refuse)
+    monkeypatch.setattr(pate.runs, "add_references", refuse)
+    monkeypatch.setattr(pate._run_references, "account", refuse)
+    monkeypatch.setattr(pate._run_references, "ensemble_curve", refuse)
     done = run_experiment(config(), out=tmp_path / "run")
     assert done.sensitive is None
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == PUBLIC_FILES
@@ -438,3 +455,49 @@ def test_a_classifier_instead_of_a_name():
     done = run_experiment(config(teacher=GaussianNB(var_smoothing=0.1), student=GaussianNB(var_smoothing=0.1)))
     assert done.result["settings"]["teacher"].startswith("GaussianNB(")
     json.dumps(done.result)
+
+
+# Torch teachers ------------------------------------------------------------------------------------------------
+
+
+def torch_teachers(**options):
+    from pate import TorchTeacherEnsemble
+    from pate.teachers.torch.modules import MLP
+
+    kwargs = {"module_kwargs": {"hidden": (32,)}, "epochs": 8, "learning_rate": 1e-2, "device": "cpu"}
+    return TorchTeacherEnsemble(MLP, 3, **(kwargs | options))
+
+
+def test_a_run_with_torch_teachers_and_everything_asked_for(tmp_path):
+    out = tmp_path / "run"
+    asked = config(teacher=torch_teachers(), n_private=500, budget=Budget(1e3, 1e-5))
+    done = run_experiment(asked, out=out, sensitive_report=True)
+    assert sorted(p.name for p in out.iterdir()) == sorted([*PUBLIC_FILES, "sensitive.html"])
+    assert len(list((tmp_path / "run.private" / "repeat-0" / "teachers").glob("teacher*"))) == 10  # the run's number
+    assert done.result["settings"]["teacher"].startswith("TorchTeacherEnsemble(")
+    found = {row["name"]: row["accuracy"] for row in done.sensitive["references"]}
+    # One of the same kind that saw every row is ahead of what saw a tenth of them.
+    assert found["non-private MLP, all private data"] > max(done.sensitive["teacher_accuracy"])
+    assert found["noiseless ensemble"] > found["single teacher (mean)"]
+    assert done.sensitive["ensemble_curve"]["n_teachers"][-1] == 10
+    public_text = "".join((out / name).read_text() for name in PUBLIC_FILES)
+    assert "How many teachers?" not in public_text
+
+
+def test_the_open_model_of_many_rows_has_fewer_epochs(monkeypatch):
+    """As many steps as a teacher of 20,000 rows would have."""
+    from pate import TorchTeacherEnsemble
+
+    fits = []
+
+    def watch(self, X, y):
+        fits.append((self.n_teachers, self.epochs, self.checkpoint_dir, len(X)))
+        raise InterruptedError
+
+    monkeypatch.setattr(TorchTeacherEnsemble, "fit", watch)
+    data = load_dataset("digits")
+    for limit, epochs in ((10**6, 8), (len(data.private.y) // 2, 4), (1, 1)):
+        monkeypatch.setattr(pate._run_references, "_LARGE", limit)
+        with pytest.raises(InterruptedError):
+            pate._run_references._open_model(torch_teachers(checkpoint_dir="x"), data, None, None, 0)
+        assert fits[-1] == (1, epochs, None, len(data.private.y))

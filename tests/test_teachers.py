@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from pate.data.partition import partition
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
-from pate.teachers import TeacherEnsemble, make_teacher, named_teachers
+from pate.teachers import TeacherEnsemble, make_ensemble, make_teacher, named_teachers
 from pate.votes import Voter, hash_queries
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -107,9 +107,15 @@ def test_votes_are_those_of_a_plain_loop():
     assert isinstance(teachers, Voter)
 
 
-@pytest.mark.parametrize("name", named_teachers())
+#: Half a minute or more each on a busy core.
+SLOW = ("torch-papernot-cnn", "torch-papernot-deep-cnn", "torch-small-resnet")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in named_teachers()])
 def test_named_teachers_learn_from_small_shards(name):
-    votes = ensemble(make_teacher(name), 4).fit(DIGITS[:600], LABELS[:600]).vote(PUBLIC)
+    teachers = make_ensemble(make_teacher(name), 4, classes=range(10), random_state=0)
+    votes = teachers.fit(DIGITS[:600], LABELS[:600]).vote(PUBLIC)
+    assert votes.n_teachers == 4
     assert (votes.counts.argmax(axis=1) == LABELS[1000:1100]).mean() > 0.6
 
 

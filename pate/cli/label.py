@@ -82,13 +82,29 @@ def _names(text: str) -> Any:
 
 
 def label(
-    private: Annotated[
-        Path,
-        typer.Option(help="Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class."),
-    ],
-    public: Annotated[Path, typer.Option(help="Public table with the same features, or flat folder of images.")],
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="CSV file to write; must not exist.")],
+    private: Annotated[
+        Path | None,
+        typer.Option(help="Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class."),
+    ] = None,
+    public: Annotated[
+        Path | None, typer.Option(help="Public table with the same features, or flat folder of images.")
+    ] = None,
+    votes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, "
+            "indices into --classes) or counts (rows x classes). With --public, line for line, the ledger knows the rows."
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="With --votes: labels or counts, where the file's shape does not tell.")
+    ] = None,
+    unit: Annotated[str, typer.Option(help="With --votes: what one teacher's shard holds whole: record or group.")] = (
+        "record"
+    ),
+    units: Annotated[int | None, typer.Option(help="With --votes: how many of them there are, if known.")] = None,
     target: Annotated[str | None, typer.Option(help="Column of the classes; folders of images have none.")] = None,
     config: Annotated[
         Path | None,
@@ -117,7 +133,7 @@ def label(
         str,
         typer.Option(
             help="logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, "
-            "naive-bayes; or package.module:attribute with --allow-import."
+            "naive-bayes, torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import."
         ),
     ] = "logistic-regression",
     allow_import: Annotated[
@@ -169,30 +185,47 @@ def label(
     plan: Annotated[bool, typer.Option("--plan", help="Only say what would be done and spent.")] = False,
 ) -> None:
     """Label public rows with what teachers learn from private ones, within a budget."""
-    from pate.label_job import LabelJob, check_new_files
+    from pate.label_job import LabelJob, VoteJob, check_new_files
     from pate.privacy.budget import Budget
 
     check_new_files(out)
+    common: dict[str, Any] = {
+        "classes": classes,
+        "budget": Budget(epsilon, delta),
+        "mechanism": chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
+        "n_queries": queries,
+        "select": select,
+        "gap": gap,
+        "max_answers": max_answers,
+        "on_exhausted": on_exhausted,
+        "random_state": seed,
+        "tuning": tuning,
+    }
+    if votes is not None:
+        if private is not None:
+            raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
+        _finish(
+            VoteJob(votes, public=public, kind=kind, unit=unit, n_units=units, ledger=ledger, **common),
+            out,
+            plan,
+            safe_csv,
+        )
+        return
+    if private is None or public is None:
+        missing = "--private" if private is None else "--public"
+        raise InvalidInputError(f"{missing} is missing: name private and public data, or --votes cast elsewhere.")
     job = LabelJob(
         private,
         public,
         target=target,
-        classes=classes,
-        budget=Budget(epsilon, delta),
         group=group,
         drop=drop or (),
         text=text or (),
         teacher=teacher,
         allow_import=allow_import,
         n_teachers=teachers,
-        mechanism=chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
-        n_queries=queries,
-        select=select,
         rounds=rounds,
         student=student,
-        gap=gap,
-        max_answers=max_answers,
-        on_exhausted=on_exhausted,
         preprocess=preprocess,
         max_categories=max_categories,
         size=size,
@@ -201,10 +234,13 @@ def label(
         ledger=ledger or private.with_name(private.name + ".ledger.sqlite"),
         checkpoint_dir=out.with_name(out.stem + ".private") / "teachers" if checkpoints and not plan else None,
         n_jobs=jobs,
-        random_state=seed,
-        tuning=tuning,
         verbose=True,
+        **common,
     )
+    _finish(job, out, plan, safe_csv)
+
+
+def _finish(job: Any, out: Path, plan: bool, safe_csv: bool) -> None:
     say(f"Plan\n{job.plan.text()}")
     if plan:
         return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pate.data._fingerprint import records_fingerprint as records_fingerprint
 from pate.data.datasets import Dataset as Dataset
 from pate.data.datasets import HeldOutRows as HeldOutRows
 from pate.data.datasets import PrivateRows as PrivateRows
@@ -51,6 +52,7 @@ __all__ = [
     "partition",
     "read_images",
     "read_table",
+    "records_fingerprint",
 ]
 
 

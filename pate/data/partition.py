@@ -311,7 +311,7 @@ def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
 
     Parameters
     ----------
-    X : array of shape (n_records, ...) or DataFrame
+    X : array of shape (n_records, ...), texts of shape (n_records,) or DataFrame
     p : Partition
 
     Returns
@@ -342,7 +342,8 @@ def _row_digests(X: Any, chunk: int = 4096) -> Iterator[bytes]:
     if hasattr(X, "columns") or np.asarray(X).dtype.kind not in "biufc":
         import pandas as pd
 
-        frame = X if hasattr(X, "columns") else pd.DataFrame(np.asarray(X).reshape(len(X), -1))
+        # As objects: pandas' own type of text refuses some (lone surrogates).
+        frame = X if hasattr(X, "columns") else pd.DataFrame(np.asarray(X).reshape(len(X), -1), dtype=object)
         # One whole number per distinct cell value: exact, and the same code for every kind of column.
         columns = [pd.factorize(frame.iloc[:, j], use_na_sentinel=True)[0] for j in range(frame.shape[1])]
         X = np.stack(columns, axis=1) if columns else np.empty((len(frame), 0), dtype=np.int64)

@@ -4,6 +4,7 @@ from pate.label_job._choice import CHOICES, OneRound, QueryChoice, Uncertain, ma
 from pate.label_job._config import read_job_file
 from pate.label_job._job import PREPROCESSING, LabelJob
 from pate.label_job._plan import LabelPlan
+from pate.label_job._votes import VoteJob, VotePlan
 from pate.label_job._writing import check_new_files
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "OneRound",
     "QueryChoice",
     "Uncertain",
+    "VoteJob",
+    "VotePlan",
     "check_new_files",
     "make_choice",
     "read_job_file",

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
-from pate._validation import check_choice, check_classes, check_int
-from pate.data import TableEncoder, make_shard_encoder
+from pate._validation import check_choice, check_classes, check_int, encode_labels
+from pate.data import TableEncoder, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.label_job._choice import make_choice
@@ -36,8 +36,8 @@ from pate.labeling import (
 )
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.ledger import Ledger
-from pate.teachers import TeacherEnsemble
+from pate.privacy.ledger import Ledger, Registration
+from pate.teachers import ShardEnsemble, make_ensemble
 from pate.votes import ABSTAIN, Votes, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
@@ -192,6 +192,11 @@ class LabelJob:
         if table and preprocess == "public":
             self._encoder = TableEncoder(max_categories=max_categories).fit(source.public)
         elif table and preprocess == "shard":
+            if isinstance(estimator, ShardEnsemble):
+                raise InvalidInputError(
+                    f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and no "
+                    "pipeline makes them inside their shards."
+                )
             estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
         self._rows = source.public if self._encoder is None else self._encoder.transform(source.public)
         self._chooser_rows = self._numbers(select, max_categories)
@@ -205,7 +210,7 @@ class LabelJob:
         self.plan = self._make_plan(
             chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
         )
-        self._teachers = TeacherEnsemble(
+        self._teachers: ShardEnsemble = make_ensemble(
             estimator,
             n_teachers,
             classes=named,
@@ -332,7 +337,12 @@ class LabelJob:
         if values is None:
             values = self._teachers.classes = read_classes(source.y)
         X = source.X if self._encoder is None else self._encoder.transform(source.X)
-        self._teachers.fit(X, as_classes(source.y, values), groups=source.groups)
+        y = as_classes(source.y, values)
+        if self._ledger is not None:  # before days of training, not after
+            records = records_fingerprint(encode_labels("target", y, values), source.groups)
+            facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
+            self._ledger.check(facts)
+        self._teachers.fit(X, y, groups=source.groups)
         del X
         if self.plan.queries is not None:
             self.queries_ = self.plan.queries

@@ -17,14 +17,14 @@ _SEMI_SUPERVISED = {
 
 
 def named_students() -> tuple[str, ...]:
-    """Return the names that :func:`make_student` knows: every teacher's, and semi-supervised ones.
+    """Return the names that :func:`make_student` knows: every classifier's, and semi-supervised ones.
 
     Examples
     --------
     >>> "label-spreading" in named_students()
     True
     """
-    return (*_SEMI_SUPERVISED, *named_teachers())
+    return (*_SEMI_SUPERVISED, *named_teachers(torch=False))
 
 
 def make_student(name: Any) -> Any:

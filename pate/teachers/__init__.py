@@ -1,9 +1,22 @@
-"""Any scikit-learn classifier, trained once per disjoint shard, to votes on public rows."""
+"""Classifiers, torch modules and anything that answers, one per disjoint shard, to votes on public rows."""
 
 from __future__ import annotations
 
+from pate.teachers._base import ShardEnsemble
 from pate.teachers._imports import import_teacher, is_import_path
-from pate.teachers._registry import make_teacher, named_teachers
+from pate.teachers._registry import make_ensemble, make_teacher, named_teachers
+from pate.teachers._subsets import ensemble_curve
+from pate.teachers.callables import CallableTeachers
 from pate.teachers.ensemble import TeacherEnsemble
 
-__all__ = ["TeacherEnsemble", "import_teacher", "is_import_path", "make_teacher", "named_teachers"]
+__all__ = [
+    "CallableTeachers",
+    "ShardEnsemble",
+    "TeacherEnsemble",
+    "ensemble_curve",
+    "import_teacher",
+    "is_import_path",
+    "make_ensemble",
+    "make_teacher",
+    "named_teachers",
+]

@@ -1,11 +1,11 @@
-"""Teachers by name, for the command line: sensible on shards of a few hundred rows."""
+"""Teachers by name, sensible on shards of a few hundred rows, and an ensemble of whatever was chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -15,6 +15,12 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from pate._validation import check_choice
+from pate.exceptions import InvalidInputError
+from pate.teachers._base import ShardEnsemble
+from pate.teachers.ensemble import TeacherEnsemble
+
+#: Teachers where nobody says how many.
+DEFAULT_N_TEACHERS = 100
 
 
 def _hist_gradient_boosting() -> HistGradientBoostingClassifier:
@@ -35,26 +41,51 @@ _TEACHERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def named_teachers() -> tuple[str, ...]:
+#: Ready modules of pate.teachers.torch by their names there, and what is not at its default in a teacher by name.
+_TORCH_MODULES: dict[str, dict[str, Any]] = {
+    "mlp": {},
+    "papernot-cnn": {},
+    "papernot-deep-cnn": {},
+    "small-cnn": {},
+    # Batch normalisation would have the teachers trained one by one, slowly on a GPU.
+    "small-resnet": {"norm": "group"},
+}
+_PREFIX = "torch-"  # "mlp" is scikit-learn's
+
+
+def named_teachers(*, torch: bool = True) -> tuple[str, ...]:
     """Return the names that :func:`make_teacher` knows.
+
+    Parameters
+    ----------
+    torch : bool
+        Whether to list those that stand for an ensemble of torch modules too: they are no classifiers, so no students.
 
     Examples
     --------
-    >>> "random-forest" in named_teachers()
-    True
+    >>> "random-forest" in named_teachers(), "torch-small-cnn" in named_teachers()
+    (True, True)
+    >>> [name for name in named_teachers(torch=False) if name.startswith("torch")]
+    []
     """
-    return tuple(_TEACHERS)
+    return (*_TEACHERS, *(_PREFIX + name for name in _TORCH_MODULES if torch))
 
 
 def make_teacher(name: Any) -> BaseEstimator:
-    """Return an unfitted classifier by name (change it further with ``set_params``); a classifier is returned as it is.
+    """Return an unfitted teacher by name (change it further with ``set_params``); any other object is returned as is.
 
     The columns are expected to be numbers of similar scale (pixels in [0, 1], or standardised with public numbers).
 
     Parameters
     ----------
-    name : str or classifier
+    name : str, classifier or ensemble of teachers
         One of :func:`named_teachers`. Never an import path: a name from a command line must not run code.
+
+    Returns
+    -------
+    classifier or TorchTeacherEnsemble
+        For a name that begins with ``torch-`` an ensemble, since torch teachers are trained together; how many there
+        are to be is for :func:`make_ensemble` to say.
 
     Raises
     ------
@@ -65,11 +96,81 @@ def make_teacher(name: Any) -> BaseEstimator:
     --------
     >>> make_teacher("svm")
     SVC(C=10.0)
+    >>> make_teacher("torch-mlp").epochs
+    20
     >>> make_teacher("oracle")
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: teacher must be one of 'decision-tree', ..., 'svm', got 'oracle'. ...
+    pate.exceptions.InvalidInputError: teacher must be one of 'decision-tree', ..., got 'oracle'. ...
     """
     if not isinstance(name, str) and hasattr(name, "fit"):
         return name
-    known = check_choice("teacher", name, _TEACHERS, remedy="For anything else use TeacherEnsemble(estimator, ...).")
-    return _TEACHERS[known]()
+    remedy = "For anything else use TeacherEnsemble(estimator, ...) or TorchTeacherEnsemble(module, ...)."
+    known = check_choice("teacher", name, named_teachers(), remedy=remedy)
+    return _TEACHERS[known]() if known in _TEACHERS else _torch_teacher(known.removeprefix(_PREFIX))
+
+
+def _torch_teacher(module: str) -> BaseEstimator:
+    # Imported here: most names do not need torch.
+    from pate.teachers.torch import TorchTeacherEnsemble
+    from pate.teachers.torch.modules import make_module
+
+    options = _TORCH_MODULES[module]
+    return TorchTeacherEnsemble(make_module(module), DEFAULT_N_TEACHERS, module_kwargs=options or None)
+
+
+def make_ensemble(
+    teacher: Any,
+    n_teachers: int | None = None,
+    *,
+    classes: Any = None,
+    n_jobs: int | None = None,
+    random_state: int | None = None,
+    checkpoint_dir: Any = None,
+    verbose: bool = False,
+) -> ShardEnsemble:
+    """Return an unfitted ensemble of teachers: what is said here wins, what is left out is the ensemble's own.
+
+    Parameters
+    ----------
+    teacher : classifier, TeacherEnsemble or TorchTeacherEnsemble
+        A classifier becomes a :class:`~pate.TeacherEnsemble`; an ensemble is cloned, never changed.
+    n_teachers : int or None
+        None takes the ensemble's own, or 100 for a classifier.
+    classes, n_jobs, random_state, checkpoint_dir
+        See :class:`~pate.TeacherEnsemble`; None takes the ensemble's own.
+    verbose : bool
+        True here or in the ensemble shows progress.
+
+    Returns
+    -------
+    TeacherEnsemble or TorchTeacherEnsemble
+
+    Raises
+    ------
+    InvalidInputError
+        The ensemble is fitted: whoever holds the template would hold the teachers too.
+
+    Examples
+    --------
+    >>> make_ensemble(GaussianNB(), 20, random_state=0)
+    TeacherEnsemble(estimator=GaussianNB(), n_teachers=20, random_state=0)
+    >>> make_ensemble(TeacherEnsemble(GaussianNB(), 20, random_state=0), random_state=1)
+    TeacherEnsemble(estimator=GaussianNB(), n_teachers=20, random_state=1)
+    """
+    given = {
+        "n_teachers": n_teachers,
+        "classes": classes,
+        "n_jobs": n_jobs,
+        "random_state": random_state,
+        "checkpoint_dir": checkpoint_dir,
+        "verbose": verbose or None,
+    }
+    said = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(teacher, ShardEnsemble):
+        return TeacherEnsemble(teacher, **({"n_teachers": DEFAULT_N_TEACHERS} | said))
+    if hasattr(teacher, "teachers_"):
+        raise InvalidInputError(
+            f"the {type(teacher).__name__} must be unfitted, got a fitted one: its teachers are private and would stay "
+            "within reach. Pass sklearn.base.clone(ensemble)."
+        )
+    return clone(teacher).set_params(**said)

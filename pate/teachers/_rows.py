@@ -1,4 +1,4 @@
-"""Rows as teachers take them (array, DataFrame or sparse matrix): checked at the door, cut by index."""
+"""Rows as teachers take them (array, DataFrame, sparse matrix or texts): checked at the door, cut by index."""
 
 from __future__ import annotations
 
@@ -28,12 +28,65 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "iloc")
 
 
-def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
-    """Return ``X`` as a 2-d array, a DataFrame or a CSR matrix that ``estimator`` may be given.
+def is_texts(X: Any) -> bool:
+    """Whether ``X`` is a checked column of texts, one per row: what :func:`as_texts` returns."""
+    return isinstance(X, np.ndarray) and X.ndim == 1
+
+
+def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
+    """Return a list, 1-d array or Series of texts as an object array of plain ``str``; None when ``X`` is a table.
+
+    Not NumPy's own type of text: its width is that of the longest text anywhere, which would show every shard
+    something of another's.
 
     Parameters
     ----------
-    X : array-like, DataFrame or sparse matrix of shape (n, n_features)
+    X : any rows
+    name : str
+        What to call ``X`` in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        Some rows are texts and others are not (a missing value, a number).
+
+    Examples
+    --------
+    >>> as_texts(np.array(["a note", "another"]))
+    array(['a note', 'another'], dtype=object)
+    >>> as_texts([[1.0, 2.0]]) is None
+    True
+    """
+    if is_frame(X) or is_sparse(X):
+        return None
+    cells: list[Any]
+    if hasattr(X, "dtype"):
+        if getattr(X, "ndim", 0) != 1 or getattr(X.dtype, "kind", "O") in "biufcmMSV":
+            return None
+        cells = list(X)
+    elif isinstance(X, list | tuple):
+        cells = list(X)
+    else:
+        return None
+    n_texts = sum(isinstance(cell, str) for cell in cells)
+    if not n_texts:
+        return None
+    if n_texts < len(cells):
+        raise InvalidInputError(
+            f"{name} must be a text in every row, but in some there is none (a missing value, a number, bytes). Give "
+            "those rows a text (an empty one, '', will do) or drop them."
+        )
+    texts = np.empty(len(cells), dtype=object)
+    texts[:] = [str(cell) for cell in cells]
+    return texts
+
+
+def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
+    """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or sparse matrix of shape (n, n_features), or texts of shape (n,)
     estimator : classifier
         Missing values are refused unless it declares that it takes them, or holds steps that may fill them.
     name : str
@@ -46,19 +99,22 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: X holds NaN or infinity. ...
     """
+    texts = as_texts(X, name=name)
+    if texts is not None:
+        return texts
     if is_sparse(X):
         rows: Any = X.tocsr()
     elif is_frame(X):
         rows = X
     else:
         try:
-            rows = _typed(X)
+            rows = as_array(X)
         except ValueError:
             rows = np.empty(0)
     if rows.ndim != 2 or getattr(rows, "dtype", np.dtype(float)).kind == "c":
         raise InvalidInputError(
-            f"{name} must be a table of shape (n, n_features) of real numbers or categories, got shape {rows.shape}. "
-            "Pass one row per record; X.reshape(len(X), -1) flattens images."
+            f"{name} must be a table of shape (n, n_features) of real numbers or categories, or texts of shape (n,), "
+            f"got shape {rows.shape}. Pass one row per record; X.reshape(len(X), -1) flattens images."
         )
     if is_frame(rows) and not rows.columns.is_unique:
         raise InvalidInputError(f"{name} has columns of the same name. Rename them: columns are told apart by name.")
@@ -156,8 +212,10 @@ def column_kinds(X: Any) -> dict[Any, str] | None:
     return {name: "number" if holds_numbers(t) else t.name for name, t in zip(X.columns, X.dtypes, strict=True)}
 
 
-def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int) -> Any:
+def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None) -> Any:
     """Return public ``X`` with the columns the teachers were fitted on, by name where they have names.
+
+    ``n_features`` is None for teachers that were fitted on texts.
 
     The public rows have the last word on what kind a column is: a private record that turned a column of numbers into
     one of objects ends here.
@@ -168,6 +226,13 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int) -> An
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: X has 3 columns, but the teachers were fitted on 2. ...
     """
+    if is_texts(X) or (n_features is None and columns is None):
+        if not (is_texts(X) and n_features is None):
+            here, there = ("texts", "a table") if is_texts(X) else ("a table", "texts")
+            raise InvalidInputError(
+                f"X holds {here}, but the teachers were fitted on {there}. Public and private rows must be of one kind."
+            )
+        return X
     if columns is not None:
         if not is_frame(X):
             raise InvalidInputError(
@@ -199,7 +264,15 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int) -> An
 
 
 def hash_rows(X: Any, *, chunk_size: int) -> tuple[str, ...]:
-    """Return the digests of :func:`pate.votes.hash_queries`, a sparse row hashing like the same row when dense."""
+    """Return the digests of :func:`pate.votes.hash_queries`, a sparse row hashing like the same row when dense.
+
+    Examples
+    --------
+    >>> hash_rows(as_texts(["a", "b", "a"]), chunk_size=2)[::2] == hash_queries(np.array([["a"], ["a"]], dtype=object))
+    True
+    """
+    if is_texts(X):
+        return hash_queries(X.reshape(-1, 1))
     if not is_sparse(X):
         return hash_queries(X)
     return tuple(digest for part in slices(X.shape[0], chunk_size) for digest in hash_queries(X[part].toarray()))
@@ -217,8 +290,14 @@ def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
         yield slice(start, min(start + chunk_size, n_rows))
 
 
-def _typed(X: Any) -> npt.NDArray[Any]:
-    """Return an array; of lists, which have no type of their own, one that does not hang on any single cell."""
+def as_array(X: Any) -> npt.NDArray[Any]:
+    """Return an array; of lists, which have no type of their own, one that does not hang on any single cell.
+
+    Examples
+    --------
+    >>> as_array([[1, 2], [3, 4]]).dtype
+    dtype('float64')
+    """
     rows = np.asarray(X)
     if hasattr(X, "dtype"):
         return rows

@@ -11,7 +11,8 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,12 +21,14 @@ import numpy as np
 import numpy.typing as npt
 import sklearn
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from threadpoolctl import threadpool_limits
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
+from pate.teachers._clusters import HERE, UnansweredCalls, answer, raise_given_up
 from pate.teachers._rows import slices
 from pate.teachers.checkpoints import pack
 
@@ -33,6 +36,8 @@ from pate.teachers.checkpoints import pack
 _SEED_PATH = 0x7EAC
 #: The global generators' place beside a teacher's parameters, of which there are fewer.
 _GLOBAL = 0x610BA1
+#: How often what a cluster lost is tried again, the first time included.
+_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,14 +232,8 @@ def _predict(model: Any, X: Any, part: slice) -> Any:
 
     A transformer with ``copy=False`` writes into its input: then one shard's data would move other teachers' votes.
     """
-    if not isinstance(X, np.ndarray):
-        return model.predict(X.iloc[part].copy() if hasattr(X, "iloc") else X[part].copy())
-    rows = np.asarray(X)[part].view()
-    rows.flags.writeable = False
-    try:
-        return model.predict(rows)
-    except ValueError:  # "output array is read-only", worded differently everywhere
-        return model.predict(rows.copy())
+    # Always a copy: a read-only view can be written to all the same (torch.from_numpy does not look at the flag).
+    return model.predict(X.iloc[part].copy() if hasattr(X, "iloc") else X[part].copy())
 
 
 def _reason(error: Exception) -> str:
@@ -252,28 +251,50 @@ def side_by_side(
     The backend and its options are joblib's business (``joblib.parallel_config``). Training and voting ask for it
     alike: with other options joblib would stop its worker processes and start new ones.
     """
-    jobs = (delayed(function)(*args, **options) for args in calls)
+    waiting = UnansweredCalls(calls)
     # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
     with contained(), global_generators():
-        try:
-            parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-        except ValueError:  # a backend that only returns everything at the end: wave by wave then
-            parallel = Parallel(n_jobs=n_jobs, batch_size=1)
-            while wave := list(islice(jobs, 2 * workers(n_jobs))):
-                for items in parallel(wave):
-                    yield from items
-            return
-        results = parallel(jobs)
-        try:
-            for items in results:
-                yield from items
-        finally:
-            results.close()
+        raise_given_up(get_active_backend()[0])
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            jobs = (delayed(answer)(HERE, number, function, *args, **options) for number, args in waiting)
+            try:
+                with closing(_answers(jobs, n_jobs)) as answers:
+                    for number, items in answers:
+                        waiting.answered(number)
+                        yield from items
+                return
+            except CancelledError:  # a cluster lost the only copy of something with one of its workers
+                if not attempts_left:
+                    raise
+                waiting.again()
+
+
+def _answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, list[Any]], None, None]:
+    try:
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # a backend that only returns everything at the end: wave by wave then
+        parallel = Parallel(n_jobs=n_jobs, batch_size=1)
+        while wave := list(islice(jobs, 2 * workers(n_jobs))):
+            yield from parallel(wave)
+        return
+    with closing(parallel(jobs)) as results:
+        yield from results
 
 
 def current_config() -> dict[str, Any]:
     """Return scikit-learn's settings, which other processes would not know of."""
     return dict(sklearn.get_config())
+
+
+def on_cluster() -> bool:
+    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
+
+    Examples
+    --------
+    >>> on_cluster()
+    False
+    """
+    return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
 
 
 def workers(n_jobs: int | None) -> int:

@@ -1,0 +1,337 @@
+"""What every ensemble of teachers does alike: cut shards, keep finished teachers, count votes block by block."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pate._progress import track
+from pate._validation import check_classes, check_int, encode_labels
+from pate.data._fingerprint import records_fingerprint
+from pate.data.partition import Partition, count_cross_shard_duplicates, partition
+from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.teachers._rows import hash_rows, is_sparse, slices
+from pate.teachers._shards import Asked, Trained
+from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
+from pate.votes import Votes
+
+#: Rows that all teachers look at before the next ones are taken up: bounds memory, whatever the number of rows.
+_BLOCK_ROWS = 65_536
+_HASH_ROWS = 4096
+
+
+class ShardEnsemble(BaseEstimator, ABC):
+    """The part of an ensemble that does not depend on what a teacher is; abstract.
+
+    A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
+    """
+
+    n_teachers: int
+    classes: Any
+    n_jobs: int | None
+    random_state: int | None
+    checkpoint_dir: Any
+    verbose: bool
+
+    partition_: Partition
+    teachers_: list[Any]
+    classes_: tuple[Any, ...]
+    n_features_in_: int
+    n_resumed_: int
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Cut the private records into shards and train a teacher on each.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_records, n_features), or texts of shape (n_records,)
+            Of whatever kind these teachers take.
+        y : array-like of shape (n_records,)
+            Class values.
+        groups : array-like of shape (n_records,) or None
+            Who each record belongs to; all records of a group go to one shard (``votes.unit`` is then ``"group"``).
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            Fewer records (or groups) than teachers, a single class, classes outside ``classes``, missing values that
+            the estimator does not take, or a teacher that cannot be trained (named by its shard only).
+
+        Examples
+        --------
+        >>> from pate import TeacherEnsemble
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y, patients = np.arange(6.0).reshape(6, 1), [0, 1, 0, 1, 0, 1], list("aabbcc")
+        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), random_state=0).fit(X, y, patients)
+        >>> teachers.partition_
+        Partition(n_records=6, n_shards=3, unit='group', n_units=3)
+        """
+        n_teachers, seed = self._check_parameters()
+        rows = self._private_rows(X)
+        n_records = rows.shape[0]
+        classes, labels = self._check_labels(y, n_records)
+        if n_records < n_teachers:
+            raise InvalidInputError(
+                f"n_teachers must be at most the number of records ({n_records}), got {n_teachers}. "
+                "Each teacher needs records of its own: ask for fewer teachers."
+            )
+        store = None
+        if self.checkpoint_dir is not None:
+            store = self._open_store()
+            if self.random_state is None:
+                seed = _kept_seed(store, seed)
+        cut = partition(n_records, n_teachers, groups=groups, random_state=seed)
+        _warn_of_duplicates(rows, cut)
+
+        self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
+        self.partition_, self.classes_ = cut, classes
+        self._seed, self._classes_inferred = seed, self.classes is None
+        self._fingerprint = records_fingerprint(labels, groups)
+        self._set_columns(rows, X)
+        self.teachers_ = self._train_all(rows, labels, store)
+        return self
+
+    def vote(self, X: Any, *, keep_labels: bool = True, chunk_size: int | None = None) -> Votes:
+        """Ask every teacher about public rows.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_queries, n_features), or texts of shape (n_queries,)
+            Public rows, with the columns of the private ones.
+        keep_labels : bool
+            Whether ``votes.labels`` (n_teachers x n_queries) is kept beside the counts.
+        chunk_size : int or None
+            A teacher looks at so many rows at a time; memory grows with it, results do not depend on it. None takes
+            what suits these teachers.
+
+        Returns
+        -------
+        Votes
+            **Sensitive.**
+
+        Raises
+        ------
+        InvalidInputError
+            ``X`` has other columns than the private data, or a teacher cannot vote on it.
+
+        Examples
+        --------
+        >>> from pate import TeacherEnsemble
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = np.arange(8.0).reshape(8, 1), [0, 0, 0, 0, 1, 1, 1, 1]
+        >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=(0, 1), random_state=0).fit(X, y)
+        >>> teachers.vote([[0.0], [7.0]]).counts.sum(axis=1)
+        array([2, 2])
+        """
+        check_is_fitted(self, "teachers_")
+        if chunk_size is not None:
+            chunk_size = check_int("chunk_size", chunk_size, low=1)
+        rows, named = self._public_rows(X)
+        n_teachers, n_queries, n_classes = len(self.teachers_), rows.shape[0], len(self.classes_)
+        kept: npt.NDArray[Any] | None = None
+        if keep_labels:
+            kept = np.empty((n_teachers, n_queries), dtype=np.int16 if n_classes <= 2**15 else np.int32)
+        counts = np.zeros((n_queries, n_classes), dtype=np.int32)
+        parts = list(slices(n_queries, max(chunk_size or 1, _BLOCK_ROWS)))
+        answers = self._ask_blocks(rows, parts, chunk_size)
+        with closing(_watched(answers, n_teachers * len(parts), "teachers voting", self.verbose)) as watched:
+            for part, asked in watched:
+                if asked.failure is not None:
+                    raise InvalidInputError(
+                        f"teacher {asked.index} could not vote: {asked.failure}. Its own words are withheld, as they "
+                        "may quote private values. Check that the public columns have the kinds of values that the "
+                        "private ones have, and that the estimator takes values it has not seen."
+                    )
+                if kept is not None:
+                    kept[asked.index, part] = asked.labels
+                else:
+                    counts[np.arange(part.start, part.stop), asked.labels] += 1
+
+        facts: dict[str, Any] = {
+            "classes": self.classes_,
+            "unit": self.partition_.unit,
+            "n_units": self.partition_.n_units,
+            "query_hashes": hash_rows(named, chunk_size=_HASH_ROWS),
+        }
+        if kept is not None:
+            votes = Votes.from_labels(kept, **facts)
+        else:
+            votes = Votes.from_counts(counts, n_teachers=n_teachers, **facts)
+        return replace(votes, classes_inferred=self._classes_inferred, fingerprint=self._fingerprint)
+
+    def _ask_blocks(
+        self, rows: Any, parts: list[slice], chunk_size: int | None
+    ) -> Generator[tuple[slice, Asked], None, None]:
+        for part in parts:
+            block = rows if len(parts) == 1 else rows.iloc[part] if hasattr(rows, "iloc") else rows[part]
+            with closing(self._ask(block, chunk_size)) as answers:
+                for asked in answers:
+                    yield part, asked
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> tuple[Any, ...]:
+        # scikit-learn's notebook display would print the teachers and the partition.
+        return ()
+
+    @abstractmethod
+    def _check_model(self) -> None:
+        """Refuse what cannot be a teacher."""
+
+    @abstractmethod
+    def _private_rows(self, X: Any) -> Any:
+        """Return checked rows of shape (n_records, ...), to be cut by :meth:`_train`."""
+
+    @abstractmethod
+    def _set_columns(self, X: Any, given: Any) -> None:
+        """Remember what public rows must look like, from the checked rows and what was given."""
+
+    @abstractmethod
+    def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        """Return rows as the teachers take them, and as they are recognised by their hash."""
+
+    @abstractmethod
+    def _open_store(self) -> CheckpointStore:
+        """Return the folder of finished teachers, refusing teachers that it could not keep."""
+
+    @abstractmethod
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
+        """Return the digest of everything that decides how teacher ``index`` comes out."""
+
+    @abstractmethod
+    def _train(
+        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64]
+    ) -> Generator[Trained, None, None]:
+        """Yield the teachers ``waiting`` as they are finished."""
+
+    @abstractmethod
+    def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
+        """Yield every teacher's votes on a block of rows."""
+
+    def _work(self, n_records: int) -> tuple[float, str] | None:
+        """Return how much one teacher has to do and in what unit, for the progress bar."""
+        return None
+
+    def _check_parameters(self) -> tuple[int, int]:
+        """Return the number of teachers and the seed of this fit."""
+        self._check_model()
+        if self.n_jobs is not None and check_int("n_jobs", self.n_jobs) == 0:
+            raise InvalidInputError("n_jobs must be None or a whole number other than 0, got 0. -1 takes all cores.")
+        if self.random_state is None:
+            seed = secrets.randbits(63)
+        else:
+            seed = check_int("random_state", self.random_state, low=0, remedy="None draws a seed.")
+        return check_int("n_teachers", self.n_teachers, low=1), seed
+
+    def _check_labels(self, y: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
+        """Return the classes and y as class indices."""
+        values = np.asarray(y)
+        if values.shape != (n_records,):
+            raise InvalidInputError(f"y must have shape ({n_records},), one class per row of X, got {values.shape}.")
+        if self.classes is None:
+            try:
+                found = np.unique(values)
+                missing = bool((found != found).any())
+            except TypeError:
+                missing = True
+            if missing:
+                raise InvalidInputError(
+                    "y holds missing values or mixed types. Give every record a class, and name them in classes=."
+                )
+            if len(found) < 2:
+                raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
+            classes = check_classes(found)
+            warnings.warn(
+                "classes=None: the set of classes is read from the private labels, and votes and releases will show "
+                "it. Name every class that could occur: classes=[...].",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        else:
+            classes = check_classes(self.classes)
+        labels = encode_labels("y", y, classes)
+        if (labels == labels[0]).all():
+            raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
+        return classes, labels
+
+    def _train_all(self, X: Any, labels: npt.NDArray[np.int64], store: CheckpointStore | None) -> list[Any]:
+        """Train whoever is not in ``store`` and return all teachers in order."""
+        n_shards = self.partition_.n_shards
+        teachers: list[Any] = [None] * n_shards
+        keys: list[bytes | None] = [None] * n_shards
+        if store is not None:
+            for i in track(range(n_shards), total=n_shards, label="checkpoints", show=self.verbose):
+                keys[i] = key = self._key(X, labels, i)
+                try:
+                    teachers[i] = store.load(i, key)
+                except DamagedCheckpointError as error:
+                    warnings.warn(
+                        f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
+                        CheckpointWarning,
+                        stacklevel=3,
+                    )
+        waiting = [i for i, teacher in enumerate(teachers) if teacher is None]
+        self.n_resumed_ = n_shards - len(waiting)
+        results = self._train(waiting, keys, X, labels)
+        work = self._work(X.shape[0])
+        with closing(_watched(results, len(waiting), "teachers", self.verbose, work)) as finished:
+            for trained in finished:
+                if trained.failure is not None:
+                    raise InvalidInputError(
+                        f"teacher {trained.index} could not be trained: {trained.failure}. Its own words are withheld, "
+                        "as they may quote private values; to see them, fit the estimator on the records "
+                        f"partition_.shard({trained.index}) yourself. No teacher is used."
+                    )
+                if store is not None:
+                    store.save(trained.index, keys[trained.index], trained.packed)
+                teachers[trained.index] = trained.model
+        return teachers
+
+
+def _watched(
+    results: Generator[Any, None, None], total: int, label: str, show: bool, work: tuple[float, str] | None = None
+) -> Generator[Any, None, None]:
+    """Yield results behind a progress bar; closing this ends the workers and the bar (Ctrl-C, a failed teacher)."""
+    with closing(results):
+        yield from track(results, total=total, label=label, show=show, work=work)
+
+
+def _kept_seed(store: CheckpointStore, fresh: int) -> int:
+    try:
+        return store.seed(fresh)
+    except DamagedCheckpointError:
+        warnings.warn(
+            "the seed kept in checkpoint_dir could not be read; new shards are cut and all teachers trained again.",
+            CheckpointWarning,
+            stacklevel=3,
+        )
+        return fresh
+
+
+def _warn_of_duplicates(X: Any, cut: Partition) -> None:
+    """Tell the curator, and nobody else: the number depends on every record."""
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        X = X.reshape(len(X), -1)
+    if is_sparse(X):
+        X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
+    n_duplicates = count_cross_shard_duplicates(X, cut)
+    if n_duplicates:
+        warnings.warn(
+            f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "
+            "guarantee is weaker for that person: remove repeats, or pass groups= so that a person's records stay "
+            "together. (This number is private: do not publish it.)",
+            DuplicateRecordsWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,318 @@
+"""Arbitrary functions as teachers: models behind endpoints, programs in other languages, anything that votes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._progress import track
+from pate._validation import check_choice, check_classes, check_int, check_real
+from pate.exceptions import InvalidInputError
+from pate.teachers._answers import AnswerCache
+from pate.teachers._rows import as_array, as_texts, hash_rows, is_frame, is_sparse, is_texts
+from pate.votes import Votes
+
+_HASH_ROWS = 4096
+
+
+class CallableTeachers:
+    """Let functions vote, one per shard of private data: fine-tuned language models, endpoints, other programs.
+
+    Parameters
+    ----------
+    functions : sequence of callables
+        ``functions[i](rows)`` returns one class value per row, for teacher ``i``. ``rows`` is a list of texts, or a
+        part of the array, DataFrame or sparse matrix that is voted on; at most ``batch_size`` rows.
+    classes : iterable
+        Every class that could occur: **public** knowledge.
+    unit : str
+        What one shard holds whole: ``"record"``, or ``"group"`` when shards were cut by groups.
+    n_units : int or None
+        Number of records, or of groups, in the private data.
+    batch_size : int
+        Rows per call.
+    n_retries : int
+        How often a call that failed (or that answered something else than classes) is tried again.
+    retry_wait : float
+        Seconds before the first further try, doubled before each next one. A function must end by itself: give
+        requests a time-out.
+    n_jobs : int or None
+        Functions called side by side, in threads, each function by one thread at a time; None is 1. Endpoints keep
+        one waiting, so more than the number of cores pays for them.
+    cache_dir : path or None
+        Keep answers here as well, so that an interrupted vote goes on, and no row is paid for twice. The folder is as
+        sensitive as the data. One process at a time may use it.
+    cache_key : str or None
+        What the functions are, such as ``"shards of 2026-03, adapter v2"``: with ``cache_dir`` it must be given, as a
+        function cannot be recognised by itself. Change it whenever a function, a shard or a prompt changes.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    classes_ : tuple
+        The class values, in the order of the votes' columns.
+    n_teachers : int
+
+    Raises
+    ------
+    InvalidInputError
+        ``functions`` is not a sequence of callables, or holds one callable twice (two teachers that share a shard);
+        ``cache_dir`` without ``cache_key``.
+
+    Notes
+    -----
+    **Guarantees.** Neighbours differ in one unit (a record, or all records of one group), replaced by another. *If*
+    the shards are disjoint, the shard of every other unit is the same for both neighbours (:func:`pate.partition`),
+    and function ``i`` depends on shard ``i``, public things and randomness of its own alone, then one replacement
+    changes one function, which moves at most one vote per query. Whether a function answers the same each time does
+    not matter for that; a row that was answered keeps its answer, here and in ``cache_dir``.
+
+    This class calls function ``i`` with public rows only and passes nothing from one function to another, but it
+    cannot see what a function does. The curator must make sure that teachers share
+
+    - no examples in a prompt, no retrieval index and no fine-tuned weights beyond those of their own shard: a model
+      trained on all of the data is not a teacher, and neither is a prompt that was chosen on all of it;
+    - no cache, conversation or memory at the endpoint, and no generator of random numbers;
+    - no batch: the answer to a row must not hang on the other rows of the call.
+
+    A base model that was itself trained on the private data is outside the guarantee. Rows, and whatever the prompt
+    holds, go to the endpoint: who runs it sees them.
+
+    Examples
+    --------
+    >>> shards = [["refund", "broken"], ["late", "refund"], ["broken"]]
+    >>> def teacher_of(shard):
+    ...     def say(texts):
+    ...         return ["complaint" if any(word in text for word in shard) else "other" for text in texts]
+    ...     return say
+    >>> teachers = CallableTeachers([teacher_of(s) for s in shards], classes=["other", "complaint"], n_units=5)
+    >>> teachers
+    CallableTeachers(n_teachers=3, classes=('other', 'complaint'))
+    >>> teachers.vote(["I want a refund", "thank you"])
+    Votes(n_queries=2, n_classes=2, n_teachers=3, counts=<sensitive>)
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[Callable[[Any], Any]],
+        *,
+        classes: Any,
+        unit: str = "record",
+        n_units: int | None = None,
+        batch_size: int = 32,
+        n_retries: int = 3,
+        retry_wait: float = 1.0,
+        n_jobs: int | None = None,
+        cache_dir: Any = None,
+        cache_key: str | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self._functions = _checked(functions)
+        self.n_teachers = len(self._functions)
+        self.classes_ = check_classes(classes)
+        self.unit = check_choice("unit", unit, ["record", "group"])
+        self.n_units = None if n_units is None else check_int("n_units", n_units, low=self.n_teachers)
+        self.batch_size = check_int("batch_size", batch_size, low=1)
+        self.n_retries = check_int("n_retries", n_retries, low=0)
+        self.retry_wait = check_real("retry_wait", retry_wait, low=0)
+        self.n_jobs = 1 if n_jobs is None else check_int("n_jobs", n_jobs, low=1, remedy="These are threads.")
+        self.verbose = verbose
+        if cache_dir is not None and not (isinstance(cache_key, str) and cache_key.strip()):
+            raise InvalidInputError(
+                f"cache_key must be a text that says what the functions are, as cache_dir is given, got {cache_key!r}. "
+                "Write what would change the answers: the shards, the model and the prompt, with their versions."
+            )
+        self._place = {value: i for i, value in enumerate(self.classes_)}
+        self._cache = AnswerCache(self.n_teachers, self.classes_, folder=cache_dir, version=cache_key)
+        self._voting = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"CallableTeachers(n_teachers={self.n_teachers}, classes={self.classes_!r})"
+
+    def vote(self, X: Any, *, keep_labels: bool = True) -> Votes:
+        """Ask every function about public rows that it has not answered yet.
+
+        Parameters
+        ----------
+        X : list of texts, array of shape (n_queries, ...), DataFrame or sparse matrix
+            Public rows.
+        keep_labels : bool
+            Whether ``votes.labels`` (n_teachers x n_queries) is kept beside the counts.
+
+        Returns
+        -------
+        Votes
+            **Sensitive.**
+
+        Raises
+        ------
+        InvalidInputError
+            ``X`` holds no rows, or a function failed at every try (named by its teacher and the type of the failure
+            only). What was answered until then is kept: voting again goes on from there.
+
+        Notes
+        -----
+        After a failure, or Ctrl-C, this returns when the calls under way have ended, and no thread stays behind.
+
+        Examples
+        --------
+        >>> teachers = CallableTeachers([lambda x: [0] * len(x), lambda x: [1] * len(x)], classes=(0, 1))
+        >>> teachers.vote([[1.0], [2.0]]).counts
+        array([[1, 1],
+               [1, 1]])
+        """
+        rows = _public_rows(X)
+        hashes = hash_rows(rows, chunk_size=_HASH_ROWS)
+        n_classes = len(self.classes_)
+        facts: dict[str, Any] = {
+            "classes": self.classes_,
+            "unit": self.unit,
+            "n_units": self.n_units,
+            "query_hashes": hashes,
+        }
+        kind = np.int16 if n_classes <= np.iinfo(np.int16).max else np.int32
+        kept = np.empty((self.n_teachers, len(hashes)), dtype=kind) if keep_labels else None
+        counts = np.zeros((len(hashes), n_classes), dtype=np.int32)
+        with self._voting, closing(self._ask_all(rows, hashes)) as finished:
+            for i in track(finished, total=self.n_teachers, label="teachers voting", show=self.verbose):
+                known = self._cache.of(i)
+                labels = np.fromiter((known[h] for h in hashes), dtype=np.int64, count=len(hashes))
+                if kept is not None:
+                    kept[i] = labels
+                else:
+                    counts[np.arange(len(hashes)), labels] += 1
+        if kept is not None:
+            return Votes.from_labels(kept, **facts)
+        return Votes.from_counts(counts, n_teachers=self.n_teachers, **facts)
+
+    def _ask_all(self, rows: Any, hashes: tuple[str, ...]) -> Generator[int, None, None]:
+        """Yield the teachers as they have answered every row."""
+        stop = threading.Event()
+        first = dict(zip(reversed(hashes), range(len(hashes) - 1, -1, -1), strict=True))  # one place per distinct row
+        if self.n_jobs == 1:  # no thread: Ctrl-C ends the call itself
+            for i in range(self.n_teachers):
+                self._ask(i, rows, first, stop)
+                yield i
+            return
+        pool = ThreadPoolExecutor(min(self.n_jobs, self.n_teachers), thread_name_prefix="pate-teacher")
+        try:
+            futures = {pool.submit(self._ask, i, rows, first, stop): i for i in range(self.n_teachers)}
+            for done in as_completed(futures):
+                done.result()
+                yield futures[done]
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _ask(self, index: int, rows: Any, first: dict[str, int], stop: threading.Event) -> None:
+        """Have teacher ``index`` answer what it has not answered yet, batch by batch."""
+        known = self._cache.of(index)
+        # In the order of the rows: what is asked together does not hang on hashes.
+        open_rows = sorted((place, digest) for digest, place in first.items() if digest not in known)
+        for start in range(0, len(open_rows), self.batch_size):
+            if stop.is_set():
+                return
+            batch = open_rows[start : start + self.batch_size]
+            labels = self._call(index, rows, [place for place, _ in batch], stop)
+            if labels is None:
+                return
+            self._cache.add(index, [digest for _, digest in batch], labels)
+
+    def _call(self, index: int, rows: Any, places: list[int], stop: threading.Event) -> list[int] | None:
+        """Return the class indices of a batch, or None when the vote was ended meanwhile."""
+        why = ""
+        for attempt in range(self.n_retries + 1):
+            if attempt and stop.wait(self.retry_wait * 2.0 ** (attempt - 1)):
+                return None
+            try:
+                labels, why = self._labels(self._functions[index](_take(rows, places)), len(places))
+            except Exception as error:
+                labels, why = None, f"its function raised {type(error).__name__}"
+            if labels is not None:
+                return labels
+        # Raised out here, so that the function's own exception does not come along in a traceback.
+        raise InvalidInputError(
+            f"teacher {index} could not vote: {why} (tried {self.n_retries + 1} times). Its own words are withheld, as "
+            "they may quote private values; call the function yourself to see them. What was answered so far is kept: "
+            "vote again to go on."
+        )
+
+    def _labels(self, answers: Any, n_rows: int) -> tuple[list[int] | None, str]:
+        if isinstance(answers, str | bytes | Mapping | Set) or getattr(answers, "ndim", 1) != 1:
+            return None, "its function did not return a sequence of class values"
+        values = [v.item() if isinstance(v, np.generic) else v for v in answers]
+        if len(values) != n_rows:
+            return None, "its function did not return one class value per row"
+        try:
+            return [self._place[v] for v in values], ""
+        except (KeyError, TypeError):
+            return None, f"its function answered something else than classes={self.classes_!r}"
+
+
+def _checked(functions: Any) -> tuple[Callable[[Any], Any], ...]:
+    given = tuple(functions) if isinstance(functions, list | tuple) else ()
+    if not given or not all(callable(f) for f in given):
+        raise InvalidInputError(
+            f"functions must be a list of callables, one per shard, got a {type(functions).__name__} that is not. "
+            "Bind a function to its shard's model with functools.partial."
+        )
+    if len({_identity(f) for f in given}) < len(given):
+        raise InvalidInputError(
+            "functions must hold every callable once: it is the teacher of one shard, and a second seat would let one "
+            "record move two votes. Give each shard a teacher of its own."
+        )
+    return given
+
+
+def _identity(function: Any) -> tuple[Any, ...]:
+    """Return what is equal for one teacher given twice: ``model.predict`` is a new object each time it is named."""
+    if isinstance(function, partial):
+        named = sorted((name, id(value)) for name, value in function.keywords.items())
+        return "partial", _identity(function.func), tuple(map(id, function.args)), tuple(named)
+    if hasattr(function, "__self__"):
+        return "method", getattr(function, "__name__", ""), id(function.__self__)
+    return "function", id(function)
+
+
+def _public_rows(X: Any) -> Any:
+    texts = as_texts(X)
+    rows: Any
+    if texts is not None:
+        rows = texts
+    elif is_sparse(X):
+        rows = X.tocsr()
+    elif is_frame(X):
+        rows = X
+    else:
+        try:
+            rows = as_array(X)
+        except ValueError:
+            rows = np.empty(0)
+        if rows.ndim < 2:
+            raise InvalidInputError(
+                f"X must be texts of shape (n_queries,) or rows of shape (n_queries, ...), got shape {rows.shape}. "
+                "X.reshape(-1, 1) turns numbers into rows."
+            )
+    if not rows.shape[0]:
+        raise InvalidInputError("X must have at least one row, got none.")
+    return rows
+
+
+def _take(rows: Any, places: list[int]) -> Any:
+    """Return a copy: what one function does to its rows no other function sees."""
+    if is_texts(rows):
+        return [rows[i] for i in places]
+    if is_frame(rows):
+        part = rows.iloc[places].copy()
+        part.attrs = {}
+        return part
+    index: npt.NDArray[np.int64] = np.asarray(places, dtype=np.int64)
+    return rows[index]

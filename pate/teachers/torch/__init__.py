@@ -1,0 +1,7 @@
+"""Torch modules as teachers, on CPU cores and GPUs; the ready modules are in :mod:`pate.teachers.torch.modules`."""
+
+from __future__ import annotations
+
+from pate.teachers.torch.ensemble import TorchTeacherEnsemble
+
+__all__ = ["TorchTeacherEnsemble"]

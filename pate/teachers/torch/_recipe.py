@@ -1,0 +1,324 @@
+"""What makes one torch teacher, whoever trains it: its weights, the order of its records, its steps.
+
+Everything random comes from (seed, teacher, epoch), on the CPU: it does not depend on grouping, workers or devices.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pate._random import training_seed
+from pate.exceptions import InvalidInputError
+from pate.teachers._shards import global_generators
+from pate.teachers.torch._chain import Step, agrees, read_chain
+
+#: The place of torch teachers in the tree of training seeds.
+_SEED_PATH = 0x707C4
+_INIT, _EPOCH, _FORWARD, _AUGMENT, _VOTE = range(5)
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+PRECISIONS: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bf16": torch.bfloat16,
+    "float64": torch.float64,
+}
+
+#: name -> array: what is left of a trained teacher.
+Weights = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The optimiser's public settings, with torch's meanings.
+
+    Examples
+    --------
+    >>> Optimizer("sgd", learning_rate=0.1, momentum=0.9).betas
+    (0.9, 0.999)
+    """
+
+    name: str = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Everything public that decides how teachers come out; the rest is their shards.
+
+    Attributes
+    ----------
+    module : callable
+        Makes a module as ``module(**kwargs)``.
+    kwargs : dict
+    n_classes : int
+    sample_shape : tuple of int
+        Shape of one row.
+    epochs, batch_size : int
+    optimizer : Optimizer
+    augment : callable or None
+        ``augment(x, generator)`` on a shard's rows of one epoch, on the CPU.
+    precision : {"float32", "bf16", "float64"}
+    seed : int
+    chain : tuple of Step or None
+        The module's layers, when it is one plain chain (see :func:`with_chain`).
+
+    Examples
+    --------
+    >>> kwargs = {"in_features": 4, "out_features": 2}
+    >>> recipe = Recipe(nn.Linear, kwargs, 2, (4,), 1, 2, Optimizer(), None, "float32", 0)
+    >>> recipe.order(7, 0, 3).tolist() == recipe.order(7, 0, 3).tolist()
+    True
+    """
+
+    module: Callable[..., nn.Module]
+    kwargs: Mapping[str, Any]
+    n_classes: int
+    sample_shape: tuple[int, ...]
+    epochs: int
+    batch_size: int
+    optimizer: Optimizer
+    augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None
+    precision: str
+    seed: int
+    chain: tuple[Step, ...] | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights that the optimiser moves (those of bf16 are float32)."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    def fresh(self, index: int) -> nn.Module:
+        """Return teacher ``index`` before its first step, on the CPU, in training mode."""
+        return self._made(index).to(self.dtype).train()
+
+    def _made(self, index: int) -> nn.Module:
+        with own_generator(training_seed(self.seed, _SEED_PATH, index, _INIT)):
+            # A copy: a tensor or module among the arguments is every teacher's start, not one thing they all train.
+            module = self.module(**copy.deepcopy(dict(self.kwargs)))
+        if not isinstance(module, nn.Module):
+            raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(module).__name__}.")
+        return module
+
+    def check_apart(self) -> None:
+        """Refuse a factory whose modules share memory: one shard would train another one's teacher.
+
+        Raises
+        ------
+        InvalidInputError
+        """
+        one, other = (self._made(index) for index in (0, 1))
+        places = [
+            {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
+        ]
+        if one is other or places[0] & places[1]:
+            raise InvalidInputError(
+                "module must make a new module with parameters of its own at every call; two calls shared some. "
+                "Make the layers inside the class or function."
+            )
+
+    def order(self, index: int, epoch: int, n: int) -> torch.Tensor:
+        """Return the order in which teacher ``index`` sees its ``n`` records, int64 of shape (n,)."""
+        return torch.randperm(n, generator=self._generator(index, epoch))
+
+    def epoch_rows(self, index: int, epoch: int, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the order of one epoch, and the shard's rows in it, augmented; ``X`` on the CPU."""
+        generator = self._generator(index, epoch)
+        order = torch.randperm(len(X), generator=generator)
+        rows = X[order]
+        if self.augment is not None:
+            # A copy of the rows already, and one of the augmentation: what it remembers ends with this epoch. Random
+            # numbers that it takes from elsewhere are this teacher's own as well.
+            augment = copy.deepcopy(self.augment)
+            with own_generator(training_seed(self.seed, _SEED_PATH, index, _AUGMENT, epoch)):
+                rows = augment(rows, generator)
+        return order, rows
+
+    def _generator(self, index: int, epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(training_seed(self.seed, _SEED_PATH, index, _EPOCH, epoch))
+
+    def forward_seed(self, index: int, epoch: int) -> int:
+        """Return what torch's global generator is seeded with in an epoch (dropout draws from it)."""
+        return training_seed(self.seed, _SEED_PATH, index, _FORWARD, epoch)
+
+    def vote_seed(self, index: int) -> int:
+        """Return what the global generators are seeded with while teacher ``index`` votes."""
+        return training_seed(self.seed, _SEED_PATH, index, _VOTE)
+
+
+def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple[int, int]]:
+    """Return the bounds of an epoch's batches: full ones, then what is left.
+
+    Parameters
+    ----------
+    n, batch_size : int
+    joined : bool
+        Whether a last batch of one row joins the one before it: batch normalisation cannot take one.
+
+    Examples
+    --------
+    >>> batch_bounds(5, 2), batch_bounds(5, 2, joined=True)
+    ([(0, 2), (2, 4), (4, 5)], [(0, 2), (2, 5)])
+    """
+    bounds = [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
+    if joined and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
+        bounds[-2:] = [(bounds[-2][0], n)]
+    return bounds
+
+
+def needs_pairs(module: nn.Module) -> bool:
+    """Whether a module normalises over its batch.
+
+    Examples
+    --------
+    >>> needs_pairs(nn.BatchNorm1d(3)), needs_pairs(nn.Linear(3, 2))
+    (True, False)
+    """
+    return any(isinstance(m, _BatchNorm) for m in module.modules())
+
+
+#: torch's global generators belong to one teacher at a time, also where teachers run in threads of one process.
+_GENERATORS = threading.RLock()
+
+
+@contextmanager
+def own_generator(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed the global generators of torch, NumPy and Python, and give them back as they were.
+
+    Teachers share no state: whoever draws from them would otherwise depend on how much the teachers before it drew.
+    """
+    devices = [device] if device is not None and device.type == "cuda" else []
+    with _GENERATORS, torch.random.fork_rng(devices=devices), global_generators(seed):
+        # Not torch.manual_seed: it reseeds all devices, also those that are not given back.
+        torch.default_generator.manual_seed(seed)
+        for place in devices:
+            with torch.cuda.device(place):
+                torch.cuda.manual_seed(seed)
+        if device is not None and device.type == "mps":
+            torch.mps.manual_seed(seed)
+        yield
+
+
+def module_arguments(
+    module: Callable[..., nn.Module], kwargs: Mapping[str, Any] | None, *, n_features: int, n_classes: int
+) -> dict[str, Any]:
+    """Return the arguments to make a module with: the user's, and ``n_features`` and ``n_classes`` where it takes them.
+
+    Examples
+    --------
+    >>> module_arguments(nn.Linear, {"in_features": 4, "out_features": 2}, n_features=4, n_classes=2)
+    {'in_features': 4, 'out_features': 2}
+    """
+    found = dict(kwargs or {})
+    try:
+        names = inspect.signature(module).parameters
+    except (TypeError, ValueError):
+        return found
+    for name, value in (("n_features", n_features), ("n_classes", n_classes)):
+        if name in names and names[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
+            found.setdefault(name, value)
+    return found
+
+
+def check_output(recipe: Recipe) -> None:
+    """Make a module and show it two rows of zeros: what does not fit is refused before any training.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be made, or does not map (batch, ...) to logits of shape (batch, n_classes).
+
+    Examples
+    --------
+    >>> kwargs = {"in_features": 4, "out_features": 3}
+    >>> check_output(Recipe(nn.Linear, kwargs, 2, (4,), 1, 2, Optimizer(), None, "float32", 0))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: module must map rows of shape (4,) to 2 logits, one per class; ... (2, 3). ...
+    """
+    try:
+        module = recipe.fresh(0)
+    except InvalidInputError:
+        raise
+    except Exception as error:  # the module's own code; nothing private has been near it
+        raise InvalidInputError(
+            f"module could not be made with {dict(recipe.kwargs)!r}: {type(error).__name__}: {error}. "
+            "Pass what it needs in module_kwargs."
+        ) from error
+    rows = torch.zeros((2, *recipe.sample_shape), dtype=recipe.dtype)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), own_generator(0):
+            warnings.simplefilter("ignore")
+            shape = tuple(module.eval()(rows).shape)
+    except Exception as error:
+        raise InvalidInputError(
+            f"module does not take rows of shape {recipe.sample_shape}: {type(error).__name__}: {error}. "
+            "Rows reach it as they are given to fit: reshape them, or start with nn.Unflatten."
+        ) from error
+    if shape != (2, recipe.n_classes):
+        raise InvalidInputError(
+            f"module must map rows of shape {recipe.sample_shape} to {recipe.n_classes} logits, one per class; two "
+            f"rows came out as {shape}. Set its number of outputs in module_kwargs."
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InvalidInputError("module has no parameters to train.")
+
+
+def with_chain(recipe: Recipe) -> Recipe:
+    """Return the recipe with its chain, if running that gives what the module gives on rows that are nobody's.
+
+    Done once, before teachers are spread out: tracing a module patches torch's classes for as long as it lasts, and
+    teachers may run in threads.
+
+    Examples
+    --------
+    >>> kwargs = {"in_features": 4, "out_features": 2}
+    >>> with_chain(Recipe(lambda **k: nn.Sequential(nn.Linear(**k)), kwargs, 2, (4,), 1, 2, Optimizer(), None,
+    ...     "float32", 0)).chain[0].kind
+    'linear'
+    """
+    module = recipe.fresh(0)
+    chain = read_chain(module)
+    if chain is None:
+        return replace(recipe, chain=None)
+    rows = torch.rand((2, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
+    return replace(recipe, chain=chain if agrees(module, chain, rows) else None)
+
+
+def weights_of(module: nn.Module) -> Weights:
+    """Return parameters and buffers as arrays of their own."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
+
+
+def load_weights(recipe: Recipe, index: int, weights: Weights) -> nn.Module:
+    """Return teacher ``index`` with these weights, in evaluation mode, on the CPU."""
+    module = recipe.fresh(index)  # its own: what is drawn at the start and kept outside the weights is there again
+    module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
+    return module.eval()
+
+
+def finite(weights: Weights) -> bool:
+    """Whether all weights are finite.
+
+    Examples
+    --------
+    >>> finite({"w": np.array([1.0, np.inf])})
+    False
+    """
+    return all(value.dtype.kind != "f" or math.isfinite(float(np.abs(value).sum())) for value in weights.values())

@@ -1,0 +1,359 @@
+"""Torch modules as teachers: one per disjoint shard, trained one after the other on CPUs and side by side on GPUs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from pate._validation import check_choice, check_int, check_real
+from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.teachers._base import ShardEnsemble
+from pate.teachers._rows import column_kinds, is_frame, is_sparse, match_columns, slices
+from pate.teachers._shards import Asked, Trained, batches, on_cluster, side_by_side, workers
+from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
+from pate.teachers.torch._code import code_digest
+from pate.teachers.torch._devices import group_size_on, named_device, visible_devices
+from pate.teachers.torch._grouped import stacked_forward
+from pate.teachers.torch._recipe import (
+    OPTIMIZERS,
+    PRECISIONS,
+    Optimizer,
+    Recipe,
+    check_output,
+    load_weights,
+    module_arguments,
+    with_chain,
+)
+from pate.teachers.torch._tasks import Shard, ask_teachers, train_shards
+
+
+class TorchTeacherEnsemble(ShardEnsemble):
+    """Train one copy of a torch module on each of ``n_teachers`` disjoint shards, and let them vote.
+
+    The contract is that of :class:`pate.TeacherEnsemble`: ``fit``, ``vote``, no ``predict``. On CPUs teachers are
+    trained one after the other in ``n_jobs`` single-threaded workers; on GPUs hundreds of them go through the same
+    kernels.
+
+    Parameters
+    ----------
+    module : torch.nn.Module class, or a function that makes a module
+        Made anew for every teacher as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where
+        it takes them; maps rows as they are given to ``fit``, shape (batch, ...), to logits (batch, n_classes). Ready
+        ones are in :mod:`pate.teachers.torch.modules`. Batch normalisation and dropout work; teachers that have them
+        are trained one by one, on GPUs too.
+    n_teachers : int
+    module_kwargs : mapping or None
+    classes : iterable or None
+        Every class that could occur: **public** knowledge. None takes them from the private ``y`` and warns.
+    epochs, batch_size : int
+        Every record is used once per epoch; the last batch of an epoch may be smaller.
+    optimizer : {"adam", "adamw", "sgd"}
+    learning_rate, weight_decay : float
+        With torch's meanings for that optimiser.
+    momentum : float
+        Of sgd only.
+    augment : callable or None
+        ``augment(rows, generator)``: rows of one teacher's epoch, shape (n_shard, ...), on the CPU, and a
+        ``torch.Generator`` from which all its randomness must come. See :mod:`pate.teachers.torch.augment`.
+    precision : {"float32", "bf16", "float64"}
+        What training computes in; bf16 keeps float32 weights for the optimiser. Votes are never computed in bf16.
+    device : str
+        ``"auto"`` takes every visible CUDA device (one worker process each), else MPS, else the CPU.
+    group_size : int or "auto"
+        Teachers trained as one. ``"auto"``: 1 on a CPU, all of a device's (up to 256) on a GPU. Halved, for as long
+        as it takes, when the device's memory does not hold a group.
+    n_jobs : int or None
+        Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). GPUs
+        have one each, whatever is said here.
+    random_state : int or None
+        Seed of the partition and of the teachers' training; None draws one from the operating system.
+    checkpoint_dir : path or None
+        Keep every finished teacher here (safetensors, sealed), so that a killed run goes on with the remaining ones.
+        The folder is as sensitive as the data.
+    verbose : bool
+        Show progress: teachers done, records per second, time left.
+
+    Attributes
+    ----------
+    partition_ : Partition
+        Who went to which shard.
+    teachers_ : list of dict of arrays
+        **Sensitive.** Every teacher's weights by name; :meth:`module_of` makes a module of them.
+    classes_ : tuple
+        The class values, in the order of the votes' columns.
+    n_features_in_ : int
+        Numbers per row.
+    n_resumed_ : int
+        How many teachers came from ``checkpoint_dir``.
+
+    Notes
+    -----
+    **Guarantees.** As for :class:`pate.TeacherEnsemble`: a teacher is a function of its shard, its seed and public
+    configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
+    epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
+    point. In a group a teacher's place and the shape of every kernel are public, whatever the shards hold; a teacher
+    whose epoch is over is not moved while others go on. What a GPU's memory holds (and whether a recorded step is
+    faster) decides how a group is cut, and so the rounding.
+
+    Modules that share tensors between calls are refused. A class or an augmentation that keeps what it has seen in a
+    global variable or a closure would carry it from one shard to the next: that is for you to avoid.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from pate.teachers.torch.modules import MLP
+    >>> X, y = load_digits(return_X_y=True)
+    >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), epochs=3, device="cpu", random_state=0)
+    >>> teachers.fit(X[:500] / 16, y[:500]).vote(X[500:520] / 16)
+    Votes(n_queries=20, n_classes=10, n_teachers=5, counts=<sensitive>)
+    """
+
+    def __init__(
+        self,
+        module: Callable[..., nn.Module],
+        n_teachers: int,
+        *,
+        module_kwargs: Mapping[str, Any] | None = None,
+        classes: Any = None,
+        epochs: int = 20,
+        batch_size: int = 32,
+        optimizer: str = "adam",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None = None,
+        precision: str = "float32",
+        device: str = "auto",
+        group_size: int | str = "auto",
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+        checkpoint_dir: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.module = module
+        self.n_teachers = n_teachers
+        self.module_kwargs = module_kwargs
+        self.classes = classes
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.momentum = momentum
+        self.augment = augment
+        self.precision = precision
+        self.device = device
+        self.group_size = group_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint_dir = checkpoint_dir
+        self.verbose = verbose
+
+    def module_of(self, index: int) -> nn.Module:
+        """Return teacher ``index`` as a module in evaluation mode, on the CPU: **sensitive**.
+
+        Examples
+        --------
+        >>> from pate.teachers.torch.modules import MLP
+        >>> X, y = np.eye(4, dtype=np.float32), [0, 1, 0, 1]
+        >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), epochs=1, device="cpu", random_state=0).fit(X, y)
+        >>> teachers.module_of(1)(torch.zeros(1, 4)).shape
+        torch.Size([1, 2])
+        """
+        check_is_fitted(self, "teachers_")
+        index = check_int("index", index, low=0, high=len(self.teachers_) - 1)
+        return load_weights(self._recipe, index, self.teachers_[index])
+
+    def _check_model(self) -> None:
+        if isinstance(self.module, nn.Module) or not callable(self.module):
+            raise InvalidInputError(
+                f"module must be a torch.nn.Module class or a function that makes a module, got a "
+                f"{type(self.module).__name__}. Every teacher needs one of its own: pass SmallCNN, not SmallCNN()."
+            )
+        if self.module_kwargs is not None and not isinstance(self.module_kwargs, Mapping):
+            raise InvalidInputError(f"module_kwargs must be a mapping or None, got {self.module_kwargs!r}.")
+        if self.augment is not None and not callable(self.augment):
+            raise InvalidInputError(f"augment must be callable as augment(rows, generator), got {self.augment!r}.")
+        check_int("epochs", self.epochs, low=1)
+        check_int("batch_size", self.batch_size, low=1)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_real("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_real("weight_decay", self.weight_decay, low=0)
+        check_real("momentum", self.momentum, low=0, high=1, high_open=True)
+        if self.momentum and self.optimizer != "sgd":
+            raise InvalidInputError(
+                f"momentum is for optimizer='sgd', got {self.momentum} with {self.optimizer!r}. Leave it at 0."
+            )
+        devices = self._devices()
+        group_size_on(devices[0], self.group_size, self.n_teachers, len(devices))
+        if self.precision == "float64" and devices[0].type == "mps":
+            raise InvalidInputError("precision must be 'float32' or 'bf16' on MPS, which has no float64.")
+
+    def _private_rows(self, X: Any) -> npt.NDArray[Any]:
+        return _numbers(X)
+
+    def _set_columns(self, X: Any, given: Any) -> None:
+        self._columns = column_kinds(given)
+        self._row_shape = tuple(X.shape[1:])
+        self.n_features_in_ = int(np.prod(self._row_shape))
+        self._recipe = self._make_recipe()
+        check_output(self._recipe)
+        self._recipe.check_apart()
+        self._recipe = with_chain(self._recipe)
+        self._code_digest = "" if self.checkpoint_dir is None else code_digest(self._recipe)
+
+    def _make_recipe(self) -> Recipe:
+        n_classes = len(self.classes_)
+        return Recipe(
+            module=self.module,
+            kwargs=module_arguments(
+                self.module, self.module_kwargs, n_features=self.n_features_in_, n_classes=n_classes
+            ),
+            n_classes=n_classes,
+            sample_shape=self._row_shape,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer=Optimizer(
+                self.optimizer,
+                learning_rate=float(self.learning_rate),
+                weight_decay=float(self.weight_decay),
+                momentum=float(self.momentum),
+            ),
+            augment=self.augment,
+            precision=self.precision,
+            seed=self._seed,
+        )
+
+    def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        if is_frame(X) and self._columns is not None:
+            X = match_columns(X, self._columns, self.n_features_in_)  # by name, whatever their order
+        rows = _numbers(X)
+        if rows.shape[1:] != self._row_shape:
+            raise InvalidInputError(
+                f"X must have rows of shape {self._row_shape}, as the private ones, got {tuple(rows.shape[1:])}. "
+                "Public and private rows need the same features in the same order."
+            )
+        return rows, rows
+
+    def _open_store(self) -> CheckpointStore:
+        return CheckpointStore(self.checkpoint_dir, codec=WEIGHTS)
+
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
+        shard, recipe = self.partition_.shard(index), self._recipe
+        configuration = {
+            "module": recipe.module,
+            "code": self._code_digest,
+            "kwargs": dict(recipe.kwargs),
+            "n_classes": recipe.n_classes,
+            "epochs": recipe.epochs,
+            "batch_size": recipe.batch_size,
+            "optimizer": recipe.optimizer,
+            "augment": recipe.augment,
+            "precision": recipe.precision,
+            "seed": recipe.seed,
+        }
+        return recipe_key(
+            configuration,
+            X[shard],
+            labels[shard],
+            partition=self.partition_.fingerprint(),
+            index=index,
+            versions=f"torch={torch.__version__} numpy={np.__version__}",
+        )
+
+    def _work(self, n_records: int) -> tuple[float, str]:
+        return self.epochs * n_records / self.partition_.n_shards, "records"
+
+    def _train(
+        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64]
+    ) -> Generator[Trained, None, None]:
+        size, n_devices = self._layout(len(waiting))
+        if size > 1 and waiting and stacked_forward(self._recipe) is None:
+            warnings.warn(
+                f"{getattr(self.module, '__name__', 'module')} cannot be run for many teachers at once (batch "
+                "normalisation, dropout or control flow): they are trained one by one, slowly on a GPU. Group "
+                "normalisation and no dropout go together.",
+                PerformanceWarning,
+                stacklevel=4,
+            )
+        shards = list(self.partition_.shards())
+
+        def cut(group: list[int]) -> list[Shard]:
+            return [Shard(i, X[shards[i]], labels[shards[i]], keys[i]) for i in group]
+
+        # Rows are cut when joblib asks for the next task: never a second copy of all the data.
+        calls = ((cut(group), self._recipe) for group in self._groups(waiting, size, n_devices))
+        return self._spread(train_shards, calls, n_devices, device=self.device, group_size=size)
+
+    def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
+        size, n_devices = self._layout(len(self.teachers_))
+        teachers = list(enumerate(self.teachers_))
+        calls = ((group, X, self._recipe) for group in self._groups(teachers, size, n_devices))
+        return self._spread(ask_teachers, calls, n_devices, device=self.device, group_size=size, chunk_size=chunk_size)
+
+    def _layout(self, n_teachers: int) -> tuple[int, int]:
+        """Return the size of a group, and the number of GPUs (0 on the CPU)."""
+        devices, spread_out = self._devices(), workers(None)
+        n_devices = max(len(devices), spread_out)  # on a cluster every worker has its own
+        size = group_size_on(devices[0], self.group_size, n_teachers, n_devices)
+        return size, 0 if devices[0].type == "cpu" else n_devices
+
+    def _devices(self) -> list[torch.device]:
+        """Return this process's devices; a cluster's workers look for theirs when they begin."""
+        if on_cluster() and self.device != "auto":
+            return [named_device(self.device)]
+        return visible_devices(self.device)
+
+    def _groups(self, items: list[Any], size: int, n_devices: int) -> Generator[list[Any], None, None]:
+        if size == 1 and not n_devices:
+            # Single teachers travel a few at a time, unless each is to be kept as soon as it is there.
+            yield from batches(items, n_jobs=self.n_jobs, largest=4 if self.checkpoint_dir is None else 1)
+            return
+        for part in slices(len(items), size):
+            yield items[part]
+
+    def _spread(
+        self, function: Callable[..., list[Any]], calls: Iterable[tuple[Any, ...]], n_devices: int, **options: Any
+    ) -> Generator[Any, None, None]:
+        """Yield results as they are finished; with GPUs in waves of one task for each, so that no two share one."""
+        if not n_devices:
+            slotted = ((*args, 0) for args in calls)
+            yield from side_by_side(function, slotted, n_jobs=self.n_jobs, **options)
+            return
+        spread_out = workers(None)  # other than 1 within joblib.parallel_config
+        n_jobs = None if spread_out > 1 else n_devices  # more workers would fight over a GPU
+        tasks = iter(calls)
+        while wave := list(islice(tasks, workers(n_jobs))):
+            slotted = ((*args, slot) for slot, args in enumerate(wave))
+            yield from side_by_side(function, slotted, n_jobs=n_jobs, **options)
+
+
+def _numbers(X: Any) -> npt.NDArray[Any]:
+    """Return rows as an array of finite numbers, without a copy where there is one already."""
+    if is_sparse(X):
+        raise InvalidInputError("X must be dense for torch modules, got a sparse matrix. Pass X.toarray().")
+    rows = np.asarray(X)
+    if is_frame(X) and rows.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            "X must hold numbers for torch modules, got a table with other columns. TableEncoder makes numbers of it, "
+            "learning from public rows alone."
+        )
+    if rows.dtype.kind not in "biuf" or rows.ndim < 2 or not rows.size:
+        raise InvalidInputError(
+            f"X must be numbers of shape (n, n_features) or (n, channels, height, width), got dtype {rows.dtype} and "
+            f"shape {rows.shape}."
+        )
+    if rows.dtype.kind == "f":
+        for part in slices(len(rows), 65_536):
+            if not np.isfinite(rows[part]).all():
+                raise InvalidInputError("X holds NaN or infinity. Fill them or drop those rows.")
+    return rows
