@@ -173,7 +173,7 @@ def test_nothing_of_the_votes_is_in_texts(votes):
 
 def test_the_command_labels_from_a_vote_file(tmp_path, votes):
     out = tmp_path / "labels.csv"
-    base = ["label", "--votes", str(votes), "--classes", "no,yes", "--epsilon", "5", "--kind", "counts"]
+    base = ["label", "--votes", str(votes), "--classes", "no,yes", "--epsilon", "5", "--kind", "labels"]
     base += ["--sigma", "20", "--mechanism", "gnmax", "--queries", "10", "--out", str(out)]
     planned = CliRunner().invoke(app, [*base, "--plan"])
     assert planned.exit_code == 0, planned.output

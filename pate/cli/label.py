@@ -95,7 +95,7 @@ def label(
         Path | None,
         typer.Option(
             help="Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, "
-            "indices into --classes) or counts (rows x classes). With --public, line for line, the ledger knows the rows."
+            "indices into --classes) or counts (rows x classes). With --public, line for line, the ledger knows rows."
         ),
     ] = None,
     kind: Annotated[

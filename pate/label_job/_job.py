@@ -194,8 +194,8 @@ class LabelJob:
         elif table and preprocess == "shard":
             if isinstance(estimator, ShardEnsemble):
                 raise InvalidInputError(
-                    f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and no "
-                    "pipeline makes them inside their shards."
+                    f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and "
+                    "no pipeline makes them inside their shards."
                 )
             estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
         self._rows = source.public if self._encoder is None else self._encoder.transform(source.public)

@@ -190,7 +190,10 @@ def _ask(
         forward = single_forward(recipe, module) if device.type == "cpu" else module.to(device)
         with torch.inference_mode(), own_generator(recipe.vote_seed(index), device):
             for start in range(0, len(X), size):
-                rows = _rows(X[start : start + size], recipe).to(device)
+                part = X[start : start + size]
+                # A chain never writes to its rows, so it may look at the very ones that all teachers see.
+                rows = _rows(part, recipe) if recipe.chain is None else torch.from_numpy(part).to(recipe.dtype)
+                rows = rows.to(device)
                 labels[start : start + size] = forward(rows).argmax(1).cpu().numpy()
     except Exception as error:
         return Asked(index, failure=f"its module raised {type(error).__name__}")
