@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -64,3 +65,22 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
+
+
+def rates(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return medians over repeats of teachers and votes per second, ours and the plain loop's.
+
+    The ratio is the median of the ratios within a repeat, with its range.
+    """
+    table = {}
+    for what in ("teachers", "votes"):
+        ours, plain = ([r[f"{who}_{what}_per_s"] for r in rows] for who in ("ours", "plain"))
+        ratios = [a / b for a, b in zip(ours, plain, strict=True)]
+        table[what] = {
+            "ours_per_s": median(ours),
+            "plain_per_s": median(plain),
+            "ratio": median(ratios),
+            "ratio_low": min(ratios),
+            "ratio_high": max(ratios),
+        }
+    return table

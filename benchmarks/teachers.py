@@ -15,14 +15,13 @@ import warnings
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import joblib
 import numpy as np
 import scipy
 import sklearn
-from _machine import load_mnist, machine, seconds
+from _machine import load_mnist, machine, rates, seconds
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -89,22 +88,6 @@ def measure(config: Config) -> tuple[list[dict[str, float]], str]:
     return rows, source
 
 
-def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return medians over repeats; the ratio is the median of ratios within a repeat, with its range."""
-    table = {}
-    for what in ("teachers", "votes"):
-        ours, plain = ([r[f"{who}_{what}_per_s"] for r in rows] for who in ("ours", "plain"))
-        ratios = [a / b for a, b in zip(ours, plain, strict=True)]
-        table[what] = {
-            "ours_per_s": median(ours),
-            "plain_per_s": median(plain),
-            "ratio": median(ratios),
-            "ratio_low": min(ratios),
-            "ratio_high": max(ratios),
-        }
-    return table
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="tiny: does it run at all (numbers mean nothing)")
@@ -121,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     stamp = machine(np, scipy, sklearn, joblib)
     rows, source = measure(config)
-    table = summary(rows)
+    table = rates(rows)
     print(f"{source}, {config.n_teachers} teachers, n_jobs={config.n_jobs}, {config.n_repeats} repeats")
     print(f"{'per second':<12}{'ours':>12}{'plain loop':>12}{'ratio':>8}   range")
     for what, r in table.items():

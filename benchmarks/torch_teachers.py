@@ -21,13 +21,12 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import joblib
 import numpy as np
 import torch
-from _machine import HERE, load_mnist, machine, seconds
+from _machine import HERE, load_mnist, machine, rates, seconds
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -151,22 +150,6 @@ def measure(name: str, config: Config, data: tuple[Any, Any, Any, Any]) -> list[
     return rows
 
 
-def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return medians over repeats; the ratio is the median of ratios within a repeat, with its range."""
-    table = {}
-    for what in ("teachers", "votes"):
-        ours, plain = ([r[f"{who}_{what}_per_s"] for r in rows] for who in ("ours", "plain"))
-        ratios = [a / b for a, b in zip(ours, plain, strict=True)]
-        table[what] = {
-            "ours_per_s": median(ours),
-            "plain_per_s": median(plain),
-            "ratio": median(ratios),
-            "ratio_low": min(ratios),
-            "ratio_high": max(ratios),
-        }
-    return table
-
-
 def group_memory(config: Config) -> dict[str, float]:
     """Return the peak of a fresh process above what it held before, MiB, when ten teachers are trained as one group."""
     code = (
@@ -234,7 +217,7 @@ def main(argv: list[str] | None = None) -> None:
             result = earlier
     for name in given.only:
         rows = measure(name, config, tuple(data))
-        result["variants"][name] = {"machine": stamp, "summary": summary(rows), "repeats": rows}
+        result["variants"][name] = {"machine": stamp, "summary": rates(rows), "repeats": rows}
     print(f"{source}, {config.n_teachers} teachers, {config.epochs} epochs, {config.device}, n_jobs={config.n_jobs}")
     print(f"{'per second':<24}{'ours':>12}{'plain loop':>12}{'ratio':>8}   range")
     for name in given.only:

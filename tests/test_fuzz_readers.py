@@ -35,8 +35,8 @@ from pate.data._formats import idx_contents, parse_idx
 from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError, PateError, RunFolderError
 from pate.label_job import read_job_file
 from pate.statement_page import read_statement
-from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError, pack
-from pate.teachers.checkpoints import _seal as seal
+from pate.teachers._seal import new_seal
+from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, DamagedCheckpointError, pack, pack_weights
 from pate.vote_files import read_votes
 
 #: Cases of the slow run for one reader; there are more than 25.
@@ -155,13 +155,25 @@ def sealed(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
 
     def apply(data: bytes) -> bytes:
         inner = first_member(change)(data[32:])
-        return seal(inner, KEY) + inner
+        seal = new_seal(KEY)
+        seal.update(inner)
+        return seal.digest() + inner
 
     return apply
 
 
 def load_teacher(path: Path) -> Any:
     store = CheckpointStore(path.parent / "store")
+    store.path(0, KEY).write_bytes(path.read_bytes())
+    return store.load(0, KEY)
+
+
+def weights_file() -> bytes:
+    return pack_weights({"a.weight": np.eye(3, dtype=np.float32), "a.bias": np.zeros(3)}, KEY)
+
+
+def load_weights(path: Path) -> Any:
+    store = CheckpointStore(path.parent / "store", codec=WEIGHTS)
     store.path(0, KEY).write_bytes(path.read_bytes())
     return store.load(0, KEY)
 
@@ -299,6 +311,7 @@ READERS = [
     Reader("checkpoint", ".skops", load_teacher, lambda: [teacher_file()], (DamagedCheckpointError,)),
     Reader("checkpoint under its seal", ".skops", load_teacher, lambda: [teacher_file()], (DamagedCheckpointError,),
            sealed),
+    Reader("weights", ".safetensors", load_weights, lambda: [weights_file()], (DamagedCheckpointError,)),
     Reader("checkpoint seed", ".json", load_seed, lambda: [b'{"format": 2, "seed": 3}'], (DamagedCheckpointError,)),
     Reader("ledger", ".sqlite", open_ledger, lambda: [ledger_files()[0]], (LedgerError,)),
     Reader("ledger's key", ".txt", open_with_key, lambda: [ledger_files()[1]], (LedgerError,)),

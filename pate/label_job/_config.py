@@ -15,6 +15,10 @@ from pate.exceptions import InvalidInputError
 OPTIONS: dict[str, str] = {
     "private": "path",
     "public": "path",
+    "votes": "path",
+    "kind": "text",
+    "unit": "text",
+    "units": "whole",
     "target": "text",
     "epsilon": "number",
     "out": "path",

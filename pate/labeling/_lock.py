@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +91,8 @@ def release_labels(
     if ledger is not None:
         ledger.check(data)
     # Equal public rows are one query: it is asked, charged and stored once.
-    first, same_as = _distinct(votes)
-    known = _stored_answers(votes, first, mechanism, ledger)
+    first, same_as = distinct(votes)
+    known = stored_answers(votes, first, mechanism, ledger)
     fresh = np.array([i for i in first if i not in known], dtype=np.int64)
     request = ""
     if ledger is not None and votes.query_hashes is not None:
@@ -120,7 +120,7 @@ def release_labels(
                 price.charge,
                 mechanism=str(mechanism),
                 n_queries=len(asked),
-                answers=_answers_to_store(votes, mechanism, draw, asked),
+                answers=answers_to_store(votes, mechanism, draw, asked),
                 facts={"max_answers": price.max_answers, "n_teachers": votes.n_teachers},
                 request=request,
                 seeded=noise.seeded,
@@ -128,6 +128,18 @@ def release_labels(
             )
         )
 
+    labels, status, noisy = assembled(votes, draw, asked, known)
+    labels, status = labels[same_as], status[same_as]
+    noisy = None if noisy is None else noisy[same_as]
+
+    statement = make_statement(votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning)
+    return LabelRelease(labels, status, votes.classes, mechanism, price, statement.guarantee, statement, noisy)
+
+
+def assembled(
+    votes: Votes, draw: Draw, asked: npt.NDArray[np.int64], known: Mapping[int, Answer]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], npt.NDArray[np.float64] | None]:
+    """Return labels, status and noisy counts of all queries: drawn now, stored before, or not asked."""
     labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
     status = np.full(votes.n_queries, NOT_ASKED, dtype="<U9")
     noisy = np.full((votes.n_queries, votes.n_classes), np.nan) if draw.noisy_counts is not None else None
@@ -139,14 +151,10 @@ def release_labels(
         status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
         if noisy is not None and answer.noisy_counts is not None:
             noisy[i] = answer.noisy_counts
-    labels, status = labels[same_as], status[same_as]
-    noisy = None if noisy is None else noisy[same_as]
-
-    statement = make_statement(votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning)
-    return LabelRelease(labels, status, votes.classes, mechanism, price, statement.guarantee, statement, noisy)
+    return labels, status, noisy
 
 
-def _distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the first position of each distinct query, and for every query the position of its first equal."""
     if votes.query_hashes is None:
         every = np.arange(votes.n_queries)
@@ -156,7 +164,7 @@ def _distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
     return np.fromiter(seen.values(), dtype=np.int64, count=len(seen)), same_as
 
 
-def _stored_answers(
+def stored_answers(
     votes: Votes, positions: npt.NDArray[np.int64], mechanism: Mechanism, ledger: Ledger | None
 ) -> dict[int, Answer]:
     if ledger is None or votes.query_hashes is None:
@@ -165,7 +173,7 @@ def _stored_answers(
     return {int(i): stored[h] for i in positions if (h := votes.query_hashes[i]) in stored}
 
 
-def _answers_to_store(
+def answers_to_store(
     votes: Votes, mechanism: Mechanism, draw: Draw, asked: npt.NDArray[np.int64]
 ) -> Iterator[tuple[str, str, int, Sequence[float] | None]]:
     """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pate.labeling._quote import Quote
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.ledger import Ledger
+from pate.privacy.ledger._chain import NewAnswer
 
 
 def session_left(
@@ -78,23 +80,61 @@ def left_over(ledger: Ledger, mark: str, budget: Budget) -> tuple[int, Quote, in
     return row.id, price, n_used
 
 
+class StoredSoFar:
+    """How many answers of a release its one holder has stored: the ledger refuses more once somebody else added any."""
+
+    def __init__(self, ledger: Ledger, release: int, n: int) -> None:
+        self._ledger, self._release, self._n = ledger, release, n
+        self._in_doubt = 0
+
+    def add(self, answers: Iterable[NewAnswer], n: int) -> str:
+        """Store ``n`` answers and return the digest of their entry; they may be shown only after that."""
+        if self._in_doubt:
+            # The last write failed, or was broken off, perhaps just after it was committed.
+            if self._ledger.n_answers(self._release) == self._n + self._in_doubt:
+                self._n += self._in_doubt
+            self._in_doubt = 0
+        self._in_doubt = n
+        digest = self._ledger.add_answers(self._release, answers, self._n)
+        self._n += n
+        self._in_doubt = 0
+        return digest
+
+
 class Claim:
-    """The right to go on with a named session: a lock that ends with its process, however that ends."""
+    """The right to go on with a named session: a lock that ends with its process, however that ends.
+
+    It spares its holder surprises; what makes double use impossible is the ledger (:class:`StoredSoFar`), which no
+    deleted lock file or second name of a folder can mislead.
+    """
 
     def __init__(self, ledger: Path, mark: str) -> None:
-        self._path = path = ledger.with_name(f"{ledger.name}.session-{mark[:12]}.lock")
+        # Resolved: a link to the ledger is the same ledger.
+        real = ledger.resolve()
+        self._path = path = real.with_name(f"{real.name}.session-{mark[:12]}.lock")
         self._file: int | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-            assert fcntl is not None
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            while not self._hold():
+                self.let_go()
         except OSError as error:
             self.let_go()
             raise LedgerError(
                 f"the session is held by another process, or its lock {str(path)!r} cannot be used "
                 f"({error.strerror}). Wait until that process has ended; nothing was charged."
             ) from error
+
+    def _hold(self) -> bool:
+        """Lock the file; False when it was taken away between opening and locking, so that the lock is nobody's."""
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        assert fcntl is not None
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = os.fstat(self._file)
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
 
     def let_go(self, *, remove: bool = False) -> None:
         """End the claim; ``remove`` takes the lock's file away, for a session that has nothing left."""

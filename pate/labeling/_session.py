@@ -14,16 +14,16 @@ import numpy as np
 from pate._random import NoiseSource
 from pate._validation import check_choice, check_classes, check_int
 from pate.exceptions import BudgetExceededError, InvalidInputError
-from pate.labeling._lock import _answers_to_store, _distinct, _stored_answers
+from pate.labeling._lock import answers_to_store, assembled, distinct, stored_answers
 from pate.labeling._quote import Quote, quote, warn_if_weak
 from pate.labeling._release import LabelRelease
-from pate.labeling._resume import Claim, left_over, mark_of
+from pate.labeling._resume import Claim, StoredSoFar, left_over, mark_of
 from pate.labeling._statement import make_statement
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Mechanism
+from pate.mechanisms import ANSWERED, NOT_ASKED, Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.ledger import Answer, Ledger, Registration
 from pate.privacy.statement import PrivacyStatement
-from pate.votes import ABSTAIN, Voter, Votes
+from pate.votes import Voter, Votes
 
 
 class LabelSession:
@@ -75,6 +75,7 @@ class LabelSession:
         # After a crash nobody knows how many of the used ones were refused: all count as answered.
         self._n_answered = n_used
         self._known: dict[str, Answer] = {}
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used)
         self._claim = claim
         self._turn = threading.Lock()
         self._process = os.getpid()
@@ -106,10 +107,17 @@ class LabelSession:
         ...     session.n_left
         3
         """
-        self._closed = True
-        if self._claim is not None:
-            # Nothing left, and the file agrees: whoever takes it up again has nothing to ask either.
-            self._claim.let_go(remove=not self.n_left and not self._in_doubt)
+        if os.getpid() != self._process:
+            # A forked copy: the lock's file, and a turn that was taken when it was made, belong to the other process.
+            self._closed = True
+            if self._claim is not None:
+                self._claim.let_go()
+            return
+        with self._turn:  # an answer on its way is stored before anybody else may go on
+            self._closed = True
+            if self._claim is not None:
+                # Nothing left, and the file agrees: whoever takes it up again has nothing to ask either.
+                self._claim.let_go(remove=not self.n_left and not self._in_doubt)
 
     @property
     def n_left(self) -> int:
@@ -142,7 +150,8 @@ class LabelSession:
         InvalidInputError
             Votes of other teachers, classes or units; a copy of the session in a forked process.
         LedgerError
-            The answers could not be stored; none is returned, and the queries count as asked.
+            The answers could not be stored, or somebody else goes on with this session; none is returned, and the
+            queries count as asked.
 
         Examples
         --------
@@ -154,6 +163,8 @@ class LabelSession:
         check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
         self._check(votes)
         with self._turn:
+            if self._closed:
+                raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
             return self._ask(votes, on_exhausted)
 
     def stream(self, voter: Voter, batches: Iterable[Any]) -> Iterator[LabelRelease]:
@@ -198,8 +209,6 @@ class LabelSession:
                 "this session was opened in another process, which may be asking too. Open it again there, or here by "
                 "its name when the other process has ended."
             )
-        if self._closed:
-            raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
         if not isinstance(votes, Votes):
             raise InvalidInputError(
                 f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
@@ -224,8 +233,8 @@ class LabelSession:
 
     def _ask(self, votes: Votes, on_exhausted: str) -> LabelRelease:
         mechanism = self.mechanism
-        first, same_as = _distinct(votes)
-        known = _stored_answers(votes, first, mechanism, self._ledger)
+        first, same_as = distinct(votes)
+        known = stored_answers(votes, first, mechanism, self._ledger)
         if votes.query_hashes is not None:
             known |= {int(i): self._known[h] for i in first if (h := votes.query_hashes[i]) in self._known}
         fresh = np.array([i for i in first if i not in known], dtype=np.int64)
@@ -242,29 +251,21 @@ class LabelSession:
         draw = mechanism.sample(votes.counts[asked], self._noise, max_answers=cap)
         self._n_answered += int((draw.status == ANSWERED).sum())
         sources = {answer.release for answer in known.values() if answer.release}
-        if self._ledger is not None and self.release is not None:
+        head = None
+        if self._stored is not None and self.release is not None:
             sources.add(self.release)
             if len(asked):
                 before, self._in_doubt = self._in_doubt, True
-                self._ledger.add_answers(self.release, _answers_to_store(votes, mechanism, draw, asked))
+                n_new = int((draw.status != NOT_ASKED).sum())
+                head = self._stored.add(answers_to_store(votes, mechanism, draw, asked), n_new)
                 self._in_doubt = before
 
-        labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
-        status = np.full(votes.n_queries, NOT_ASKED, dtype="<U9")
-        noisy = np.full((votes.n_queries, votes.n_classes), np.nan) if draw.noisy_counts is not None else None
-        labels[asked], status[asked] = draw.labels, draw.status
-        if noisy is not None:
-            noisy[asked] = draw.noisy_counts
-        for i, answer in known.items():
-            labels[i] = answer.label
-            status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
-            if noisy is not None and answer.noisy_counts is not None:
-                noisy[i] = answer.noisy_counts
+        labels, status, noisy = assembled(votes, draw, asked, known)
         if votes.query_hashes is not None and self._ledger is None:
             for i in asked[status[asked] != NOT_ASKED]:
                 counts = None if noisy is None else tuple(noisy[i].tolist())
                 self._known[votes.query_hashes[i]] = Answer(int(labels[i]), counts, 0)
-        statement = self._statement(votes, sources)
+        statement = self._statement(votes, sources, head)
         return LabelRelease(
             labels[same_as],
             status[same_as],
@@ -276,7 +277,7 @@ class LabelSession:
             None if noisy is None else noisy[same_as],
         )
 
-    def _statement(self, votes: Votes, sources: set[int]) -> PrivacyStatement:
+    def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(
             replace(
                 votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
@@ -288,6 +289,7 @@ class LabelSession:
             sources,
             seeded=self._noise.seeded,
             tuning=self._tuning,
+            head=head,
         )
         if len(sources) > 1:  # then the statement is about the ledger's total, adaptive by its filter
             return statement
@@ -402,6 +404,8 @@ def open_session(
         left = None if mark is None else left_over(ledger, mark, budget)
         if left is not None:
             release, price, n_used = left
+            # As whenever records are charged for: after Ledger.revise the first ones to come are the ledger's.
+            ledger.register(data)
         else:
             price = quote(n_queries, mechanism, budget=budget, ledger=ledger, **terms)
             ledger.open_total(ledger.total or budget)

@@ -38,8 +38,11 @@ def make_statement(
     *,
     seeded: bool,
     tuning: str,
+    head: str | None = None,
 ) -> PrivacyStatement:
     """Return the statement of labels that come from the ledger's releases ``sources`` (or from no ledger).
+
+    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases.
 
     Examples
     --------
@@ -87,7 +90,8 @@ def make_statement(
         # The charge is in the ledger by now: no text of the caller's may stop the labels.
         tuning=as_plain_text(tuning),
         verify=verify,
-        ledger_head=rows[-1].digest if rows else "",
+        # Of the entry with the answers, not of the one with the charge: a ledger without them must not fit.
+        ledger_head="" if ledger is None else head or ledger.head_of(sources),
         ledger_releases=tuple(row.id for row in rows),
     )
 

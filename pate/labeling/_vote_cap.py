@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from pate._validation import check_classes
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.labeling._assumptions import make_assumptions
 from pate.labeling._quote import warn_if_weak
+from pate.labeling._resume import StoredSoFar
 from pate.labeling._statement import _ACCOUNTING, _NOISE, _others
 from pate.mechanisms import Draw
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
@@ -37,7 +39,7 @@ class VoteCapRun:
     guarantee : Guarantee
         Covers every answer of the run, however many there will be.
     statement : PrivacyStatement
-        Likewise.
+        Likewise; with a ledger its head is that of the last answers.
     release : int or None
         Its number in the ledger.
 
@@ -63,6 +65,8 @@ class VoteCapRun:
         self.release = release
         self._ledger = ledger
         self._n_asked = 0
+        self._turn = threading.Lock()
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, 0)
 
     def __repr__(self) -> str:
         return f"VoteCapRun({self.session!r}, release={self.release}, guarantee={self.guarantee})"
@@ -79,8 +83,10 @@ class VoteCapRun:
 
         Raises
         ------
+        InvalidInputError
+            Wrong labels, or a copy of the run in a forked process.
         LedgerError
-            The answers could not be stored; none is returned, the votes are spent.
+            The answers could not be stored, or a copy of the run stored others; none is returned, the votes are spent.
 
         Examples
         --------
@@ -88,6 +94,11 @@ class VoteCapRun:
         >>> run.ask([[0]] * 80 + [[-1]] * 10).labels
         array([0])
         """
+        self.session._check_process()
+        with self._turn:  # two threads that ask about one row must get one answer
+            return self._ask(labels, query_hashes)
+
+    def _ask(self, labels: npt.ArrayLike, query_hashes: Sequence[str] | None) -> Draw:
         array = np.asarray(labels)
         if query_hashes is not None and (array.ndim != 2 or len(query_hashes) != array.shape[1]):
             raise InvalidInputError(
@@ -115,12 +126,11 @@ class VoteCapRun:
         return Draw(found, np.full(len(found), "answered", dtype="<U9"))
 
     def _store(self, keys: Sequence[str], labels: npt.NDArray[np.int64]) -> None:
-        assert self._ledger is not None
-        assert self.release is not None
+        assert self._stored is not None
         self._n_asked += len(keys)
         if len(keys):
             rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, labels.tolist(), strict=True)]
-            self._ledger.add_answers(self.release, rows)
+            self.statement = replace(self.statement, ledger_head=self._stored.add(rows, len(rows)))
 
 
 def open_vote_cap(

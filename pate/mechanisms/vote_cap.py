@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass, replace
 from typing import ClassVar, NoReturn
@@ -121,7 +122,8 @@ class VoteCapSession:
     """One run under a :class:`VoteCap`: holds how often each teacher voted, which is **sensitive**.
 
     A vote beyond its teacher's cap is dropped without a word; nothing says how many teachers are left, and queries
-    go on being answered when none is. It cannot be copied or pickled: a copy would spend the caps twice.
+    go on being answered when none is. It cannot be copied or pickled, and a forked process cannot use its copy: that
+    would spend the caps twice.
 
     Parameters
     ----------
@@ -144,6 +146,7 @@ class VoteCapSession:
         self._noise = noise
         self._cast = Sensitive(np.zeros(self.n_teachers, dtype=np.int64), "number of votes cast by each teacher")
         self._one_at_a_time = threading.Lock()
+        self._process = os.getpid()
 
     def ask(self, labels: npt.ArrayLike) -> Draw:
         """Release the noisy winner of each query and count the votes cast.
@@ -162,7 +165,8 @@ class VoteCapSession:
         Raises
         ------
         InvalidInputError
-            Wrong shape, or labels that are neither class indices nor ABSTAIN; nothing was released.
+            Wrong shape, labels that are neither class indices nor ABSTAIN, or a copy of the session in a forked
+            process; nothing was released.
 
         Examples
         --------
@@ -170,6 +174,7 @@ class VoteCapSession:
         >>> run.ask([[-1]] * 50 + [[1]] * 50).labels
         array([1])
         """
+        self._check_process()
         array = np.asarray(labels)
         if array.dtype.kind not in "iu" or array.ndim != 2 or array.shape[0] != self.n_teachers:
             raise InvalidInputError(
@@ -184,6 +189,13 @@ class VoteCapSession:
             # Counted before the noise is drawn: an interrupted release has spent its votes.
             counts = self._count(array.astype(np.int64))
             return GNMax(self.mechanism.sigma).sample(counts, self._noise)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise InvalidInputError(
+                "this run was opened in another process, which may be asking too: both together would spend the "
+                "teachers' votes twice. Ask there, or open (and pay for) another run here."
+            )
 
     def _count(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return counts of shape (n_queries, n_classes) of the votes within the caps, and remember them."""

@@ -123,8 +123,8 @@ def make_seal(connection: sqlite3.Connection, path: Path) -> str | None:
     end = last(connection)
     if end is None:
         return None
-    total, n_releases = spent(connection, path)
-    return canonical([*end, n_releases, total])
+    costs = read_costs(connection, path)
+    return canonical([*end, len(costs), math.fsum(costs)])
 
 
 def is_sealed(connection: sqlite3.Connection, path: Path) -> bool:
@@ -153,12 +153,14 @@ def append(
     request: str | None = None,
     mu_squared: float | None = None,
     answers: Iterable[NewAnswer] = (),
-) -> None:
-    """Add an entry and its answers at the end of the chain, and seal it."""
+) -> Entry:
+    """Add an entry and its answers at the end of the chain, seal it, and return it as it was read back."""
     end = last(connection)
     seq, previous = (0, START) if end is None else (end[0] + 1, end[1])
     hasher = AnswerHasher()
-    connection.executemany("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows_to_store(answers, seq, hasher))
+    stored = connection.executemany(
+        "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows_to_store(answers, seq, hasher)
+    )
     entry = Entry(
         seq=seq,
         kind=kind,
@@ -172,8 +174,17 @@ def append(
         previous=previous,
     )
     values = (*entry.__dict__.values(), entry.digest)
-    connection.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({','.join('?' * len(values))})", values)
+    added = connection.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({','.join('?' * len(values))})", values)
+    # A trigger that drops rows without a word is refused with the schema; should one get past, nothing is committed.
+    found = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE seq = ?", (seq,)).fetchone()
+    (kept,) = connection.execute("SELECT COUNT(*) FROM answers WHERE entry = ?", (seq,)).fetchone()
+    if added.rowcount != 1 or found != values or kept != hasher.n or (hasher.n and stored.rowcount != hasher.n):
+        raise LedgerError(
+            f"the ledger {str(path)!r} did not keep what was written to it. Nothing was charged. `pate ledger verify` "
+            "tells more; restore it from a backup."
+        )
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('seal', ?)", (make_seal(connection, path),))
+    return entry
 
 
 def read_total(connection: sqlite3.Connection, path: Path) -> Budget | None:
@@ -202,13 +213,39 @@ def read_registration(connection: sqlite3.Connection, path: Path) -> dict[str, A
         return held
 
 
-def spent(connection: sqlite3.Connection, path: Path) -> tuple[float, int]:
-    """Return the sum of mu^2 and the number of releases, from the index of charges alone."""
-    costs = [cost for (cost,) in connection.execute("SELECT mu_squared FROM entries WHERE kind = 'release'")]
+def read_costs(connection: sqlite3.Connection, path: Path) -> tuple[float, ...]:
+    """Return the mu^2 of every release, from the index of charges alone."""
+    costs = tuple(cost for (cost,) in connection.execute("SELECT mu_squared FROM entries WHERE kind = 'release'"))
     with plain(path):
         if any(not cost >= 0 for cost in costs):
             raise ValueError("a negative cost")
-        return math.fsum(costs), len(costs)
+        return costs
+
+
+def most_answers(body: dict[str, Any], path: Path) -> int | None:
+    """Return how many answers a release may hold in all, None for any number.
+
+    A session (its facts say "adaptive") has paid for ``n_queries`` answers; a run of capped votes for its votes, in
+    as many answers as one likes; what is not open-ended is stored whole at once.
+
+    Examples
+    --------
+    >>> body = release_body(Charge.zero(), "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
+    >>> most_answers(body, Path("l.sqlite")), most_answers({**body, "facts": {}}, Path("l.sqlite"))
+    (3, None)
+    """
+    with plain(path):
+        if body["open_ended"] is not True or body["facts"].get("adaptive") is not True:
+            return None
+        if not isinstance(body["n_queries"], int):
+            raise TypeError("a release of another kind")
+        return body["n_queries"]
+
+
+def n_answers(connection: sqlite3.Connection, release: int) -> int:
+    """Return how many answers a release holds, those added later too."""
+    query = "SELECT COALESCE(SUM(n_answers), 0) FROM entries WHERE release = ?"
+    return int(connection.execute(query, (release,)).fetchone()[0])
 
 
 def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int] | None) -> Iterator[LedgerRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -224,7 +225,8 @@ class Ledger(LedgerLooks):
         answers : iterable of (query hash, family, label, noisy counts or None)
             Taken one by one: a generator of a million needs no list.
         facts : dict or None
-            Further public facts, JSON.
+            Further public facts, JSON. With ``adaptive`` true an open-ended release takes ``n_queries`` answers in all,
+            and no more.
         request : str
             What identifies the request, for :meth:`has_request`.
         seeded : bool
@@ -270,8 +272,9 @@ class Ledger(LedgerLooks):
                 raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
             if registration is not None:
                 self._register(connection, registration)
-            spent, n_releases = _entries.spent(connection, self.path)
-            if not Remaining(total, spent, n_releases).allows(charge):
+            costs = _entries.read_costs(connection, self.path)
+            n_releases = len(costs)
+            if not Remaining(total, math.fsum(costs), n_releases, costs).allows(charge):
                 raise BudgetExceededError(
                     f"the ledger's total budget {total} does not allow this release of {n_queries} queries by "
                     f"{mechanism}. Ask fewer queries or use more noise; nothing was charged."
@@ -289,33 +292,62 @@ class Ledger(LedgerLooks):
             )
         return n_releases + 1
 
-    def add_answers(self, release: int, answers: Iterable[NewAnswer]) -> None:
+    def add_answers(self, release: int, answers: Iterable[NewAnswer], expect_before: int | None = None) -> str:
         """Store answers of an open-ended release, whose charge covers them already; do it before they are shown.
+
+        Parameters
+        ----------
+        release : int
+        answers : iterable of (query hash, family, label, noisy counts or None)
+        expect_before : int or None
+            How many answers the release should hold until now: the ledger, not a lock beside it, decides who may go
+            on. None takes any number.
+
+        Returns
+        -------
+        str
+            The digest of the new entry, a :attr:`head` that covers these answers.
 
         Raises
         ------
         LedgerError
-            There is no such open-ended release, or the file failed; nothing is stored.
+            There is no such open-ended release, somebody else added answers to it, these are more than were paid for,
+            or the file failed; nothing is stored, and none of these answers may be shown.
 
         Examples
         --------
         >>> import tempfile, pathlib
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
         >>> run = ledger.record(Charge.zero(), mechanism="VoteCap(...)", n_queries=5, open_ended=True)
-        >>> ledger.add_answers(run, [("ab12", "vote-cap", 1, None)])
+        >>> ledger.add_answers(run, [("ab12", "vote-cap", 1, None)], 0) == ledger.head
+        True
         >>> ledger.stored(["ab12"], "vote-cap")["ab12"].release == run
         True
         """
         with self._write() as connection:
-            body = connection.execute(
+            row = connection.execute(
                 "SELECT body FROM entries WHERE kind = 'release' AND release = ?", (release,)
             ).fetchone()
-            if body is None or not _entries.decode(body[0], self.path).get("open_ended"):
+            body = {} if row is None else _entries.decode(row[0], self.path)
+            if body.get("open_ended") is not True:
                 raise LedgerError(
                     f"the ledger {str(self.path)!r} has no open-ended release {release!r}. Only a run that was charged "
                     "for whatever it may answer takes further answers."
                 )
-            _entries.append(connection, self.path, "answers", _now(), body={}, release=release, answers=answers)
+            before, most = _entries.n_answers(connection, release), _entries.most_answers(body, self.path)
+            if expect_before is not None and before != expect_before:
+                raise LedgerError(
+                    f"release {release} of the ledger {str(self.path)!r} holds {before} answers, not {expect_before}: "
+                    "somebody else goes on with the same session. Nothing was stored. Close this one, and open it "
+                    "again when the other has ended."
+                )
+            entry = _entries.append(connection, self.path, "answers", _now(), body={}, release=release, answers=answers)
+            if most is not None and before + entry.n_answers > most:
+                raise LedgerError(
+                    f"release {release} of the ledger {str(self.path)!r} was charged for {most} answers and holds "
+                    f"{before}: {entry.n_answers} more were not paid for. Nothing was stored. Charge another release."
+                )
+        return entry.digest
 
 
 def _now() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +67,8 @@ class LedgerLooks:
             if connection is None:
                 return Remaining(default_total, 0.0, 0)
             total = _entries.read_total(connection, self.path) or default_total
-            return Remaining(total, *_entries.spent(connection, self.path))
+            costs = _entries.read_costs(connection, self.path)
+        return Remaining(total, math.fsum(costs), len(costs), costs)
 
     @property
     def spent_mu_squared(self) -> float:
@@ -227,6 +229,39 @@ class LedgerLooks:
             held = None if connection is None else _entries.read_registration(connection, self.path)
             classes = [] if held is None else list(held["classes"])
             return write_answers(connection, path, classes, ledger=self.path, escape_formulas=escape_formulas)
+
+    def n_answers(self, release: int) -> int:
+        """Return how many answers a release holds, those added later too.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.n_answers(ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=[("q", "gnmax", 7, None)]))
+        1
+        """
+        with self._read() as connection:
+            return 0 if connection is None else _entries.n_answers(connection, release)
+
+    def head_of(self, releases: Iterable[int]) -> str:
+        """Return the digest of the last entry of these releases, answers added later included; "" if there is none.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> run = ledger.record(Charge.zero(), mechanism="m", n_queries=1, open_ended=True)
+        >>> ledger.head_of([run]) == ledger.head, ledger.add_answers(run, [("q", "gnmax", 7, None)]) == ledger.head
+        (True, True)
+        """
+        wanted = set(releases)
+        with self._read() as connection:
+            if connection is None or not wanted:
+                return ""
+            rows = connection.execute("SELECT release, digest FROM entries ORDER BY seq DESC")
+            return next((str(digest) for release, digest in rows if release in wanted), "")
 
     @property
     def head(self) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import math
 import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,11 @@ from pate.privacy.ledger._store import transaction
 
 
 def migrate(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Ledger:
-    """Copy a ledger of format 1 into a new file: total, spent budget, labels and all. The old file is only read.
+    """Copy a ledger of format 1 into a new file: total, spent budget, labels and all.
 
-    Use the new one from then on; a release charged to the old one is not in the new one.
+    Use the new one from then on. The old one keeps its releases and labels, is marked as copied, and no pate charges to
+    it any more: two copies would each have the whole remainder to spend. A copy that was broken off can be made again,
+    under the same name; a copy of the old file made before is not known here.
 
     Parameters
     ----------
@@ -39,7 +43,7 @@ def migrate(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Ledger:
     Raises
     ------
     LedgerError
-        ``old`` is not of format 1, or ``new`` exists.
+        ``old`` is not of format 1, was copied before or cannot be marked, or ``new`` exists.
 
     Examples
     --------
@@ -52,24 +56,84 @@ def migrate(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Ledger:
         raise LedgerError(f"there is no ledger at {str(source)!r}.")
     if goal.exists() and goal.stat().st_size:
         raise LedgerError(f"{str(goal)!r} exists. Name a new file for the copy.")
+    mark = hashlib.sha256(str(goal.resolve()).encode()).hexdigest()
     try:
-        reader = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            reader.execute("BEGIN")
-            if state(reader) != "format 1":
-                raise LedgerError(f"{str(source)!r} is not a ledger of format 1. Use it as it is.")
-            with _entries.plain(source):
-                _copy(reader, goal)
-                bound = _meta(reader, "binding")
-        finally:
-            reader.close()
+        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as old:
+            version = _begin(old, source, mark)
+            try:
+                # Nobody charges to the old one meanwhile, and of two that copy at once one finds it done.
+                with _locked(old), _entries.plain(source):
+                    _check_mark(old, source, mark)
+                    _copy(old, goal)
+                    _set(old, "version", _DONE)
+                    bound = _meta(old, "binding")
+            except BaseException:
+                if not goal.exists() or not goal.stat().st_size:
+                    _take_back(old, mark, version)
+                raise
     except sqlite3.Error as error:
-        raise LedgerError(f"the ledger {str(source)!r} cannot be read: {error}. Nothing was copied.") from error
+        raise LedgerError(
+            f"the ledger {str(source)!r} cannot be read, or not be marked as copied: {error}. Nothing was copied, "
+            f"unless {str(goal)!r} is there."
+        ) from error
     ledger = Ledger(goal)
     if bound is not None:
         facts = json.loads(bound)
         ledger.register(Registration(facts["unit"], tuple(_class_value(text) for text in facts["classes"])))
     return ledger
+
+
+#: What stands for the version in a file that is being copied, and in one that was: the pate of format 1 refuses both.
+_BEGUN, _DONE = "1, being copied", "1, copied"
+
+
+@contextmanager
+def _locked(old: sqlite3.Connection) -> Iterator[None]:
+    """Hold the old ledger's write lock; commit at the end, roll back on any failure."""
+    old.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        old.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            old.execute("ROLLBACK")
+        raise
+
+
+def _begin(old: sqlite3.Connection, source: Path, mark: str) -> str | None:
+    """Mark the old ledger, before there is a copy, as being copied to this one file; return its version."""
+    old.execute("PRAGMA synchronous=FULL")
+    with _locked(old):
+        if state(old) != "format 1":
+            raise LedgerError(f"{str(source)!r} is not a ledger of format 1. Use it as it is.")
+        version = _meta(old, "version")
+        if _meta(old, "copied_to") is not None:
+            _check_mark(old, source, mark)
+        _set(old, "version", _BEGUN)
+        _set(old, "copied_to", mark)
+    return version if version != _BEGUN else "1"
+
+
+def _check_mark(old: sqlite3.Connection, source: Path, mark: str) -> None:
+    """Refuse a ledger that was copied, or is being copied to another file."""
+    if _meta(old, "copied_to") != mark or _meta(old, "version") != _BEGUN:
+        raise LedgerError(
+            f"the ledger {str(source)!r} was copied before. Use that copy: a second one would have the same remainder "
+            "to spend again. If that copy was broken off, make it again under the same name."
+        )
+
+
+def _take_back(old: sqlite3.Connection, mark: str, version: str | None) -> None:
+    """Take the mark away after a copy that failed and left nothing."""
+    with suppress(sqlite3.Error), _locked(old):
+        if _meta(old, "copied_to") == mark and _meta(old, "version") == _BEGUN:
+            old.execute("DELETE FROM meta WHERE key = 'copied_to'")
+            if version is not None:
+                _set(old, "version", version)
+
+
+def _set(old: sqlite3.Connection, key: str, value: str) -> None:
+    old.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def _copy(reader: sqlite3.Connection, goal: Path) -> None:

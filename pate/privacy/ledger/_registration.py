@@ -43,18 +43,19 @@ def merge(
             )
     new |= dict.fromkeys(SENSITIVE_KEYS)
     if make_key or (registration.fingerprint is not None and known.get("fingerprint") is not None):
-        key = read_key(path, make=make_key)
+        # Never a second key: the first one may be lost, and what was made with it would be told apart no more.
+        key = read_key(path, make=make_key and known.get("key_check") is None)
         new["key_check"] = "" if key is None else mac(key, "key", "")[:16]
         if registration.fingerprint is not None:
             new["fingerprint"] = "" if key is None else mac(key, "fingerprint", registration.fingerprint)
-    if known.get("fingerprint") is not None and new["fingerprint"] is not None:
+    if known.get("key_check") is not None and new["fingerprint"] is not None:
         if known["key_check"] != new["key_check"]:
             raise LedgerError(
                 f"the key file beside the ledger {str(path)!r} is missing, or not the one of its "
                 "registration: the private records cannot be recognised. Nothing was charged. Restore the key file."
                 + _REVISE
             )
-        if known["fingerprint"] != new["fingerprint"]:
+        if known.get("fingerprint") not in (None, new["fingerprint"]):
             raise LedgerError(
                 f"the ledger {str(path)!r} is for other private records than these. Nothing was charged. One "
                 f"ledger belongs to one private data set: name another file for another one.{_REVISE}"

@@ -137,6 +137,8 @@ class Remaining:
         None before the first release.
     spent_mu_squared : float
     n_releases : int
+    costs : tuple of float
+        The releases' mu^2 one by one: sums are then rounded once, as :meth:`pate.Ledger.verify` does.
 
     Examples
     --------
@@ -148,6 +150,7 @@ class Remaining:
     total: Budget | None
     spent_mu_squared: float
     n_releases: int
+    costs: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def left_mu_squared(self) -> float:
@@ -178,7 +181,8 @@ class Remaining:
         >>> Remaining(Budget(1.0, 1e-5), 0.0, 0).allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
         False
         """
-        return self.total is None or self.spent_mu_squared + charge.mu_squared <= self.total.mu_squared
+        spent = self.costs or (self.spent_mu_squared,)
+        return self.total is None or math.fsum((*spent, charge.mu_squared)) <= self.total.mu_squared
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values.

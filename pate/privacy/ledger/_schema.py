@@ -50,6 +50,8 @@ SCHEMA = {
 }
 
 _FIRST_FORMAT = {"meta", "releases", "answers"}
+#: What SQLite itself may add. A name alone is no proof: a planted trigger may be named sqlite_anything too.
+_OWN_TABLES = {"sqlite_sequence", "sqlite_stat1", "sqlite_stat2", "sqlite_stat3", "sqlite_stat4"}
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -75,9 +77,10 @@ def state(connection: sqlite3.Connection) -> str:
     >>> state(sqlite3.connect(":memory:"))
     'empty'
     """
-    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"))
-    if not found:
+    rows = [row for row in connection.execute("SELECT type, name, sql FROM sqlite_master") if not _is_sqlites_own(*row)]
+    if not rows:
         return "empty"
+    found = {name: sql for _, name, sql in rows}
     if set(found) >= _FIRST_FORMAT and "entries" not in found:
         return "format 1"
     if not {"meta", "entries", "answers"} <= set(found):
@@ -85,4 +88,13 @@ def state(connection: sqlite3.Connection) -> str:
     row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
     if row is not None and row[0] != FORMAT:
         return "other format"
-    return "ledger" if row is not None and found == SCHEMA else "changed"
+    expected = sorted((sql.split()[1].lower(), name, sql) for name, sql in SCHEMA.items())
+    same = all(isinstance(sql, str) for sql in found.values()) and sorted(rows) == expected
+    return "ledger" if row is not None and same else "changed"
+
+
+def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
+    """Return whether SQLite made it: an index of a key, which has no SQL, or one of its few tables."""
+    if kind == "index":
+        return sql is None and isinstance(name, str) and name.startswith("sqlite_autoindex_")
+    return kind == "table" and name in _OWN_TABLES

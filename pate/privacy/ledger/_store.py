@@ -87,6 +87,12 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
             create(connection)
         elif found not in ("empty", "ledger"):
             raise (DamagedLedgerError if found == "changed" else LedgerError)(_refusal(path, found))
+        elif found == "ledger" and connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is None:
+            # Tables and first entry are committed together: a ledger without any entry was emptied.
+            raise DamagedLedgerError(
+                f"the ledger {str(path)!r} was emptied: it has no entry left, and what was spent would be forgotten. "
+                "Nothing was charged; restore it from a backup."
+            )
         yield None if found == "empty" and not write else connection
         committing = write
         connection.execute("COMMIT")

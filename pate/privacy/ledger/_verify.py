@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pate.exceptions import LedgerError
 from pate.privacy.budget import Budget
-from pate.privacy.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, unpack_query
-from pate.privacy.ledger._entries import charge_of, decode, is_sealed
+from pate.privacy.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, pack_query, unpack_query
+from pate.privacy.ledger._entries import charge_of, decode, is_sealed, most_answers, read_registration
+from pate.privacy.ledger._key import mac, read_key
 from pate.privacy.ledger._rows import Verification
 from pate.privacy.ledger._store import DamagedLedgerError, transaction
 
@@ -68,7 +69,8 @@ class _Check:
         self.previous = START
         self._total: Budget | None = None
         self._costs: list[float] = []
-        self._open_ended: set[int] = set()
+        #: Open-ended releases, and how many answers each may still get (None: any number).
+        self._open_ended: dict[int, int | None] = {}
         self._clock = ""
 
     def run(self, connection: sqlite3.Connection) -> None:
@@ -112,39 +114,54 @@ class _Check:
             self._look_at_release(entry, body, name)
         if entry.kind == "answers" and entry.release not in self._open_ended:
             self.problems.append(f"{name} adds answers to release {entry.release}, which was not left open")
-        self._look_at_answers(connection, entry, name)
+        n_answers = self._look_at_answers(connection, entry, name)
+        left = None if entry.release is None else self._open_ended.get(entry.release)
+        if left is not None and entry.release is not None:
+            self._open_ended[entry.release] = left = left - n_answers
+            if left < 0:
+                self.problems.append(f"{name} gives release {entry.release} more answers than it was charged for")
 
     def _look_at_release(self, entry: Entry, body: dict[str, object], name: str) -> None:
         self.n_releases += 1
         if entry.release != self.n_releases:
             self.problems.append(f"{name} is numbered release {entry.release}, not {self.n_releases}")
         if body["open_ended"] is True:
-            self._open_ended.add(self.n_releases)
+            self._open_ended[self.n_releases] = most_answers(body, self._path)
         assert entry.mu_squared is not None  # a CHECK of the table
         charge_of(entry.mu_squared, body)
         self._costs.append(entry.mu_squared)
         if self._total is not None and math.fsum(self._costs) > self._total.mu_squared:
             self.problems.append(f"{name} (release {entry.release}) is beyond the total budget {self._total}")
 
-    def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> None:
+    def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> int:
         hasher = AnswerHasher()
         rows = connection.execute(
             "SELECT position, query, family, label, noisy FROM answers WHERE entry = ? ORDER BY position", (entry.seq,)
         )
-        in_place = True
+        in_place = as_stored = True
         for position, query, family, label, noisy in rows:
             in_place = in_place and position == hasher.n
-            hasher.add(unpack_query(query), family, label, noisy)
+            text = unpack_query(query)
+            # The digest is of the text: the same query kept as another type would never be found again, and paid twice.
+            as_stored = as_stored and pack_query(text) == query
+            hasher.add(text, family, label, noisy)
         self.n_answers += hasher.n
         if hasher.n != entry.n_answers or not in_place:
             self.problems.append(f"{name} should have {entry.n_answers} answers and has {hasher.n}, or others")
         elif hasher.digest != entry.answers:
             self.problems.append(f"answers of {name} were changed or reordered")
+        if not as_stored:
+            self.problems.append(f"queries of {name} are not stored as pate stores them")
+        return hasher.n
 
     def _finish(self, connection: sqlite3.Connection, seen: bool) -> None:
         (stored,) = connection.execute("SELECT COUNT(*) FROM answers").fetchone()
         if stored != self.n_answers:
             self.problems.append(f"{stored - self.n_answers} answers belong to no entry")
+        extra = connection.execute("SELECT COUNT(*) FROM meta WHERE key NOT IN ('format', 'seal')").fetchone()[0]
+        if extra:
+            self.problems.append(f"table meta has {extra} rows that pate did not write")
+        self._look_at_key(connection)
         try:
             sealed = is_sealed(connection, self._path)
         except LedgerError:
@@ -153,3 +170,20 @@ class _Check:
             self.problems.append("the end is not the sealed one: entries were changed, taken away or added")
         if not seen:
             self.problems.append("the noted head is not in the chain: entries were taken back, or the chain rewritten")
+
+    def _look_at_key(self, connection: sqlite3.Connection) -> None:
+        """Compare the key beside the ledger with the one of its registration."""
+        try:
+            held = read_registration(connection, self._path)
+            expected = None if held is None else held["key_check"]
+            if expected is None:
+                return
+            key = read_key(self._path, make=False)
+        except LedgerError as error:
+            self.problems.append(str(error))
+            return
+        if key is None:
+            # A copy sent to somebody who checks it has none, and should not.
+            self.notes.append("the key file is not beside the ledger: here the private records cannot be recognised")
+        elif mac(key, "key", "")[:16] != expected:
+            self.problems.append("the key file beside the ledger is not the one of its registration")
