@@ -661,3 +661,31 @@ def test_repr_shows_parameters_only():
 def test_without_a_seed_every_fit_cuts_other_shards():
     first, second = (ensemble(GaussianNB(), random_state=None).fit(X, Y).partition_ for _ in range(2))
     assert first.fingerprint() != second.fingerprint()
+
+
+class Scribbler(ClassifierMixin, BaseEstimator):
+    """Writes to the rows it predicts, past the read-only flag, as a wrapper around torch may."""
+
+    def fit(self, X, y):
+        self.classes_, self.mean_ = np.unique(y), X.mean(0)
+        return self
+
+    def predict(self, X):
+        import torch
+
+        rows = torch.from_numpy(X).sub_(torch.from_numpy(self.mean_))
+        return (rows[:, 0].numpy() > 0).astype(int)
+
+
+@pytest.mark.parametrize("make", [Scribbler, lambda: make_pipeline(StandardScaler(copy=False), Scribbler())])
+def test_a_teacher_that_writes_to_public_rows_moves_no_other_teacher(make):
+    rng = np.random.default_rng(0)
+    rows, public = rng.normal(size=(40, 3)), rng.normal(size=(200, 3))
+    labels = (rows[:, 0] > 0).astype(int)
+    before = public.copy()
+    first = TeacherEnsemble(make(), 4, classes=(0, 1), random_state=0).fit(rows, labels)
+    votes = first.vote(public)
+    assert (public == before).all()
+    rows[first.partition_.shard(0)[0]] += 30
+    other = TeacherEnsemble(make(), 4, classes=(0, 1), random_state=0).fit(rows, labels).vote(public)
+    assert [i for i in range(4) if (votes.labels[i] != other.labels[i]).any()] in ([], [0])

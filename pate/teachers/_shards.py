@@ -211,9 +211,10 @@ def vote_batch(
 
 def _vote(index: int, model: Any, X: Any, n_classes: int, chunk_size: int) -> Asked:
     labels = np.empty(X.shape[0], dtype=np.int16 if n_classes <= np.iinfo(np.int16).max else np.int32)
+    trusted = is_plain(model)
     for part in slices(X.shape[0], chunk_size):
         try:
-            said = np.asarray(_predict(model, X, part))
+            said = np.asarray(_predict(model, X, part, trusted=trusted))
         except Exception as error:
             return Asked(index, failure=_reason(error))
         n_rows = part.stop - part.start
@@ -227,13 +228,43 @@ def _vote(index: int, model: Any, X: Any, n_classes: int, chunk_size: int) -> As
     return Asked(index, labels)
 
 
-def _predict(model: Any, X: Any, part: slice) -> Any:
+def _predict(model: Any, X: Any, part: slice, *, trusted: bool) -> Any:
     """Predict rows that the next teacher will see unchanged, whatever this one does to them.
 
     A transformer with ``copy=False`` writes into its input: then one shard's data would move other teachers' votes.
     """
-    # Always a copy: a read-only view can be written to all the same (torch.from_numpy does not look at the flag).
-    return model.predict(X.iloc[part].copy() if hasattr(X, "iloc") else X[part].copy())
+    if not (trusted and isinstance(X, np.ndarray)):
+        # A copy: code that is not scikit-learn's may write to a read-only view (torch.from_numpy ignores the flag).
+        return model.predict(X.iloc[part].copy() if hasattr(X, "iloc") else X[part].copy())
+    rows = np.asarray(X)[part].view()
+    rows.flags.writeable = False
+    try:
+        return model.predict(rows)
+    except ValueError:  # "output array is read-only", worded differently everywhere
+        return model.predict(rows.copy())
+
+
+def is_plain(value: Any) -> bool:
+    """Whether an estimator is made of scikit-learn's own parts and plain parameters only.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import FunctionTransformer, StandardScaler
+    >>> is_plain(make_pipeline(StandardScaler(), DummyClassifier()))
+    True
+    >>> is_plain(make_pipeline(FunctionTransformer(abs), DummyClassifier()))
+    False
+    """
+    if value is None or isinstance(value, bool | int | float | str | np.generic | np.ndarray):
+        return not (isinstance(value, np.ndarray) and value.dtype.kind == "O")
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(map(is_plain, value.values()))
+    if isinstance(value, type) or not type(value).__module__.startswith("sklearn."):
+        return False
+    return hasattr(value, "get_params") and all(map(is_plain, value.get_params(deep=False).values()))
 
 
 def _reason(error: Exception) -> str:
