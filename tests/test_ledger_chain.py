@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import re
 import sqlite3
 from contextlib import closing, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, Charge, GNMax, InvalidInputError, Ledger, NoisyHistogram, Votes, release_labels
+from pate import (
+    Budget,
+    BudgetExceededError,
+    Charge,
+    GNMax,
+    InvalidInputError,
+    Ledger,
+    NoisyHistogram,
+    Votes,
+    release_labels,
+)
 from pate.exceptions import LedgerError
 from pate.privacy.conversion import gdp_to_epsilon
 from pate.privacy.ledger import Registration, migrate
-from pate.privacy.ledger._schema import SCHEMA
+from pate.privacy.ledger._entries import append, opening
+from pate.privacy.ledger._schema import SCHEMA, create
 from pate.teachers import TeacherEnsemble
 from pate.votes import hash_queries
 
@@ -701,7 +714,8 @@ CREATE TABLE answers (
 """
 
 
-def test_a_ledger_of_the_first_format_is_copied_with_all_it_spent(path, tmp_path):
+def first_format(path):
+    """Make a ledger of the first format; return its charges and hashes."""
     hashes = hash_queries(np.arange(4.0).reshape(-1, 1))
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(_FIRST)
@@ -724,11 +738,24 @@ def test_a_ledger_of_the_first_format_is_copied_with_all_it_spent(path, tmp_path
         connection.execute("INSERT INTO answers VALUES (?, 'histogram', 1, '[0.5, 9.25]', 1)", (hashes[0],))
         connection.execute("INSERT INTO answers VALUES (?, 'gnmax', 0, NULL, 2)", (hashes[1],))
         connection.commit()
-    before = path.read_bytes()
+    return charges, hashes
+
+
+def rows_of(path):
+    """All rows of a ledger of the first format, the mark of a copy left out."""
+    with closing(sqlite3.connect(path)) as connection:
+        marked = "DELETE FROM meta WHERE key IN ('version', 'copied_to')"
+        connection.execute(marked)
+        return list(connection.iterdump())  # the change is never committed
+
+
+def test_a_ledger_of_the_first_format_is_copied_with_all_it_spent(path, tmp_path):
+    charges, hashes = first_format(path)
+    before = rows_of(path)
     with pytest.raises(LedgerError, match=r"format 1.*migrate"):
         Ledger(path)
     new = migrate(path, tmp_path / "new.sqlite")
-    assert path.read_bytes() == before
+    assert rows_of(path) == before
     assert new.verify().ok
     assert new.total == TOTAL
     assert [row.charge for row in new.releases()] == charges
@@ -742,3 +769,225 @@ def test_a_ledger_of_the_first_format_is_copied_with_all_it_spent(path, tmp_path
     for bad in ((path, tmp_path / "new.sqlite"), (tmp_path / "new.sqlite", tmp_path / "newer.sqlite")):
         with pytest.raises(LedgerError):
             migrate(*bad)
+
+
+def test_a_ledger_is_copied_once(path, tmp_path):
+    """Two copies would each have the whole remainder to spend."""
+    first_format(path)
+    migrate(path, tmp_path / "new.sqlite")
+    marked = path.read_bytes()
+    (tmp_path / "new.sqlite").rename(tmp_path / "elsewhere.sqlite")
+    (tmp_path / "new.sqlite.key").rename(tmp_path / "elsewhere.sqlite.key")
+    for goal in ("second.sqlite", "new.sqlite"):
+        with pytest.raises(LedgerError, match="was copied before"):
+            migrate(path, tmp_path / goal)
+        assert not (tmp_path / goal).exists()
+    assert path.read_bytes() == marked
+    with closing(sqlite3.connect(path)) as connection:  # what the pate of format 1 looks at before it charges
+        assert connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0] != "1"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_copy_that_was_broken_off_is_made_again_under_its_name_only(path, tmp_path, monkeypatch, killed):
+    charges, _ = first_format(path)
+    before = path.read_bytes()
+
+    def fail(*_args):
+        raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("pate.privacy.ledger._migrate._copy", fail)
+        if killed:  # then nothing is cleared up
+            broken.setattr("pate.privacy.ledger._migrate._take_back", lambda *_: None)
+        with pytest.raises(LedgerError, match="disk is full"):
+            migrate(path, tmp_path / "new.sqlite")
+    if killed:
+        with pytest.raises(LedgerError, match="was copied before"):
+            migrate(path, tmp_path / "other.sqlite")
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            assert dict(connection.execute("SELECT key, value FROM meta"))["version"] == "1"
+        assert len(before) == path.stat().st_size
+    assert [row.charge for row in migrate(path, tmp_path / "new.sqlite").releases()] == charges
+
+
+def test_an_old_ledger_that_cannot_be_marked_is_not_copied(path, tmp_path, monkeypatch):
+    first_format(path)
+    real = sqlite3.connect
+    read_only = [lambda name, **k: real(name.replace("mode=rw", "mode=ro"), **k)]
+    monkeypatch.setattr("pate.privacy.ledger._migrate.sqlite3.connect", lambda name, **k: read_only[0](name, **k))
+    with pytest.raises(LedgerError, match="marked as copied"):
+        migrate(path, tmp_path / "new.sqlite")
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+# What a review found -------------------------------------------------------------------------------------------------
+
+
+def adaptive(ledger, n_queries=5):
+    return ledger.record(ONE, mechanism="m", n_queries=n_queries, facts={"adaptive": True}, open_ended=True)
+
+
+def answers_from(start, n):
+    return [(f"q{i}", "gnmax", 1, None) for i in range(start, start + n)]
+
+
+def test_the_ledger_takes_the_next_answers_from_one_holder_only(path):
+    ledger = Ledger(path, total=TOTAL)
+    run = adaptive(ledger)
+    assert ledger.add_answers(run, answers_from(0, 2), 0) == ledger.head
+    before = path.read_bytes()
+    for wrong in (0, 1, 3):
+        with pytest.raises(LedgerError, match="somebody else goes on"):
+            ledger.add_answers(run, answers_from(2, 1), wrong)
+    assert path.read_bytes() == before
+    head = ledger.add_answers(run, answers_from(2, 1), expect_before=2)
+    assert ledger.n_answers(run) == 3
+    assert head == ledger.head_of([run]) == ledger.head != ledger.releases()[0].digest
+    assert ledger.verify(head=head).ok
+
+
+def test_no_more_answers_than_a_session_paid_for(path):
+    ledger = Ledger(path, total=TOTAL)
+    run, votes = adaptive(ledger), ledger.record(ONE, mechanism="VoteCap(...)", n_queries=5, open_ended=True)
+    ledger.add_answers(run, answers_from(0, 3))
+    with pytest.raises(LedgerError, match=r"charged for 5 answers and holds 3: 3 more"):
+        ledger.add_answers(run, iter(answers_from(3, 3)))
+    assert ledger.n_answers(run) == 3
+    ledger.add_answers(run, answers_from(3, 2))
+    with pytest.raises(LedgerError, match="not paid for"):
+        ledger.add_answers(run, answers_from(5, 1))
+    # a run of capped votes is charged for its votes, in as many answers as one likes
+    ledger.add_answers(votes, answers_from(0, 20))
+    assert ledger.verify().ok
+
+
+def test_answers_beyond_what_was_paid_are_found(path):
+    """Written by something that did not ask: the chain itself fits."""
+    ledger = Ledger(path, total=TOTAL)
+    run = adaptive(ledger)
+    ledger.add_answers(run, answers_from(0, 5))
+    assert ledger.verify().ok
+    with ledger._write() as connection:
+        append(connection, path, "answers", "2026-01-01", body={}, release=run, answers=answers_from(5, 1))
+    assert any("more answers than it was charged for" in problem for problem in ledger.verify().problems)
+
+
+_DROP = "CREATE TRIGGER {} BEFORE INSERT ON {} BEGIN SELECT RAISE(IGNORE); END"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "table", "sql"),
+    [
+        ("trigger", "sqlite_x", "entries", _DROP.format("sqlite_x", "entries")),
+        ("trigger", "sqlite_autoindex_x_1", "answers", _DROP.format("sqlite_autoindex_x_1", "answers")),
+        ("trigger", "sqlite_stat1", "entries", _DROP.format("sqlite_stat1", "entries")),
+        ("view", "sqlite_y", "sqlite_y", "CREATE VIEW sqlite_y AS SELECT * FROM answers"),
+    ],
+)
+def test_a_planted_trigger_or_view_by_sqlites_own_name_is_refused(path, kind, name, table, sql):
+    ledger = filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        row = (kind, name, table, sql)
+        connection.execute("INSERT INTO sqlite_master(type, name, tbl_name, rootpage, sql) VALUES (?, ?, ?, 0, ?)", row)
+        connection.commit()
+    assert not ledger.verify().ok
+    with pytest.raises(LedgerError, match="not as pate made it"):
+        ledger.record(ONE, mechanism="m", n_queries=1)
+
+
+def test_statistics_of_sqlite_are_no_reason_to_refuse(path):
+    ledger = filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ANALYZE")
+    assert ledger.verify().ok
+
+
+@pytest.mark.parametrize("table", ["entries", "answers"])
+def test_a_row_that_was_dropped_without_a_word_is_noticed_before_the_commit(table):
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        create(connection)
+        connection.execute(_DROP.format("payload", table))
+        with pytest.raises(LedgerError, match="did not keep what was written"):
+            append(connection, Path("l"), "opened", "2026-01-01", body=opening(TOTAL), answers=answers_from(0, 2))
+
+
+def test_an_emptied_ledger_is_not_begun_anew(path):
+    ledger = filled(path)
+    tamper(path, "DELETE FROM answers", "DELETE FROM entries", "DELETE FROM meta WHERE key = 'seal'")
+    assert "was emptied" in ledger.verify().problems[0]
+    with pytest.raises(LedgerError, match="was emptied"):
+        Ledger(path, total=Budget(9.0, 1e-5))
+
+
+def test_another_key_is_found(path):
+    ledger = filled(path)
+    key = path.with_name("ledger.sqlite.key")
+    kept = key.read_text()
+    for other in ("00" * 32, "no key"):
+        key.write_text(other)
+        assert any("key file" in problem for problem in ledger.verify().problems)
+    key.unlink()
+    found = ledger.verify()  # as a copy sent to an auditor, without its key
+    assert found.ok
+    assert any("key file is not beside" in note for note in found.notes)
+    # a release without a fingerprint makes no second key in the lost one's place
+    ledger.record(ONE, mechanism="m", n_queries=1, registration=Registration("record", ("no", "yes")))
+    assert not key.exists()
+    key.write_text(kept)
+    assert ledger.verify().notes == ()
+    ledger.check(DATA)
+
+
+def test_no_fingerprint_is_made_under_another_key(path):
+    ledger = Ledger(path, total=TOTAL)
+    ledger.register(Registration("record", ("no", "yes")))
+    path.with_name("ledger.sqlite.key").write_text("00" * 32)
+    with pytest.raises(LedgerError, match="key file"):
+        ledger.register(DATA)
+    path.with_name("ledger.sqlite.key").unlink()
+    with pytest.raises(LedgerError, match="key file"):
+        ledger.register(DATA)
+
+
+def test_a_query_kept_as_another_type_is_found(path):
+    """Its digest is the same text; but nobody would find the answer, and pay for it again."""
+    ledger = filled(path)
+    tamper(path, "UPDATE answers SET query = lower(hex(query)) WHERE entry = 2 AND position = 0")
+    assert any("not stored as pate stores them" in problem for problem in ledger.verify().problems)
+
+
+def test_more_rows_beside_the_seal_are_found(path):
+    ledger = filled(path)
+    tamper(path, "INSERT INTO meta VALUES ('x', 'y')")
+    assert any("meta has 1 rows" in problem for problem in ledger.verify().problems)
+
+
+def fill_by_roundings(limit):
+    """Yield lists of costs for which adding the last to the rounded sum of the others misses what fsum finds."""
+    rng = np.random.default_rng(1)
+    while True:
+        costs = (rng.random(5) * limit / 6).tolist()
+        total, last = math.fsum(costs), limit - math.fsum(costs)
+        for _ in range(3):
+            if total + last <= limit < math.fsum([*costs, last]):
+                yield [*costs, last]
+                break
+            last = math.nextafter(last, 9)
+
+
+def test_what_is_charged_always_verifies(path, tmp_path):
+    """One way of adding up everywhere: else a filled ledger of honest charges would not verify."""
+    costs = next(fill_by_roundings(TOTAL.mu_squared))
+    ledger = Ledger(path, total=TOTAL)
+    for cost in costs[:-1]:
+        ledger.record(Charge(cost, (1.0,) * len(ONE.rdp)), mechanism="m", n_queries=1)
+    beyond = Charge(costs[-1], (1.0,) * len(ONE.rdp))
+    assert not ledger.allows(beyond)
+    with pytest.raises(BudgetExceededError):
+        ledger.record(beyond, mechanism="m", n_queries=1)
+    fits = Charge(costs[-1] - 4 * math.ulp(TOTAL.mu_squared), (1.0,) * len(ONE.rdp))
+    assert ledger.allows(fits)
+    ledger.record(fits, mechanism="m", n_queries=1)
+    assert ledger.verify().ok

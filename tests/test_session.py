@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -358,3 +360,148 @@ def test_a_failed_write_returns_nothing_and_uses_up_the_queries(ledger, monkeypa
     assert opened.n_left == 17
     opened.close()
     assert session(ledger=ledger, name="May").n_left == 20  # nobody saw those labels: in the file nothing was asked
+
+
+# One name, one holder ------------------------------------------------------------------------------------------------
+
+
+def test_a_link_to_the_ledger_is_the_same_ledger(ledger, tmp_path):
+    first = session(ledger=ledger, name="May")
+    (tmp_path / "link.sqlite").symlink_to(ledger.path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "other.sqlite").symlink_to(tmp_path / "link.sqlite")
+    for link in ("link.sqlite", "folder/other.sqlite"):
+        with pytest.raises(LedgerError, match="held by another process"):
+            session(ledger=Ledger(tmp_path / link), name="May")
+    first.close()
+
+
+def test_without_the_lock_the_ledger_decides(ledger):
+    """A deleted lock file lets a second holder in; one of them gets answers, and no more than were paid for."""
+    first = session(ledger=ledger, name="May")
+    for lock in ledger.path.parent.glob("*.lock"):
+        lock.unlink()
+    second = session(ledger=ledger, name="May")
+    assert (first.n_left, second.n_left) == (20, 20)
+    first.ask(votes_of(range(12)))
+    with pytest.raises(LedgerError, match="somebody else goes on"):
+        second.ask(votes_of(range(100, 105)))
+    with pytest.raises(LedgerError, match="somebody else goes on"):
+        second.ask(votes_of(range(105, 106)))
+    first.ask(votes_of(range(12, 20)))
+    assert ledger.show()[0]["n_answers"] == 20
+    assert ledger.verify().ok
+
+
+def test_a_session_goes_on_after_a_write_that_was_stored_all_the_same(ledger, monkeypatch):
+    """An error after the commit: the answers are stored, were not shown, and do not count as somebody else's."""
+    opened, real = session(ledger=ledger, name="May"), Ledger.add_answers
+
+    def late(*args):
+        real(*args)
+        raise LedgerError("broken off")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Ledger, "add_answers", late)
+        with pytest.raises(LedgerError, match="broken off"):
+            opened.ask(votes_of([1, 2, 3]))
+    assert opened.ask(votes_of([1, 4])).n_answered == 2
+    assert opened.n_left == 16
+    assert ledger.show()[0]["n_answers"] == 4
+
+
+def test_closing_waits_for_the_answers_on_their_way(ledger, monkeypatch):
+    opened, real = session(ledger=ledger, name="May"), Ledger.add_answers
+    drawn, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(*args):
+        drawn.set()
+        assert go_on.wait(30)
+        return real(*args)
+
+    monkeypatch.setattr(Ledger, "add_answers", slow)
+    asking = threading.Thread(target=lambda: opened.ask(votes_of(range(20))))
+    asking.start()
+    assert drawn.wait(30)
+    closing = threading.Thread(target=lambda: (opened.close(), closed.set()))
+    closing.start()
+    assert not closed.wait(0.3)
+    with pytest.raises(LedgerError, match="held by another process"):
+        session(ledger=ledger, name="May")
+    go_on.set()
+    asking.join(30)
+    closing.join(30)
+    with session(ledger=ledger, name="May") as again:
+        assert again.n_left == 0
+    assert ledger.show()[0]["n_answers"] == 20
+
+
+def test_whoever_waited_for_the_turn_while_it_was_closed_asks_nothing(ledger):
+    opened = session(ledger=ledger, name="May")
+    caught = []
+
+    def ask():
+        with pytest.raises(InvalidInputError, match="is closed") as error:
+            opened.ask(votes_of([1]))
+        caught.append(error)
+
+    with opened._turn:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asking.join(0.3)
+        opened._closed = True
+    asking.join(30)
+    assert len(caught) == 1
+    assert ledger.show()[0]["n_answers"] == 0
+
+
+def test_a_lock_that_was_taken_away_before_it_was_locked_is_nobodys(ledger, monkeypatch):
+    """Opened, then unlinked by its last holder, then locked: a third one would lock another file of that name."""
+    real, n = fcntl.flock, []
+
+    def flock(file, how):
+        if not n:
+            next(ledger.path.parent.glob("*.lock")).unlink()
+        n.append(file)
+        return real(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with session(ledger=ledger, name="May"):
+        assert len(n) == 2
+        (lock,) = ledger.path.parent.glob("*.lock")
+        with pytest.raises(LedgerError, match="held by another process"):
+            session(ledger=ledger, name="May")
+        assert lock.exists()
+
+
+# What a statement is about -------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_without_the_answers_does_not_fit_their_statement(ledger, tmp_path):
+    opened = session(ledger=ledger, name="May")
+    old = (tmp_path / "old").write_bytes(ledger.path.read_bytes()) and tmp_path / "old"
+    release = opened.ask(votes_of(range(5)))
+    head = release.statement.ledger_head
+    assert head == ledger.head
+    opened.ask(votes_of(range(5, 9)))
+    again = opened.ask(votes_of(range(9)))  # nothing new: the last entry of the release
+    assert again.statement.ledger_head == ledger.head != head
+    from_store = release_labels(votes_of([2]), GNMax(20.0), budget=BUDGET, ledger=ledger)
+    assert from_store.statement.ledger_head == ledger.head
+    assert ledger.verify(head=head).ok
+    opened.close()
+    ledger.path.write_bytes(old.read_bytes())
+    assert ledger.verify().ok
+    assert not ledger.verify(head=head).ok
+
+
+def test_going_on_registers_the_records(ledger):
+    """After a revision the first records are the ledger's; others cannot go on with the session as well."""
+    session(ledger=ledger, name="May", fingerprint="aa").close()
+    ledger.revise("records of March added")
+    session(ledger=ledger, name="May", fingerprint="bb").close()
+    assert ledger.registration["fingerprinted"] is True
+    with pytest.raises(LedgerError, match="other private records"):
+        session(ledger=ledger, name="May", fingerprint="cc")
+    session(ledger=ledger, name="May", fingerprint="bb").close()
+    assert len(ledger.releases()) == 1

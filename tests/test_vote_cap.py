@@ -3,6 +3,8 @@
 import copy
 import inspect
 import math
+import multiprocessing
+import os
 import pickle
 
 import numpy as np
@@ -22,6 +24,7 @@ from pate import (
     open_vote_cap,
 )
 from pate._random import NoiseSource
+from pate.exceptions import LedgerError
 from pate.mechanisms import Mechanism, VoteCapSession
 from pate.privacy import DEFAULT_ORDERS
 
@@ -321,3 +324,54 @@ def test_answers_follow_the_noisy_maximum():
     share = (session.ask(labels).labels == 0).mean()
     p = float(ndtr(6 / (5 * math.sqrt(2))))
     assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / draws)
+
+
+# ---- one process, one holder -----------------------------------------------------------------------------------------
+
+
+def _ask_in_a_child(ask, queue):
+    try:
+        ask()
+        queue.put("asked")
+    except Exception as error:
+        queue.put(f"{type(error).__name__}: {error}")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("kind", ["session", "run", "run with a ledger"])
+def test_a_forked_copy_may_not_spend_the_votes_again(tmp_path, kind):
+    labels = np.zeros((50, 2), dtype=int)
+    options = {"n_teachers": 50, "classes": 2, "budget": Budget(4.0, 1e-5)}
+    ledger = Ledger(tmp_path / "ledger.sqlite") if kind.endswith("ledger") else None
+    door = new_session(50, 2) if kind == "session" else open_vote_cap(VoteCap(3, 8.0), ledger=ledger, **options)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_ask_in_a_child, args=(lambda: door.ask(labels), queue))
+    child.start()
+    said = queue.get(timeout=60)
+    child.join()
+    assert said.startswith("InvalidInputError: this run was opened in another process")
+    assert door.ask(labels).labels.shape == (2,)
+    assert ledger is None or ledger.n_answers(1) == 2
+
+
+def test_a_copy_of_a_run_cannot_go_on_with_its_release(tmp_path):
+    """By whatever means it was made: the ledger takes the next answers from one holder only."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    options = {"n_teachers": 50, "classes": 2, "budget": Budget(4.0, 1e-5), "ledger": ledger}
+    run = open_vote_cap(VoteCap(3, 8.0), **options)
+    ledger.add_answers(run.release, [("x", "vote-cap", 0, None)])
+    with pytest.raises(LedgerError, match="somebody else goes on"):
+        run.ask(np.zeros((50, 1), dtype=int))
+    assert ledger.n_answers(run.release) == 1
+
+
+def test_the_statement_of_a_run_is_about_its_last_answers(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    options = {"n_teachers": 50, "classes": 2, "budget": Budget(4.0, 1e-5), "ledger": ledger}
+    run = open_vote_cap(VoteCap(3, 8.0), **options)
+    old = ledger.path.read_bytes()
+    run.ask(np.zeros((50, 1), dtype=int))
+    assert run.statement.ledger_head == ledger.head
+    ledger.path.write_bytes(old)
+    assert not ledger.verify(head=run.statement.ledger_head).ok

@@ -238,7 +238,8 @@ class LedgerLooks:
         >>> import tempfile, pathlib
         >>> from pate import Budget, Charge, Ledger
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.n_answers(ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=[("q", "gnmax", 7, None)]))
+        >>> answers = [("ab12", "gnmax", 7, None)]
+        >>> ledger.n_answers(ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=answers))
         1
         """
         with self._read() as connection:

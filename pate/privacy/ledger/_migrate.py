@@ -58,18 +58,18 @@ def migrate(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Ledger:
         raise LedgerError(f"{str(goal)!r} exists. Name a new file for the copy.")
     mark = hashlib.sha256(str(goal.resolve()).encode()).hexdigest()
     try:
-        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as old:
-            version = _begin(old, source, mark)
+        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as held:
+            version = _begin(held, source, mark)
             try:
                 # Nobody charges to the old one meanwhile, and of two that copy at once one finds it done.
-                with _locked(old), _entries.plain(source):
-                    _check_mark(old, source, mark)
-                    _copy(old, goal)
-                    _set(old, "version", _DONE)
-                    bound = _meta(old, "binding")
+                with _locked(held), _entries.plain(source):
+                    _check_mark(held, source, mark)
+                    _copy(held, goal)
+                    _set(held, "version", _DONE)
+                    bound = _meta(held, "binding")
             except BaseException:
                 if not goal.exists() or not goal.stat().st_size:
-                    _take_back(old, mark, version)
+                    _take_back(held, mark, version)
                 raise
     except sqlite3.Error as error:
         raise LedgerError(
