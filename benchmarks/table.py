@@ -1,0 +1,76 @@
+"""Write ``results/README.md``, the measured figures as tables, from the JSON files beside it.
+
+python benchmarks/table.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def read(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def ratio_rows(what: str, table: dict[str, Any]) -> Iterator[str]:
+    for name, r in table.items():
+        span = f"{r['ratio_low']:.2f} to {r['ratio_high']:.2f}"
+        yield f"| {what}, {name} | {r['ours_per_s']:,.1f} | {r['plain_per_s']:,.1f} | {r['ratio']:.2f} | {span} |"
+
+
+def pages() -> Iterator[str]:
+    yield "# Measured\n\nWritten by `benchmarks/table.py` from the JSON files here, which hold commits, versions and loads."
+    yield "\n| per second | ours | plain loop | ratio, median of repeats | range |\n|---|---|---|---|---|"
+    plain, networks = read("teachers"), read("torch_teachers")
+    if plain:
+        c = plain["config"]
+        what = f"LogisticRegression, {plain['data']}, {c['n_teachers']} teachers, n_jobs={c['n_jobs']}"
+        yield from ratio_rows(what, plain["summary"])
+    if networks:
+        c = networks["config"]
+        for name, variant in networks["variants"].items():
+            # Votes are float32 whatever the training was.
+            table = {k: v for k, v in variant["summary"].items() if k == "teachers" or "bf16" not in name}
+            job = f"{c['n_teachers']} teachers, {c['epochs']} epochs, {c['device']}, n_jobs={c['n_jobs']}"
+            yield from ratio_rows(f"{name}, {networks['data']}, {job}", table)
+        fits = {n: [r["ours_fit_s"] for r in v["repeats"]] for n, v in networks["variants"].items()}
+        slowest = max(r["ours_vote_s"] for r in networks["variants"]["cnn float32"]["repeats"])
+        yield (
+            "\nWhole training, slowest of the repeats: "
+            + ", ".join(f"{name} {max(seconds):.0f} s" for name, seconds in fits.items())
+            + f"; the cnn's votes on {c['n_queries']:,} images {slowest:.0f} s. Ten teachers as one group need "
+            f"{networks['group_memory']['extra_mib']:.0f} MiB."
+        )
+        if "accuracy" in networks:
+            a = networks["accuracy"]
+            yield (
+                f"Mean accuracy of the {c['n_teachers']} cnn teachers: ours {a['ours']:.4f}, the plain loop's "
+                f"{a['plain']:.4f} (standard error of the difference {a['standard_error']:.4f})."
+            )
+    trees, million = read("hist_gradient_boosting"), read("million_rows")
+    if trees:
+        yield "\n| HistGradientBoosting | CPU s per fit | OpenMP threads |\n|---|---|---|"
+        for name, r in trees["summary"].items():
+            yield f"| {name} | {r['cpu_s_per_fit']:.2f} | {r['openmp_threads']:.0f} |"
+    if million:
+        c = million["config"]
+        what = f"{c['n_rows']:,} public rows, {c['n_teachers']} teachers, n_jobs={c['n_jobs']}"
+        yield f"\n| {what} | s | peak, MiB |\n|---|---|---|"
+        for name, r in million["summary"].items():
+            yield f"| {name} | {r['seconds']:.1f} | {r['peak_mib']:.0f} |"
+
+
+def main() -> None:
+    out = RESULTS / "README.md"
+    out.write_text("\n".join(pages()) + "\n", encoding="utf-8")
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()
