@@ -25,7 +25,7 @@ def ratio_rows(what: str, table: dict[str, Any]) -> Iterator[str]:
 
 
 def pages() -> Iterator[str]:
-    yield "# Measured\n\nWritten by `benchmarks/table.py` from the JSON files here, which hold commits, versions and loads."
+    yield "# Measured\n\nBy `benchmarks/table.py` from the JSON files here, which hold commits, versions and loads."
     yield "\n| per second | ours | plain loop | ratio, median of repeats | range |\n|---|---|---|---|---|"
     plain, networks = read("teachers"), read("torch_teachers")
     if plain:

@@ -14,6 +14,7 @@ from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.
 ABSTAIN = -1
+_COUNTED_ROWS = 65_536
 
 
 def hash_queries(X: Any) -> tuple[str, ...]:
@@ -85,7 +86,7 @@ class Votes:
     """
 
     counts: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int64] | None
+    labels: npt.NDArray[np.signedinteger[Any]] | None
     n_teachers: int
     classes: tuple[Any, ...]
     unit: str = "record"
@@ -188,7 +189,7 @@ class Votes:
         >>> votes.counts.tolist()
         [[2, 1], [0, 3]]
         """
-        array = _whole_numbers("labels", labels)
+        array = _whole_numbers("labels", labels, narrow=True)
         if array.ndim != 2 or not array.shape[0]:
             raise InvalidInputError(
                 f"labels must have shape (n_teachers, n_queries), got {array.shape}. Each row is one teacher."
@@ -201,10 +202,14 @@ class Votes:
                 "Map class values to their position in classes first."
             )
         n_teachers, n_queries = array.shape
-        flat = array + n_classes * np.arange(n_queries)
-        counts = np.bincount(flat.ravel(), minlength=n_queries * n_classes).reshape(n_queries, n_classes)
+        counts = np.empty((n_queries, n_classes), dtype=np.int64)
+        for start in range(0, n_queries, _COUNTED_ROWS):  # never teachers x queries in 64 bits
+            part = array[:, start : start + _COUNTED_ROWS]
+            flat = part + n_classes * np.arange(part.shape[1], dtype=np.int64)
+            size = part.shape[1] * n_classes
+            counts[start : start + _COUNTED_ROWS] = np.bincount(flat.ravel(), minlength=size).reshape(-1, n_classes)
         return cls(
-            _frozen(counts.astype(np.int64)),
+            _frozen(counts),
             _frozen(array),
             n_teachers,
             values,
@@ -277,14 +282,15 @@ class Voter(Protocol):
         ...
 
 
-def _whole_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def _whole_numbers(name: str, values: npt.ArrayLike, *, narrow: bool = False) -> npt.NDArray[Any]:
+    """Return a copy as int64, or with ``narrow`` as the signed integers that it is."""
     array = np.asarray(values)
     if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not (array == np.floor(array)).all()):
         raise InvalidInputError(f"{name} must be whole numbers, got dtype {array.dtype} with other values in it.")
-    return array.astype(np.int64)
+    return array.copy() if narrow and array.dtype.kind == "i" else array.astype(np.int64)
 
 
-def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array = np.ascontiguousarray(array)
     array.setflags(write=False)
     return array

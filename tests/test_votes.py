@@ -65,3 +65,17 @@ def test_query_hashes_know_equal_rows():
     b = hash_queries(frame)
     assert b[0] == b[2] != b[1]
     assert hash_queries(frame.rename(columns={"age": "years"}))[0] != b[0]
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint8, np.float64])
+def test_labels_are_counted_in_blocks_and_kept_narrow(monkeypatch, kind):
+    labels = np.random.default_rng(0).integers(0, 4, (9, 20)).astype(kind)
+    whole = Votes.from_labels(labels, classes=4)
+    expected = np.array([[(labels[:, q] == c).sum() for c in range(4)] for q in range(20)])
+    assert (whole.counts == expected).all()
+    monkeypatch.setattr("pate.votes._COUNTED_ROWS", 3)
+    parts = Votes.from_labels(labels, classes=4)
+    assert (parts.counts == whole.counts).all()
+    assert parts.labels.dtype == (kind if np.dtype(kind).kind == "i" else np.int64)
+    labels[0, 0] = 3 - labels[0, 0]
+    assert (parts.labels == whole.labels).all()
