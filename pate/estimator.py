@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pate._random import training_seed
 from pate._validation import check_classes, check_int, check_real
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.labeling import count_fresh, quote, release_labels, vouch_for_training
+from pate.labeling import count_fresh, drawn_here, quote, release_labels, vouch_for_training
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
@@ -315,7 +315,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         votes = teachers.vote(asked, keep_labels=False)
         votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
         release = release_labels(votes, mechanism, noise_seed=self.noise_seed, tuning=self.tuning, **price)
-        release = replace(release, statement=vouch_for_training(release.statement))
+        if drawn_here(release.statement, release.quote.n_queries):
+            release = replace(release, statement=vouch_for_training(release.statement))
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement
         self.queries_ = queries

@@ -341,6 +341,8 @@ def test_a_failure_ends_the_waits_of_others():
         ([len, 3], {}, "functions must be a list of callables"),
         ([len, len], {}, "functions must hold every callable once"),
         ([_SAME.index, _SAME.index], {}, "functions must hold every callable once"),
+        ([len, partial(len)], {}, "functions must hold every callable once"),
+        ([len, len.__call__], {}, "functions must hold every callable once"),
         ([partial(len, _SAME), partial(len, _SAME)], {}, "functions must hold every callable once"),
         ([len], {"classes": ["a"]}, "classes must list"),
         ([len], {"batch_size": 0}, "batch_size"),

@@ -468,3 +468,13 @@ def test_rows_come_back_as_they_were_charged(path):
     ]
     assert rows[0].facts == {"unit": "group", "n": 0}
     assert repr(ledger) == f"Ledger({str(path)!r})"
+
+
+def test_a_session_cannot_begin_with_more_answers_than_it_pays_for(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(1.0, 1e-5))
+    answers = [(f"a{i}", "gnmax", 0, None) for i in range(3)]
+    facts = {"adaptive": True}
+    with pytest.raises(LedgerError, match="not paid for"):
+        ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=answers, facts=facts, open_ended=True)
+    assert ledger.releases() == []
+    assert ledger.verify().ok

@@ -490,6 +490,58 @@ def test_odd_modules_are_the_same_in_groups_or_left_out_of_them(module):
             assert (expected == votes[0][i]).all()
 
 
+class Moody(nn.Module):
+    """A chain while it trains, and another one when it votes."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.a(x) if self.training else self.a(x - 0.5)
+
+
+class Drawn(nn.Module):
+    """Draws a plain number when it is made; the first two draw the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(64, 10)
+        self.factor = 1.0 + round(float(torch.rand(1)))
+
+    def forward(self, x):
+        return torch.tanh(self.a(x)) * self.factor
+
+
+def hooked():
+    module = nn.Sequential(nn.Linear(64, 10))
+    module.register_forward_pre_hook(lambda m, given: (given[0].clamp(0, 0.3),))
+    return module
+
+
+@pytest.mark.parametrize("module", [Moody, Drawn, hooked])
+@pytest.mark.parametrize("group_size", [1, 6])
+def test_what_votes_is_the_module_itself(module, group_size):
+    fitted = ensemble(module, 6, precision="float64", group_size=group_size).fit(X[:190], Y[:190])
+    same_weights(fitted.teachers_, ensemble(module, 6, precision="float64").fit(X[:190], Y[:190]).teachers_, 1e-9)
+    labels = fitted.vote(X[200:400]).labels
+    for i in range(6):
+        expected = fitted.module_of(i)(torch.from_numpy(X[200:400]).double()).argmax(1).numpy()
+        assert (expected == labels[i]).all()
+
+
+def test_an_augmentation_that_takes_no_zeros_works_in_groups():
+    def standardise(x, generator):
+        return (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)
+
+    people = np.repeat(np.arange(4), [9, 30, 14, 22])
+    alone, grouped = (
+        ensemble(MLP, 4, precision="float64", augment=standardise, group_size=s).fit(X[:75], Y[:75], people)
+        for s in (1, 4)
+    )
+    same_weights(alone.teachers_, grouped.teachers_, 1e-9)
+
+
 def test_columns_of_a_table_are_matched_by_name():
     frame = pd.DataFrame(X[:300], columns=[f"p{i}" for i in range(64)])
     fitted = ensemble(MLP, 3).fit(frame[:200], Y[:200])
@@ -686,11 +738,13 @@ def test_code_that_changed_out_of_sight_is_another_configuration():
     drop = start.format("Sequential", "nn.Linear(64, 10), nn.Dropout(s.p)") + "\n p = {}"
     act = "act = nn.{}\ndef Made():\n return nn.Sequential(nn.Linear(64, 10), act())"
     shift = module + "  return s.a(x)\naugment = lambda x, generator: x + {}"
+    rare = module + "  return s.a(x)\nRATE = {}\ndef augment(x, generator):\n return x if RATE < 2 else -x"
     for template, values in ((module + "  return {} * s.a(x)", (1, 2)), (drop, (0.1, 0.2)), (act, ("ReLU", "Tanh"))):
         one, same, other = (digest(template.format(v)) for v in (values[0], values[0], values[1]))
         assert one == same
         assert one != other
     assert digest(shift.format(1), True) != digest(shift.format(2), True)
+    assert digest(rare.format(0.5), True) != digest(rare.format(0.6), True)
 
 
 #: Forks once everything is imported, so that each attempt begins at once; kills at random moments and in mid-write.

@@ -375,3 +375,15 @@ def test_the_statement_of_a_run_is_about_its_last_answers(tmp_path):
     assert run.statement.ledger_head == ledger.head
     ledger.path.write_bytes(old)
     assert not ledger.verify(head=run.statement.ledger_head).ok
+
+
+def test_a_second_run_remembers_its_own_answers(tmp_path):
+    """The ledger's first answer of a row is an earlier run's: the row must not be asked anew each time."""
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(8.0, 1e-5))
+    options = {"n_teachers": 50, "classes": 2, "budget": Budget(2.0, 1e-5), "ledger": ledger}
+    votes = np.array([[0, 1]] * 25 + [[1, 0]] * 25)
+    open_vote_cap(VoteCap(3, 8.0), **options).ask(votes, query_hashes=["aa", "bb"])
+    second = open_vote_cap(VoteCap(3, 8.0), **options)
+    first = second.ask(votes, query_hashes=["aa", "bb"]).labels.tolist()
+    assert all(second.ask(votes, query_hashes=["aa", "bb"]).labels.tolist() == first for _ in range(10))
+    assert ledger.n_answers(second.release) == 2

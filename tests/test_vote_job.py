@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, NoisyHistogram
 from pate.cli import app
 from pate.exceptions import PrivacyParameterWarning, RunFolderError
-from pate.label_job import VoteJob
+from pate.label_job import LabelJob, VoteJob
 
 BUDGET = Budget(3.0, 1e-5)
 CLASSES = ["no", "yes"]
@@ -196,3 +196,39 @@ def test_the_command_needs_one_way_in(tmp_path, votes):
     assert "two ways in" in str(both.exception)
     assert isinstance(none.exception, InvalidInputError)
     assert "--public is missing" in str(none.exception)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--votes", "votes.npy", "--group", "p"], ["--votes", "votes.npy", "--teachers", "7"],
+     ["--private", "p.csv", "--public", "q.csv", "--unit", "group"], ["--private", "p.csv", "--units", "9"]],
+)  # fmt: skip
+def test_an_option_that_would_be_passed_over_is_refused(tmp_path, options):
+    base = ["label", "--classes", "no,yes", "--epsilon", "5", "--out", str(tmp_path / "labels.csv")]
+    done = CliRunner().invoke(app, [*base, *options])
+    assert isinstance(done.exception, InvalidInputError)
+    assert "says nothing about" in str(done.exception)
+
+
+def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
+    """Labels stored by a release of somebody else's votes are not of the teachers that were trained here."""
+    rows = pd.DataFrame({"age": range(60), "w": np.arange(60) % 7, "ill": ["no"] * 30 + ["yes"] * 30})
+    rows.to_csv(tmp_path / "private.csv", index=False)
+    rows[["age", "w"]].iloc[::6].to_csv(tmp_path / "public.csv", index=False)
+    np.save(tmp_path / "votes.npy", np.array([[60, 30]] * 10))
+    common = {
+        "classes": CLASSES,
+        "budget": Budget(5.0, 1e-3),
+        "mechanism": GNMax(20.0),
+        "n_queries": 10,
+        "ledger": tmp_path / "ledger.sqlite",
+    }
+    VoteJob(tmp_path / "votes.npy", public=tmp_path / "public.csv", kind="counts", **common).run()
+    files = (tmp_path / "private.csv", tmp_path / "public.csv")
+    work = LabelJob(*files, target="ill", teacher="naive-bayes", n_teachers=6, **common)
+    statement = work.run().statement
+    vouched = {a.name for a in statement.assumptions if a.by == "pate"}
+    assert vouched == {"noise"}
+    assert "90 teachers" in statement.mechanism
+    own = LabelJob(*files, target="ill", teacher="naive-bayes", n_teachers=6, **{**common, "ledger": None})
+    assert "own shard only" in {a.name for a in own.run().statement.assumptions if a.by == "pate"}

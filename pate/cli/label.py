@@ -82,6 +82,7 @@ def _names(text: str) -> Any:
 
 
 def label(
+    context: typer.Context,
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="CSV file to write; must not exist.")],
     private: Annotated[
@@ -185,6 +186,7 @@ def label(
     plan: Annotated[bool, typer.Option("--plan", help="Only say what would be done and spent.")] = False,
 ) -> None:
     """Label public rows with what teachers learn from private ones, within a budget."""
+    _check_way_in(context, votes is not None)
     from pate.label_job import LabelJob, VoteJob, check_new_files
     from pate.privacy.budget import Budget
 
@@ -238,6 +240,38 @@ def label(
         **common,
     )
     _finish(job, out, plan, safe_csv)
+
+
+#: What is said about teachers here, and what about votes cast elsewhere.
+_OF_TEACHERS = [
+    "target",
+    "group",
+    "drop",
+    "text",
+    "teacher",
+    "allow_import",
+    "teachers",
+    "rounds",
+    "student",
+    "preprocess",
+    "max_categories",
+    "size",
+    "resize",
+    "color",
+    "checkpoints",
+    "jobs",
+]
+_OF_VOTES = ("kind", "unit", "units")
+
+
+def _check_way_in(context: typer.Context, votes: bool) -> None:
+    """Refuse options that would be passed over in silence: a --group that is not heeded protects nobody."""
+    for name in _OF_TEACHERS if votes else _OF_VOTES:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":  # the command line, or a configuration file
+            option = "--" + name.replace("_", "-")
+            here = "votes cast elsewhere (--votes)" if votes else "teachers trained here (--private)"
+            raise InvalidInputError(f"{option} says nothing about {here}. Leave it out.")
 
 
 def _finish(job: Any, out: Path, plan: bool, safe_csv: bool) -> None:

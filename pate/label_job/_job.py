@@ -27,6 +27,7 @@ from pate.labeling import (
     LabelRelease,
     LabelSession,
     count_fresh,
+    drawn_here,
     open_session,
     quote,
     release_labels,
@@ -350,7 +351,9 @@ class LabelJob:
             release = release_labels(votes, self.plan.mechanism, **self._price, **self._lock)
         else:
             release = self._run_rounds()
-        release = replace(release, statement=vouch_for_training(release.statement, preprocessing=self._preprocess))
+        statement = release.statement
+        if drawn_here(statement, release.quote.n_queries):
+            release = replace(release, statement=vouch_for_training(statement, preprocessing=self._preprocess))
         return self._decided(release)
 
     def _run_rounds(self) -> LabelRelease:

@@ -1,6 +1,6 @@
 """The lock: prices, the release itself, and what was released."""
 
-from pate.labeling._assumptions import vouch_for_training
+from pate.labeling._assumptions import drawn_here, vouch_for_training
 from pate.labeling._lock import release_labels
 from pate.labeling._quote import Quote, count_fresh, quote, warn_if_weak
 from pate.labeling._release import LabelRelease
@@ -14,6 +14,7 @@ __all__ = [
     "Quote",
     "VoteCapRun",
     "count_fresh",
+    "drawn_here",
     "open_session",
     "open_vote_cap",
     "quote",

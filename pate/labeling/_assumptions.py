@@ -64,8 +64,23 @@ def make_assumptions(*, unit: str, classes_inferred: bool, seeded: bool) -> tupl
     return tuple(found)
 
 
+def drawn_here(statement: PrivacyStatement, n_asked: int) -> bool:
+    """Whether all labels are of the one release that was charged now, ``n_asked`` queries.
+
+    Labels that were stored before may be of teachers that nobody here saw: for those pate does not vouch.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> drawn_here(release.statement, release.quote.n_queries), drawn_here(release.statement, 0)
+    (True, False)
+    """
+    return n_asked > 0 and len(statement.ledger_releases) <= 1
+
+
 def vouch_for_training(statement: PrivacyStatement, *, preprocessing: str | None = None) -> PrivacyStatement:
-    """Return the statement of labels whose teachers pate itself partitioned and trained.
+    """Return the statement of labels whose teachers pate itself partitioned and trained (see :func:`drawn_here`).
 
     Parameters
     ----------
@@ -87,8 +102,6 @@ def vouch_for_training(statement: PrivacyStatement, *, preprocessing: str | None
         if statement.unit == "group"
         else "pate dealt the records out at random, by their place in the file alone"
     )
-    if len(statement.ledger_releases) > 1:
-        shards += " (in this run: earlier releases have statements of their own)"
     s = statement.with_evidence("disjoint shards", shards)
     s = s.with_evidence("own shard only", "pate trained one classifier per shard on that shard's rows")
     # That the check was made is public; what it found is not.

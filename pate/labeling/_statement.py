@@ -11,7 +11,7 @@ from pate.privacy._plain import as_plain_text
 from pate.privacy.budget import Budget
 from pate.privacy.conversion import format_up
 from pate.privacy.guarantee import Guarantee
-from pate.privacy.ledger import Ledger
+from pate.privacy.ledger import Ledger, LedgerRow
 from pate.privacy.statement import PrivacyStatement
 from pate.votes import Votes
 
@@ -55,9 +55,11 @@ def make_statement(
     seeded = seeded or any(row.seeded for row in rows)
     guarantee, accounting = price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
+    noise = f"{mechanism}, {votes.n_teachers} teachers"
     if len(rows) == 1 and not price.n_queries:
         guarantee = rows[0].charge.guarantee(budget.delta)
         accounting = f"{_ACCOUNTING[guarantee.method]}; answered from the ledger, charged there once"
+        noise = _noise_of(rows)
         released = f"labels of public rows, stored by release {rows[0].id} of the ledger ({rows[0].mechanism})"
         verify = "read the ledger's release and recompute its charge's guarantee"
     elif len(rows) > 1:
@@ -68,13 +70,14 @@ def make_statement(
             f"labels of {len(rows)} releases; all releases in the ledger together stay within its total budget "
             "(filter on mu^2, Smith and Thakurta 2022)"
         )
+        noise = _noise_of(rows)
         verify = "sum mu^2 over the ledger's releases and compare it with the total budget's"
     return PrivacyStatement(
         released=released,
         unit=votes.unit,
         n_units=votes.n_units,
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
-        mechanism=f"{mechanism}, {votes.n_teachers} teachers, {votes.n_classes} classes",
+        mechanism=f"{noise}, {votes.n_classes} classes",
         accounting=accounting,
         noise_source=_NOISE[seeded],
         seeded=seeded,
@@ -94,6 +97,12 @@ def make_statement(
         ledger_head="" if ledger is None else head or ledger.head_of(sources),
         ledger_releases=tuple(row.id for row in rows),
     )
+
+
+def _noise_of(rows: list[LedgerRow]) -> str:
+    """Return by what stored labels were made: perhaps with other teachers than the ones at hand."""
+    made = [f"{row.mechanism}, {row.facts.get('n_teachers', 'an unknown number of')} teachers" for row in rows]
+    return "; ".join(dict.fromkeys(made))
 
 
 def _others(ledger: Ledger | None) -> str:

@@ -112,11 +112,8 @@ class VoteCapRun:
             self._store(keys, draw.labels)
             return draw
         # Which rows are asked depends on what was released before, so it may.
-        known = {
-            key: answer.label
-            for key, answer in self._ledger.stored(list(query_hashes), VoteCap.family).items()
-            if answer.release == self.release
-        }
+        stored = self._ledger.stored(list(query_hashes), VoteCap.family, release=self.release)
+        known = {key: answer.label for key, answer in stored.items()}
         fresh = list(dict.fromkeys(key for key in query_hashes if key not in known))
         where = {key: i for i, key in reversed(list(enumerate(query_hashes)))}
         draw = self.session.ask(array[:, [where[key] for key in fresh]])

@@ -274,9 +274,13 @@ def _checked(functions: Any) -> tuple[Callable[[Any], Any], ...]:
 
 def _identity(function: Any) -> tuple[Any, ...]:
     """Return what is equal for one teacher given twice: ``model.predict`` is a new object each time it is named."""
+    if isinstance(function, partial) and not (function.args or function.keywords):
+        return _identity(function.func)
     if isinstance(function, partial):
         named = sorted((name, id(value)) for name, value in function.keywords.items())
         return "partial", _identity(function.func), tuple(map(id, function.args)), tuple(named)
+    if getattr(function, "__name__", "") == "__call__" and hasattr(function, "__self__"):
+        return _identity(function.__self__)
     if hasattr(function, "__self__"):
         return "method", getattr(function, "__name__", ""), id(function.__self__)
     return "function", id(function)

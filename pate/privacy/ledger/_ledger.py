@@ -279,7 +279,7 @@ class Ledger(LedgerLooks):
                     f"the ledger's total budget {total} does not allow this release of {n_queries} queries by "
                     f"{mechanism}. Ask fewer queries or use more noise; nothing was charged."
                 )
-            _entries.append(
+            entry = _entries.append(
                 connection,
                 self.path,
                 "release",
@@ -290,6 +290,12 @@ class Ledger(LedgerLooks):
                 mu_squared=charge.mu_squared,
                 answers=answers,
             )
+            most = _entries.most_answers(body, self.path)
+            if most is not None and entry.n_answers > most:
+                raise LedgerError(
+                    f"release of {most} queries cannot hold {entry.n_answers} answers: they were not paid for. Nothing "
+                    "was stored."
+                )
         return n_releases + 1
 
     def add_answers(self, release: int, answers: Iterable[NewAnswer], expect_before: int | None = None) -> str:

@@ -96,8 +96,10 @@ class LedgerLooks:
         """
         return self.remaining(default_total=default_total).allows(charge)
 
-    def stored(self, queries: Sequence[str], family: str) -> dict[str, Answer]:
+    def stored(self, queries: Sequence[str], family: str, *, release: int | None = None) -> dict[str, Answer]:
         """Return the first stored answer of queries asked before: free, since it is post-processing.
+
+        ``release`` takes those of one release alone.
 
         Examples
         --------
@@ -117,8 +119,9 @@ class LedgerLooks:
                 marks = ",".join("?" * len(block))
                 rows = connection.execute(
                     "SELECT a.query, a.label, a.noisy, e.release FROM answers a JOIN entries e ON e.seq = a.entry "
-                    f"WHERE a.query IN ({marks}) AND a.family = ? ORDER BY a.entry DESC, a.position DESC",
-                    (*block, family),
+                    f"WHERE a.query IN ({marks}) AND a.family = ? AND (? IS NULL OR e.release = ?) "
+                    "ORDER BY a.entry DESC, a.position DESC",
+                    (*block, family, release, release),
                 )
                 with _entries.plain(self.path):
                     for query, label, noisy, release in rows:

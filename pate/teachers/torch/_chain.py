@@ -37,6 +37,8 @@ def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
     >>> read_chain(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))) is None
     True
     """
+    if any(map(_hooked, module.modules())):
+        return None
     try:
         graph = torch.fx.symbolic_trace(module).graph
     except Exception:  # control flow and much else that cannot be traced
@@ -70,9 +72,13 @@ def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
     return tuple(_pool_first(steps))
 
 
+def _hooked(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
 def _read_layer(layer: Any, name: str) -> Step | None:
-    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
-        return None
     kind = type(layer)
     if kind is nn.Linear:
         return Step("linear", f"{name}.weight", f"{name}.bias" if layer.bias is not None else "")
@@ -270,7 +276,7 @@ def logits_gradient(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
 def agrees(module: nn.Module, chain: tuple[Step, ...], rows: torch.Tensor) -> bool:
     """Whether the chain has the module's own logits and gradients on ``rows``: a last check on :func:`read_chain`."""
     try:
-        module.zero_grad()
+        module.train().zero_grad()
         expected = module(rows)
         targets = torch.zeros_like(expected)
         targets[:, 0] = 1.0
@@ -280,7 +286,9 @@ def agrees(module: nn.Module, chain: tuple[Step, ...], rows: torch.Tensor) -> bo
             found = chain_forward(chain, flat.values, rows, saved)
             chain_backward(chain, flat, saved, logits_gradient(found, targets))
             gradients = {n: p.grad for n, p in module.named_parameters()}
-            return bool(_close(expected, found)) and all(_close(g, flat.slots[n]) for n, g in gradients.items())
+            if not _close(module.eval()(rows), found):
+                return False
+            return _close(expected, found) and all(_close(g, flat.slots[n]) for n, g in gradients.items())
     except Exception:
         return False
     finally:

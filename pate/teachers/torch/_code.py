@@ -90,16 +90,29 @@ def _parts(found: list[Any]) -> Iterator[Any]:
                 found += getattr(part, "__dict__", {}).values()
 
 
+def _constants(part: Any) -> str:
+    """Return the plain globals that a function, or the functions of a class, look up."""
+    functions = [m for m in vars(part).values() if inspect.isfunction(m)] if isinstance(part, type) else [part]
+    found = {}
+    for function in functions:
+        space = getattr(function, "__globals__", {})
+        for used in getattr(getattr(function, "__code__", None), "co_names", ()):
+            value = space.get(used)
+            if isinstance(value, bool | int | float | str | bytes | tuple):
+                found[used] = repr(value)
+    return repr(sorted(found.items()))
+
+
 def _foreign(kind: type) -> bool:
     return kind.__module__.split(".")[0] in ("torch", "builtins", "abc", "typing", "numpy")
 
 
 def _source(part: Any) -> str:
-    name = f"{getattr(part, '__module__', '')}.{getattr(part, '__qualname__', '')}"
+    name = f"{getattr(part, '__module__', '')}.{getattr(part, '__qualname__', '')} {_constants(part)}"
     try:
         return f"{name} {inspect.getsource(part)}"
     except (OSError, TypeError):  # typed into an interpreter
         if not isinstance(part, type):
-            return describe(part)
+            return f"{name} {describe(part)}"
         methods = {n: describe(m) for n, m in sorted(vars(part).items()) if inspect.isfunction(m)}
         return f"{name} {methods}"

@@ -44,7 +44,9 @@ class _Graphed:
 
     def __call__(self, rows: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, active: torch.Tensor) -> None:
         if self._chosen is None:
-            self._chosen = self._choose((rows, labels, weight, active))
+            # On rows that are nobody's: what is chosen must not hang on any shard.
+            trial = (torch.rand_like(rows), torch.zeros_like(labels), torch.ones_like(weight), torch.ones_like(active))
+            self._chosen = self._choose(trial)
         self._chosen(rows, labels, weight, active)
 
     def _choose(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:

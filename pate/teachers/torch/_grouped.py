@@ -7,7 +7,7 @@ comes from its index: neither other shards' records nor their numbers decide how
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,22 @@ def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward 
         return None  # randomness that vmap does not see
     same = torch.allclose(logits, alone, rtol=1e-3, atol=1e-4)
     return forward if same and torch.allclose(single, alone[:, :1], rtol=1e-3, atol=1e-4) else None
+
+
+def alike(recipe: Recipe, indices: Iterable[int]) -> bool:
+    """Whether teachers differ in their parameters only: else all would compute with what one module drew when made."""
+    first: list[str] | None = None
+    for index in indices:
+        facts = [
+            f"{name} {kept}={value!r}"
+            for name, part in recipe.fresh(index).named_modules()
+            for kept, value in sorted(vars(part).items())
+            if value is None or isinstance(value, bool | int | float | str | tuple | list)
+        ]
+        first = facts if first is None else first
+        if facts != first:
+            return False
+    return True
 
 
 def _global_state() -> tuple[Any, ...]:
@@ -215,6 +231,7 @@ class _Tables:
             length = len(member.X)
             if self._rows is None:
                 order[i, :length], augmented[i, :length] = recipe.epoch_rows(member.index, epoch, member.X)
+                augmented[i, length:] = augmented[i, 0]  # a row like any other: zeros might not be one
             else:
                 order[i, :length] = recipe.order(member.index, epoch, length)
             labels[i, :length] = member.y[order[i, :length]]

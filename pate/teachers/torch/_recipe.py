@@ -294,8 +294,8 @@ def with_chain(recipe: Recipe) -> Recipe:
     'linear'
     """
     module = recipe.fresh(0)
-    chain = read_chain(module)
-    if chain is None:
+    chain = read_chain(module.train())
+    if chain is None or chain != read_chain(module.eval()):
         return replace(recipe, chain=None)
     rows = torch.rand((2, *recipe.sample_shape), generator=torch.Generator().manual_seed(0), dtype=recipe.dtype)
     return replace(recipe, chain=chain if agrees(module, chain, rows) else None)

@@ -23,7 +23,7 @@ import torch
 from pate.teachers._shards import Asked, Trained, interruptible
 from pate.teachers._weights import pack_weights
 from pate.teachers.torch._devices import visible_devices
-from pate.teachers.torch._grouped import Member, stacked_forward, train_group, vote_group
+from pate.teachers.torch._grouped import Member, alike, stacked_forward, train_group, vote_group
 from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights, own_generator
 from pate.teachers.torch._single import single_forward, train_single
 
@@ -82,7 +82,7 @@ def train_shards(shards: list[Shard], recipe: Recipe, slot: int, *, device: str,
     with contained_torch(), interruptible():
         if group_size > 1 and len(shards) > 1:
             forward = stacked_forward(recipe)
-            if forward is not None:
+            if forward is not None and alike(recipe, (s.index for s in shards)):
                 members = [Member(s.index, _rows(s.X, recipe), torch.from_numpy(s.y)) for s in shards]
                 try:
                     groups = halving(lambda part: train_group(recipe, part, forward, place), members, group_size)
@@ -161,7 +161,7 @@ def ask_teachers(
     with contained_torch():
         if group_size > 1 and len(teachers) > 1:
             forward = stacked_forward(recipe, training=False)
-            if forward is not None:
+            if forward is not None and alike(recipe, (i for i, _ in teachers)):
                 rows = _rows(X, recipe)
 
                 def ask(group: Sequence[tuple[int, Weights]]) -> list[Asked]:
