@@ -14,7 +14,14 @@ import numpy.typing as npt
 from pate._validation import check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.charge import Charge
-from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, check_orders, gdp_to_epsilon, rdp_to_epsilon
+from pate.privacy.conversion import (
+    DEFAULT_ORDERS,
+    check_delta,
+    check_orders,
+    delta_left,
+    gdp_to_epsilon,
+    rdp_to_epsilon,
+)
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.ptr import PTRGate
 
@@ -182,8 +189,7 @@ class PublicCost:
         True
         """
         delta = check_delta(delta)
-        # The margin covers the rounding of the sum of failure probabilities.
-        left = delta - self.delta0 * (1 + 1e-9)
+        left = delta_left(delta, self.delta0)
         if left <= 0:
             raise InvalidInputError(
                 f"delta must be above the {self.delta0:g} by which the gates may fail, got {delta!r}. "
