@@ -111,8 +111,8 @@ def test_four_processes_never_spend_more_than_there_is(path):
         done.append(int(out))
     ledger = Ledger(path)
     assert sum(done) == len(ledger.releases()) == affordable
-    assert replayed(ledger) == ledger.spent_mu_squared <= total.mu_squared
-    assert ledger.spent_mu_squared == pytest.approx(affordable * ONE.mu_squared)
+    assert replayed(ledger) == ledger.spent <= total.mu_squared
+    assert ledger.spent == pytest.approx(affordable * ONE.mu_squared)
     # every success is there with its answer, and nothing of the refused ones
     keys = [f"{w}-{t}" for w in range(4) for t in range(10)]
     assert len(ledger.stored(keys, "gnmax")) == affordable
@@ -144,7 +144,7 @@ def test_a_kill_right_after_the_record_loses_nothing(path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     ledger = Ledger(path)
-    assert ledger.spent_mu_squared == GNMax(40.0).charge(5).mu_squared
+    assert ledger.spent == GNMax(40.0).charge(5).mu_squared
     stored = ledger.stored([f"q{i}" for i in range(5)], "gnmax")
     assert [stored[f"q{i}"].label for i in range(5)] == [0, 1, 0, 1, 0]
 
@@ -155,7 +155,7 @@ def test_a_kill_inside_the_transaction_leaves_nothing_behind(path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     ledger = Ledger(path)
-    assert (ledger.releases(), ledger.spent_mu_squared) == ([], 0.0)
+    assert (ledger.releases(), ledger.spent) == ([], 0.0)
     assert ledger.stored([f"q{i}" for i in range(5)], "gnmax") == {}
     # and it goes on from there
     assert ledger.record(ONE, mechanism="m", n_queries=10) == 1
@@ -183,7 +183,7 @@ def test_a_release_killed_after_its_charge_is_handed_out_later_for_free(path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     ledger = Ledger(path)
-    assert ledger.spent_mu_squared == NoisyHistogram(40.0).charge(8).mu_squared
+    assert ledger.spent == NoisyHistogram(40.0).charge(8).mu_squared
     again = release_labels(votes(8), NoisyHistogram(40.0), budget=TOTAL, ledger=ledger)
     assert len(ledger.releases()) == 1
     assert again.quote.charge == Charge.zero()
@@ -211,7 +211,7 @@ def test_a_file_that_may_only_be_read_is_a_clear_error(path, monkeypatch):
     ledger.record(ONE, mechanism="m", n_queries=10)
     connect = sqlite3.connect
     monkeypatch.setattr("sqlite3.connect", lambda p, **k: connect(f"file:{p}?mode=ro", uri=True, **k))
-    assert ledger.spent_mu_squared == ONE.mu_squared
+    assert ledger.spent == ONE.mu_squared
     with pytest.raises(LedgerError, match=r"readonly database.*Nothing was charged"):
         ledger.record(ONE, mechanism="m", n_queries=10)
     with pytest.raises(LedgerError, match="readonly"):
@@ -242,7 +242,7 @@ def test_a_full_disk_charges_nothing(path):
     assert out.startswith("refused:")
     assert "Nothing was" in out
     ledger = Ledger(path)
-    assert (ledger.releases(), ledger.spent_mu_squared) == ([], 0.0)
+    assert (ledger.releases(), ledger.spent) == ([], 0.0)
     assert ledger.record(ONE, mechanism="m", n_queries=10) == 1
 
 
@@ -257,7 +257,7 @@ def test_a_locked_file_waits_and_then_is_a_clear_error(path):
     assert time.perf_counter() - started >= 0.15
     with pytest.raises(LedgerError, match="locked"):
         release_labels(votes(3), GNMax(40.0), budget=TOTAL, ledger=ledger)
-    assert ledger.spent_mu_squared == 0.0  # reading is not kept waiting
+    assert ledger.spent == 0.0  # reading is not kept waiting
     holder.execute("ROLLBACK")
     holder.close()
     assert ledger.record(ONE, mechanism="m", n_queries=10) == 1
@@ -327,8 +327,8 @@ def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes,
         else:
             with pytest.raises(BudgetExceededError):
                 ledger.record(charge, mechanism="m", n_queries=n)
-    assert replayed(ledger) == ledger.spent_mu_squared == pytest.approx(expected)
-    assert ledger.used_fraction == ledger.spent_mu_squared / ledger.total.mu_squared <= 1
+    assert replayed(ledger) == ledger.spent == pytest.approx(expected)
+    assert ledger.used_fraction == ledger.spent / ledger.total.mu_squared <= 1
     # all of it together is within the budget by the exact conversion as well
     assert sum((row.charge for row in ledger.releases()), Charge.zero()).guarantee(1e-5).epsilon <= epsilon
 
@@ -365,7 +365,7 @@ def test_laplace_noise_buys_less_with_a_ledger_and_says_so(path):
 def test_laplace_noise_counts_as_its_dominating_gaussian(path):
     ledger = Ledger(path)
     release = release_labels(votes(50), LNMax(60.0), budget=TOTAL, ledger=ledger, on_exhausted="abstain")
-    assert ledger.spent_mu_squared == LNMax(60.0).charge(release.quote.n_queries).mu_squared <= TOTAL.mu_squared
+    assert ledger.spent == LNMax(60.0).charge(release.quote.n_queries).mu_squared <= TOTAL.mu_squared
 
 
 # What is kept --------------------------------------------------------------------------------------------------

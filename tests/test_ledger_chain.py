@@ -429,7 +429,7 @@ def test_a_change_of_folder_does_not_begin_anew(path, tmp_path, monkeypatch):
     ledger.record(ONE, mechanism="m", n_queries=10)
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    assert ledger.spent_mu_squared == ONE.mu_squared
+    assert ledger.spent == ONE.mu_squared
     assert Ledger(":memory:", total=TOTAL).path.is_file()
 
 

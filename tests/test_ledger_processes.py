@@ -120,14 +120,14 @@ def crowd(path, tmp_path, workers, turns, epsilon):
     rows = ledger.releases()
     assert spent == len(rows) == len(found["told"]) == affordable
     assert spent + refused == workers * turns
-    assert math.fsum(row.charge.mu_squared for row in rows) == ledger.spent_mu_squared <= total.mu_squared
+    assert math.fsum(row.charge.mu_squared for row in rows) == ledger.spent <= total.mu_squared
     stored = ledger.stored([key for key, _ in found["told"]], "gnmax")
     assert {key: a.label for key, a in stored.items()} == dict(found["told"])
     assert [row.id for row in rows] == list(range(1, affordable + 1))
     check = ledger.verify()
     assert check.ok, str(check)
     print(
-        f"\n{workers} processes x {turns} releases: {spent} paid, {refused} refused, sum {ledger.spent_mu_squared:.6f} "
+        f"\n{workers} processes x {turns} releases: {spent} paid, {refused} refused, sum {ledger.spent:.6f} "
         f"of {total.mu_squared:.6f}, {seconds:.1f} s"
     )
 
@@ -372,7 +372,7 @@ for moment in range(0, 100_000, stride):
     stored = ledger.stored(asked.query_hashes, mechanism.family)
     charged = len(rows) > before
     counts["charged"] += charged
-    counts["over_budget"] += ledger.spent_mu_squared > budget.mu_squared
+    counts["over_budget"] += ledger.spent > budget.mu_squared
     counts["unpaid"] += bool(stored) and not charged
     counts["lost"] += charged and len(stored) != 8
     whole = [key for key in told(seen)] if not (killed and torn) else []
@@ -456,14 +456,14 @@ for moment in range(moments):
     _, status = os.waitpid(child, 0)
     counts["moments"] += 1
     counts["killed"] += os.WIFSIGNALED(status)
-    counts["over_budget"] += ledger.spent_mu_squared > budget.mu_squared
+    counts["over_budget"] += ledger.spent > budget.mu_squared
     counts["not_verified"] += not ledger.verify().ok
 answers = told(seen)
 counts["seen"] = len(answers)
 stored = ledger.stored([key for key, _ in answers], mechanism.family)
 counts["lost"] = sum(key not in stored or stored[key].label != label for key, label in answers)
 rows = ledger.releases()
-assert math.fsum(r.charge.mu_squared for r in rows) == ledger.spent_mu_squared
+assert math.fsum(r.charge.mu_squared for r in rows) == ledger.spent
 assert all(r.charge == mechanism.charge(2) and r.n_answers == 2 for r in rows)
 counts["releases"] = len(rows)
 print(json.dumps(counts))
