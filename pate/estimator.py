@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate._random import training_seed
 from pate._validation import check_classes, check_int, check_real
+from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.labeling import (
     check_release_stated,
@@ -155,6 +156,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     tuning : str
         What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
         every fit is a fresh spend, and only a ``ledger`` knows of the others.
+    overlap_is_public : bool
+        You say that the public rows are public, wherever they also stand: the private records are then not looked for
+        among them (see Notes), and the statement says that you said so.
     stated : mapping of str to str, or None
         What a person states for the statement, in their own words; see :func:`pate.release_labels`.
     verbose : bool
@@ -176,6 +180,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
     replace-one adjacency: the teachers, their votes and the partition are not kept. The budget is checked before any
     teacher is trained.
+
+    Private records among ``X_public`` are looked for, by keyed hashes of the features. If most public rows are private
+    ones, ``fit`` is refused before anything is trained; a few are told to you in a :class:`PublicOverlapWarning` and
+    change nothing that is released. Neither is for the public: both depend on the private records.
 
     Preprocessing that learns from rows belongs *inside* ``estimator`` (a pipeline there is fitted per shard) or is
     learnt from public rows beforehand. In a :class:`sklearn.pipeline.Pipeline` *around* this classifier, earlier steps
@@ -225,6 +233,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         ledger: Any = None,
         checkpoint_dir: Any = None,
         tuning: str = "",
+        overlap_is_public: bool = False,
         stated: Mapping[str, str] | None = None,
         verbose: bool = False,
     ) -> None:
@@ -245,6 +254,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.ledger = ledger
         self.checkpoint_dir = checkpoint_dir
         self.tuning = tuning
+        self.overlap_is_public = overlap_is_public
         self.stated = stated
         self.verbose = verbose
 
@@ -315,6 +325,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             n_queries=self.n_queries,
             gap=self.gap,
         )
+        if not self.overlap_is_public:
+            check_public_rows(X, X_public, groups)
         queries = select_queries(X_public, n_queries, strategy=self.select, random_state=self.random_state)
         asked = X_public.iloc[queries] if hasattr(X_public, "iloc") else X_public[queries]
         hashes = hash_queries(asked)
@@ -335,7 +347,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         release = release_labels(votes, mechanism, noise_seed=self.noise_seed, **said, **price)
         statement = release.statement if inferred else classes_were_named(release.statement)
         if drawn_here(statement, release.quote.n_queries, teachers):
-            statement = vouch_for_training(statement)
+            looked = "declared" if self.overlap_is_public else "checked"
+            statement = vouch_for_training(statement, public_rows=looked)
         release = replace(release, statement=statement)
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement

@@ -171,6 +171,10 @@ def label(
     ] = None,
     resize: Annotated[bool, typer.Option("--resize", help="Bring other images to that size, not refuse them.")] = False,
     color: Annotated[str | None, typer.Option(help="grey or rgb: bring all images to that.")] = None,
+    overlap_is_public: Annotated[
+        bool,
+        typer.Option("--overlap-is-public", help="You say that the public rows are public, wherever they also stand."),
+    ] = False,
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger of the private data; default: PRIVATE.ledger.sqlite, beside it.")
     ] = None,
@@ -245,6 +249,7 @@ def label(
         size=size,
         resize=resize,
         color=color,
+        overlap_is_public=overlap_is_public,
         ledger=ledger or private.with_name(private.name + ".ledger.sqlite"),
         checkpoint_dir=out.with_name(out.stem + ".private") / "teachers" if checkpoints and not plan else None,
         n_jobs=jobs,
@@ -283,6 +288,7 @@ _OF_TEACHERS = [
     "size",
     "resize",
     "color",
+    "overlap_is_public",
     "checkpoints",
     "jobs",
 ]

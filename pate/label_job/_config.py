@@ -46,6 +46,7 @@ OPTIONS: dict[str, str] = {
     "size": "text",
     "resize": "flag",
     "color": "text",
+    "overlap_is_public": "flag",
     "ledger": "path",
     "checkpoints": "flag",
     "seed": "whole",

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
 from pate._validation import check_choice, check_classes, check_int, encode_labels
-from pate.data import TableEncoder, make_shard_encoder, records_fingerprint
+from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.label_job._choice import make_choice
@@ -95,6 +95,9 @@ class LabelJob:
     size, resize, color
         Of images: (width, height), whether to bring others to it, and ``"grey"`` or ``"rgb"`` to bring all to that.
         None takes them from the public images, and refuses others.
+    overlap_is_public : bool
+        You say that the public rows are public, wherever they also stand. Otherwise one file on both sides, and public
+        rows that are mostly private ones, are refused; see :func:`pate.data.check_public_rows`.
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
     checkpoint_dir : path or None
@@ -120,7 +123,7 @@ class LabelJob:
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"age": range(60), "ill": ["no"] * 30 + ["yes"] * 30})
     >>> rows.to_csv(folder / "private.csv", index=False)
-    >>> rows[["age"]].iloc[::20].to_csv(folder / "public.csv", index=False)
+    >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
     >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
     ...     budget=Budget(5.0, 1e-3), teacher="naive-bayes", n_teachers=6)
     >>> print(job.plan)
@@ -159,6 +162,7 @@ class LabelJob:
         size: tuple[int, int] | None = None,
         resize: bool = False,
         color: str | None = None,
+        overlap_is_public: bool = False,
         ledger: str | os.PathLike[str] | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -175,6 +179,8 @@ class LabelJob:
         self._choice = make_choice(select, rounds=rounds, student=student)
         named = check_classes(classes) if classes is not None else None
         estimator = chosen_teacher(teacher, allow_import=allow_import)
+        if not overlap_is_public:
+            check_other_file(private, public)
         source = read_sources(
             private, public, target=target, group=group, drop=drop, text=text,
             size=size, resize=resize, color=color, verbose=verbose,
@@ -183,6 +189,9 @@ class LabelJob:
         self._resumed = False
         self._ledger = None if ledger is None else Ledger(ledger)
         unit, n_units = units_of(source)
+        if not overlap_is_public:
+            check_public_rows(source.X, source.public, source.groups)
+        self._public_rows = "declared" if overlap_is_public else "checked"
         said = check_release_stated(stated, unit=unit, classes_inferred=named is None)
         if n_units < n_teachers:
             raise InvalidInputError(
@@ -358,7 +367,7 @@ class LabelJob:
             release = self._run_rounds()
         statement = release.statement if self._classes is None else classes_were_named(release.statement)
         if not self._resumed and drawn_here(statement, release.quote.n_queries, self._teachers):
-            statement = vouch_for_training(statement, preprocessing=self._preprocess)
+            statement = vouch_for_training(statement, preprocessing=self._preprocess, public_rows=self._public_rows)
         return self._decided(replace(release, statement=statement))
 
     def _run_rounds(self) -> LabelRelease:
