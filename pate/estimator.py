@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,8 +18,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate._random import training_seed
 from pate._validation import check_classes, check_int, check_real
+from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.labeling import count_fresh, drawn_here, quote, release_labels, vouch_for_training
+from pate.labeling import (
+    check_release_stated,
+    classes_were_named,
+    count_fresh,
+    drawn_here,
+    quote,
+    release_labels,
+    vouch_for_training,
+)
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
@@ -144,7 +154,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     checkpoint_dir : path or None
         Where finished teachers are kept, so that a killed fit goes on.
     tuning : str
-        What was tuned on private data and whether that is charged, for the statement.
+        What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
+        every fit is a fresh spend, and only a ``ledger`` knows of the others.
+    overlap_is_public : bool
+        You say that the public rows are public, wherever they also stand: the private records are then not looked for
+        among them (see Notes), and the statement says that you said so.
+    stated : mapping of str to str, or None
+        What a person states for the statement, in their own words; see :func:`pate.release_labels`.
     verbose : bool
         Show progress.
 
@@ -164,6 +180,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
     replace-one adjacency: the teachers, their votes and the partition are not kept. The budget is checked before any
     teacher is trained.
+
+    Private records among ``X_public`` are looked for, by keyed hashes of the features. If most public rows are private
+    ones, ``fit`` is refused before anything is trained; a few are told to you in a :class:`PublicOverlapWarning` and
+    change nothing that is released. Neither is for the public: both depend on the private records.
 
     Preprocessing that learns from rows belongs *inside* ``estimator`` (a pipeline there is fitted per shard) or is
     learnt from public rows beforehand. In a :class:`sklearn.pipeline.Pipeline` *around* this classifier, earlier steps
@@ -212,7 +232,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         noise_seed: int | None = None,
         ledger: Any = None,
         checkpoint_dir: Any = None,
-        tuning: str = "not declared by the curator",
+        tuning: str = "",
+        overlap_is_public: bool = False,
+        stated: Mapping[str, str] | None = None,
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -232,6 +254,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.ledger = ledger
         self.checkpoint_dir = checkpoint_dir
         self.tuning = tuning
+        self.overlap_is_public = overlap_is_public
+        self.stated = stated
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Self:
@@ -286,6 +310,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "fit(X, y, X_public=...)."
             )
         teachers = self._ensemble()
+        check_release_stated(
+            self.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
+        )
         student = self._student(teachers)
         X, y = self._check_private(X, y, teachers.classes)
         X_public = self._check_public(X_public)
@@ -298,6 +325,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             n_queries=self.n_queries,
             gap=self.gap,
         )
+        if not self.overlap_is_public:
+            check_public_rows(X, X_public, groups)
         queries = select_queries(X_public, n_queries, strategy=self.select, random_state=self.random_state)
         asked = X_public.iloc[queries] if hasattr(X_public, "iloc") else X_public[queries]
         hashes = hash_queries(asked)
@@ -314,9 +343,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)
         votes = teachers.vote(asked, keep_labels=False)
         votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
-        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, tuning=self.tuning, **price)
-        if drawn_here(release.statement, release.quote.n_queries):
-            release = replace(release, statement=vouch_for_training(release.statement))
+        said: dict[str, Any] = {"tuning": self.tuning, "stated": self.stated}
+        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, **said, **price)
+        statement = release.statement if inferred else classes_were_named(release.statement)
+        if drawn_here(statement, release.quote.n_queries, teachers):
+            looked = "declared" if self.overlap_is_public else "checked"
+            statement = vouch_for_training(statement, public_rows=looked)
+        release = replace(release, statement=statement)
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement
         self.queries_ = queries

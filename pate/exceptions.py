@@ -22,6 +22,7 @@ __all__ = [
     "PateWarning",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
+    "PublicOverlapWarning",
     "RunFolderError",
     "SensitiveValueError",
     "StudentWarning",
@@ -128,6 +129,16 @@ class DuplicateRecordsWarning(PrivacyLeakWarning):
     Examples
     --------
     >>> issubclass(DuplicateRecordsWarning, PrivacyLeakWarning)
+    True
+    """
+
+
+class PublicOverlapWarning(PrivacyLeakWarning):
+    """Rows that are called public stand among the private records: for the curator alone.
+
+    Examples
+    --------
+    >>> issubclass(PublicOverlapWarning, PrivacyLeakWarning)
     True
     """
 

@@ -96,7 +96,7 @@ EXPECTED = {
 
 
 def test_scikit_learn_checks():
-    estimator = PublicIsPrivate(n_teachers=2, budget=RICH, noise_seed=0, random_state=0)
+    estimator = PublicIsPrivate(overlap_is_public=True, n_teachers=2, budget=RICH, noise_seed=0, random_state=0)
     with warnings.catch_warnings():
         # The checks name no classes, repeat rows and have a handful of records; each of these warns, rightly.
         warnings.simplefilter("ignore")

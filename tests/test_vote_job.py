@@ -214,7 +214,7 @@ def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
     """Labels stored by a release of somebody else's votes are not of the teachers that were trained here."""
     rows = pd.DataFrame({"age": range(60), "w": np.arange(60) % 7, "ill": ["no"] * 30 + ["yes"] * 30})
     rows.to_csv(tmp_path / "private.csv", index=False)
-    rows[["age", "w"]].iloc[::6].to_csv(tmp_path / "public.csv", index=False)
+    (rows[["age", "w"]].iloc[::6] + 0.5).to_csv(tmp_path / "public.csv", index=False)
     np.save(tmp_path / "votes.npy", np.array([[60, 30]] * 10))
     common = {
         "classes": CLASSES,

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pate.data._fingerprint import records_fingerprint as records_fingerprint
+from pate.data._overlap import check_other_file as check_other_file
+from pate.data._overlap import check_public_rows as check_public_rows
 from pate.data.datasets import Dataset as Dataset
 from pate.data.datasets import HeldOutRows as HeldOutRows
 from pate.data.datasets import PrivateRows as PrivateRows
@@ -44,6 +46,8 @@ __all__ = [
     "Table",
     "TableEncoder",
     "align_columns",
+    "check_other_file",
+    "check_public_rows",
     "count_cross_shard_duplicates",
     "encode_dataset",
     "list_datasets",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
 from pate._validation import check_choice, check_classes, check_int, encode_labels
-from pate.data import TableEncoder, make_shard_encoder, records_fingerprint
+from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.label_job._choice import make_choice
@@ -26,6 +26,8 @@ from pate.label_job._writing import write_labels
 from pate.labeling import (
     LabelRelease,
     LabelSession,
+    check_release_stated,
+    classes_were_named,
     count_fresh,
     drawn_here,
     open_session,
@@ -93,12 +95,15 @@ class LabelJob:
     size, resize, color
         Of images: (width, height), whether to bring others to it, and ``"grey"`` or ``"rgb"`` to bring all to that.
         None takes them from the public images, and refuses others.
+    overlap_is_public : bool
+        You say that the public rows are public, wherever they also stand. Otherwise one file on both sides, and public
+        rows that are mostly private ones, are refused; see :func:`pate.data.check_public_rows`.
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
     ledger_currency : str or None
         What a new ledger counts in; see :class:`pate.Ledger`.
     checkpoint_dir : path or None
-    n_jobs, random_state, noise_seed, verbose
+    n_jobs, random_state, noise_seed, tuning, stated, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -120,7 +125,7 @@ class LabelJob:
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"age": range(60), "ill": ["no"] * 30 + ["yes"] * 30})
     >>> rows.to_csv(folder / "private.csv", index=False)
-    >>> rows[["age"]].iloc[::20].to_csv(folder / "public.csv", index=False)
+    >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
     >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
     ...     budget=Budget(5.0, 1e-3), teacher="naive-bayes", n_teachers=6)
     >>> print(job.plan)
@@ -159,13 +164,15 @@ class LabelJob:
         size: tuple[int, int] | None = None,
         resize: bool = False,
         color: str | None = None,
+        overlap_is_public: bool = False,
         ledger: str | os.PathLike[str] | None = None,
         ledger_currency: str | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
         noise_seed: int | None = None,
-        tuning: str = "not declared by the curator",
+        tuning: str = "",
+        stated: Mapping[str, str] | None = None,
         verbose: bool = False,
     ) -> None:
         check_budget(budget)
@@ -175,13 +182,20 @@ class LabelJob:
         self._choice = make_choice(select, rounds=rounds, student=student)
         named = check_classes(classes) if classes is not None else None
         estimator = chosen_teacher(teacher, allow_import=allow_import)
+        if not overlap_is_public:
+            check_other_file(private, public)
         source = read_sources(
             private, public, target=target, group=group, drop=drop, text=text,
             size=size, resize=resize, color=color, verbose=verbose,
         )  # fmt: skip
         self._source, self._classes, self._seed = source, named, random_state
+        self._resumed = False
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         unit, n_units = units_of(source)
+        if not overlap_is_public:
+            check_public_rows(source.X, source.public, source.groups)
+        self._public_rows = "declared" if overlap_is_public else "checked"
+        said = check_release_stated(stated, unit=unit, classes_inferred=named is None)
         if n_units < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
@@ -210,7 +224,7 @@ class LabelJob:
             "max_answers": max_answers,
             "on_exhausted": on_exhausted,
         }
-        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning}
+        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning, "stated": said}
         self.plan = self._make_plan(
             chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
         )
@@ -354,10 +368,10 @@ class LabelJob:
             release = release_labels(votes, self.plan.mechanism, **self._price, **self._lock)
         else:
             release = self._run_rounds()
-        statement = release.statement
-        if drawn_here(statement, release.quote.n_queries):
-            release = replace(release, statement=vouch_for_training(statement, preprocessing=self._preprocess))
-        return self._decided(release)
+        statement = release.statement if self._classes is None else classes_were_named(release.statement)
+        if not self._resumed and drawn_here(statement, release.quote.n_queries, self._teachers):
+            statement = vouch_for_training(statement, preprocessing=self._preprocess, public_rows=self._public_rows)
+        return self._decided(replace(release, statement=statement))
 
     def _run_rounds(self) -> LabelRelease:
         """Ask round by round; labels released so far are all that decides the next round's rows."""
@@ -372,7 +386,10 @@ class LabelJob:
             for number, n in enumerate(self.plan.rounds):
                 chosen = self._choose(n, labels, open_rows, number)
                 votes = self._votes(chosen, self._hashes[chosen])
-                session = session or self._open(votes)
+                if session is None:
+                    session = self._open(votes)
+                    # Then some labels are of teachers that an earlier process trained: nobody here saw those.
+                    self._resumed = session.n_left < session.quote.n_queries
                 release = self._decided(session.ask(votes, on_exhausted="abstain"))
                 labels[chosen] = release.labels
                 open_rows = np.setdiff1d(open_rows, chosen, assume_unique=True)
@@ -399,6 +416,7 @@ class LabelJob:
             fingerprint=votes.fingerprint,
             classes_inferred=votes.classes_inferred,
             tuning=self._lock["tuning"],
+            stated=self._lock["stated"],
         )
 
     def _votes(self, queries: npt.NDArray[np.int64], hashes: npt.NDArray[np.object_]) -> Votes:

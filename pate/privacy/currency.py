@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from pate._validation import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
+from pate.privacy.charge import Charge
 from pate.privacy.composition import Cost, PublicCost
-from pate.privacy.conversion import delta_left, gdp_to_epsilon, rdp_overhead
+from pate.privacy.conversion import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_gdp, rdp_overhead
 
 _ALLOWED = "None, 'gdp', 'pure', 'renyi' (its order by the first charge), 'renyi:12.5' or ('renyi', 12.5)"
 
@@ -222,6 +223,26 @@ class Terms:
                 "Try the order of a guarantee for about as many releases as are expected."
             )
         return cls(total, currency, failure_delta, limit)
+
+    @property
+    def filled(self) -> PublicCost:
+        """The cost of everything together once the limit is used up: what is known of it, whatever is released yet.
+
+        Examples
+        --------
+        >>> Terms.of(Budget(1.0, 1e-5), Currency(20.0)).filled.guarantee(1e-5).epsilon.__round__(9)
+        1.0
+        """
+        order = self.currency.order
+        if order is None:
+            whole = PublicCost.of(Charge.gaussian(sensitivity=math.sqrt(self.limit), sigma=1.0))
+            return replace(whole, mu_squared=self.limit, delta0=self.failure_delta)
+        if math.isinf(order):
+            mu = pure_to_gdp(self.limit)
+            return PublicCost(
+                DEFAULT_ORDERS, (self.limit,) * len(DEFAULT_ORDERS), mu * mu, self.limit, self.failure_delta
+            )
+        return PublicCost.at_order(self.limit, order=order, delta0=self.failure_delta)
 
     def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Cost) -> str:
         """Return why the cost may not be added to what was paid; "" if it may. Sums are compared exactly.

@@ -1,0 +1,271 @@
+"""Whether rows that are called public stand among the private records: a mistake, and the curator's alone to know."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from pate.exceptions import InvalidInputError, PublicOverlapWarning
+
+_REMEDY = (
+    "Name other public rows; or, if these are public all the same, say so: overlap_is_public=True "
+    "(--overlap-is-public). Nothing was trained or spent."
+)
+#: A mistake must stand out from coincidence by so many standard deviations, and be that of at least the square of it
+#: units (people, or records): five deviations of a Poisson number cannot be seen below 25.
+_SIGMAS = 5.0
+_WARN_SIGMAS = 3.0
+_CHUNK_BYTES = 32_000_000
+
+
+def check_other_file(private: str | os.PathLike[str], public: str | os.PathLike[str]) -> None:
+    r"""Refuse one file, or two with the same bytes, as both sides of a job.
+
+    Raises
+    ------
+    InvalidInputError
+        They are one file (by whatever name), or copies.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text("age\n1\n")
+    >>> check_other_file(file, file)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: private and public are one file ('a.csv'): ...
+    """
+    if not (os.path.exists(private) and os.path.exists(public)):
+        return  # the readers say so better
+    same = os.path.samefile(private, public)
+    if not same and not (os.path.isfile(private) and os.path.isfile(public) and _same_bytes(private, public)):
+        return
+    what = f"one file ({os.path.basename(public)!r})" if same else "copies of one file"
+    raise InvalidInputError(
+        f"private and public are {what}: what is released would be labels of private rows. {_REMEDY}"
+    )
+
+
+def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
+    """Look for private records among the public rows, by their features; tell the curator, and refuse a mix-up.
+
+    Parameters
+    ----------
+    private, public : array, DataFrame, sparse matrix or texts, with the same columns
+        Equal are rows whose cells are equal: 1 and 1.0, 0.0 and -0.0, and two missing cells are.
+    groups : array-like of shape (n_records,) or None
+        Whose record it is.
+
+    Raises
+    ------
+    InvalidInputError
+        The public rows are the private object itself, or mostly private rows.
+
+    Warns
+    -----
+    PublicOverlapWarning
+        More public rows stand among the private ones than coincidence explains. The release goes on.
+
+    Notes
+    -----
+    **What counts as coincidence.** In a coarse table strangers have equal rows. Of rows drawn like the private ones,
+    the share that equals none of them is about the share p of private rows that stand there once (Good 1953; taken unit
+    by unit, so that nobody weighs more than one). With m distinct public rows one expects E = m p new ones. It is a
+    mix-up where fewer than half of E are new and by more than five standard deviations, those that one unit alone
+    accounts for not counted, and the rows found are those of 25 units or more.
+
+    **What one unit can do.** A warning changes nothing that is released. A refusal depends on the private records, so
+    somebody stands at its margin, as with every threshold; but what one unit holds cannot bring it about unless 24
+    *others* have rows in the public file, and nearly as many public rows are theirs as would do. One unit can prevent
+    it (by copies of everybody's rows), which is as if nobody had looked. The refusal comes before anything is trained
+    or charged, nothing is released with it, and it is told to whoever holds the private data, who knows them.
+    **Assumed:** the curator does not publish that a job was refused. Who declares the rows public
+    (``overlap_is_public``) gets the same release whatever the records are.
+
+    **Guarantees.** Rows are compared by 64-bit BLAKE2b digests under a key drawn for this call and kept in memory
+    alone; two of n and m different rows are taken for equal with probability at most n m / 2^64.
+
+    Examples
+    --------
+    >>> private = np.arange(200.0).reshape(100, 2)
+    >>> check_public_rows(private, private + 0.5)
+    >>> check_public_rows(private, private[::2].copy())
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: most of the public rows stand among the private records. ...
+    """
+    if private is public:
+        raise InvalidInputError(f"the public rows are the private records themselves. {_REMEDY}")
+    held, shown = _digests(private, public)
+    rows = np.unique(shown)
+    found = np.isin(rows, held)
+    n_rows, n_found = len(rows), int(found.sum())
+    if not n_found:
+        return
+    units = np.arange(len(held)) if groups is None else _numbered(groups)
+    share_new = _share_once(held, units)
+    expected_new, chance = n_rows * share_new, n_rows * (1 - share_new)
+    n_units, n_by_one = _who(held, units, rows[found])
+    n_new = n_rows - n_found + n_by_one  # as if whoever accounts for most had not been there
+    mix_up = n_new < min(expected_new / 2, expected_new - _SIGMAS * math.sqrt(expected_new))
+    if mix_up and n_units >= _SIGMAS**2:
+        raise InvalidInputError(
+            "most of the public rows stand among the private records. What is released would be labels of private "
+            f"rows. {_REMEDY} Do not publish that this was refused: it depends on the private records."
+        )
+    if n_found > chance + _WARN_SIGMAS * math.sqrt(chance * share_new):
+        warnings.warn(
+            f"{n_found} of {n_rows} distinct public rows stand among the private records, where coincidence explains "
+            f"about {chance:.0f}. Are they private? Then leave them out. This is for the curator alone: it depends on "
+            "the private records, and changes nothing that is released.",
+            PublicOverlapWarning,
+            stacklevel=3,
+        )
+
+
+def _share_once(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]) -> float:
+    """Return the share of a unit's rows that stand once, the mean over units: nobody counts for more than one."""
+    _, inverse, counts = np.unique(held, return_inverse=True, return_counts=True)
+    once = np.bincount(units, weights=counts[inverse] == 1) / np.bincount(units)
+    return float(once.mean())
+
+
+def _who(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64], rows: npt.NDArray[np.uint64]) -> tuple[int, int]:
+    """Return how many units hold any of ``rows``, and the most of them that one unit alone accounts for."""
+    mine = np.isin(held, rows)
+    pairs = np.unique(np.stack([np.searchsorted(rows, held[mine]), units[mine]]), axis=1)
+    alone = np.bincount(pairs[0], minlength=len(rows))[pairs[0]] == 1
+    n_by_one = int(np.bincount(pairs[1][alone]).max()) if alone.any() else 0
+    return len(np.unique(pairs[1])), n_by_one
+
+
+def _numbered(groups: Any) -> npt.NDArray[np.int64]:
+    number: dict[Any, int] = {}
+    return np.array([number.setdefault(group, len(number)) for group in np.asarray(groups).tolist()], dtype=np.int64)
+
+
+def _same_bytes(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    if os.path.getsize(one) != os.path.getsize(other):
+        return False
+    with open(one, "rb") as a, open(other, "rb") as b:
+        while True:
+            left, right = a.read(1 << 20), b.read(1 << 20)
+            if left != right:
+                return False
+            if not left:
+                return True
+
+
+def _digests(private: Any, public: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return a keyed digest of every row of both sides."""
+    key = secrets.token_bytes(32)
+    if sparse.issparse(private) or sparse.issparse(public):
+        sides = [sparse.csr_array(side, dtype=np.float64, copy=True) for side in (private, public)]
+        return _hashed(_sparse_rows(sides[0]), key), _hashed(_sparse_rows(sides[1]), key)
+    if hasattr(private, "iloc") or hasattr(public, "iloc"):
+        first, second = _coded(private), _coded(public)
+        columns = [_paired(a, b) for a, b in zip(first, second, strict=True)]
+        made = [[pair[i] for pair in columns] for i in (0, 1)]
+    else:
+        one, two = np.asarray(private), np.asarray(public)
+        if one.dtype.kind not in "biuf" or two.dtype.kind not in "biuf":
+            shape = (-1, 1) if one.ndim == 1 else (len(one), -1)
+            one, two = one.reshape(shape), two.reshape((-1, 1) if two.ndim == 1 else (len(two), -1))
+            columns = [_paired(one[:, j], two[:, j]) for j in range(one.shape[1])]
+            made = [[pair[i] for pair in columns] for i in (0, 1)]
+        else:
+            low = _coarser(one.dtype, two.dtype)
+            return _hashed(_dense_rows(one, low), key), _hashed(_dense_rows(two, low), key)
+    return _hashed(_column_rows(made[0]), key), _hashed(_column_rows(made[1]), key)
+
+
+def _coded(side: Any) -> list[npt.NDArray[Any]]:
+    """Return the columns of a table as arrays: of numbers, or of whatever cells there are."""
+    from pate.data._columns import as_float, holds_numbers
+
+    if not hasattr(side, "iloc"):
+        table = np.asarray(side)
+        return [table[:, j] for j in range(table.shape[1])]
+    columns = [side.iloc[:, j] for j in range(side.shape[1])] if side.ndim == 2 else [side]
+    return [
+        c.to_numpy(dtype=object)
+        if not holds_numbers(c.dtype)
+        else c.to_numpy()
+        if isinstance(c.dtype, np.dtype)
+        else as_float(c).to_numpy()
+        for c in columns
+    ]
+
+
+def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return a column of both sides as comparable numbers: their own, or the number of a cell among all cells."""
+    if one.dtype.kind in "biuf" and two.dtype.kind in "biuf":
+        low = _coarser(one.dtype, two.dtype)
+        return _rounded(one, low), _rounded(two, low)
+    import pandas as pd
+
+    cells = np.concatenate([one.astype(object), two.astype(object)])
+    try:
+        codes, _ = pd.factorize(cells)
+    except TypeError:  # cells that cannot be compared as they are, such as lists
+        codes, _ = pd.factorize(np.array([repr(cell) for cell in cells], dtype=object))
+    numbers = codes.astype(np.float64)
+    return numbers[: len(one)], numbers[len(one) :]
+
+
+def _coarser(one: np.dtype[Any], two: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type both sides are rounded to: 0.1 read as float32 is a row's 0.1 all the same."""
+    floats = [d for d in (one, two) if d.kind == "f" and d.itemsize < 8]
+    return min(floats, key=lambda d: d.itemsize) if floats else np.dtype(np.float64)
+
+
+def _rounded(numbers: npt.NDArray[Any], low: np.dtype[Any]) -> npt.NDArray[np.float64]:
+    with np.errstate(all="ignore"):  # what overflows the coarser type is as equal as it gets
+        return numbers.astype(low).astype(np.float64)
+
+
+def _dense_rows(rows: npt.NDArray[Any], low: np.dtype[Any]) -> Iterator[bytes]:
+    flat = rows.reshape(len(rows), -1)
+    step = max(1, _CHUNK_BYTES // (8 * max(1, flat.shape[1])))
+    for start in range(0, len(flat), step):
+        yield from _row_bytes(_rounded(flat[start : start + step], low))
+
+
+def _column_rows(columns: list[npt.NDArray[Any]]) -> Iterator[bytes]:
+    n, step = len(columns[0]), max(1, _CHUNK_BYTES // (8 * len(columns)))
+    for start in range(0, n, step):
+        yield from _row_bytes(np.column_stack([c[start : start + step] for c in columns]))
+
+
+def _sparse_rows(matrix: Any) -> Iterator[bytes]:
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    places, cells, ends = matrix.indices.astype(np.int64), _canonical(matrix.data), matrix.indptr
+    for start, stop in pairwise(ends):
+        yield places[start:stop].tobytes() + cells[start:stop].tobytes()
+
+
+def _row_bytes(block: npt.NDArray[np.float64]) -> Iterator[bytes]:
+    data, width = _canonical(block).tobytes(), 8 * block.shape[1]
+    return (data[i : i + width] for i in range(0, len(data), width))
+
+
+def _canonical(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return equal numbers as equal bits: -0.0 becomes 0.0, and every NaN the same one."""
+    made = np.ascontiguousarray(numbers, dtype=np.float64) + 0.0
+    made[np.isnan(made)] = np.nan
+    return made
+
+
+def _hashed(rows: Iterator[bytes], key: bytes) -> npt.NDArray[np.uint64]:
+    found = b"".join(hashlib.blake2b(row, digest_size=8, key=key).digest() for row in rows)
+    return np.frombuffer(found, dtype=np.uint64)
