@@ -164,28 +164,49 @@ class GroupedLaw:
     Equal counts are integrated once; apart from that every histogram on its own, from the definition.
     """
 
-    def __init__(self, counts: Sequence[int], sigma: float, *, panel: float = 0.25, nodes: int = 14) -> None:
-        self.sigma = mp.mpf(sigma)
+    def __init__(self, counts: Sequence[int], scale: float, *, laplace: bool = False, nodes: int = 14) -> None:
+        self.scale, self.laplace = mp.mpf(scale), laplace
         self.sizes = Counter(counts)
-        top, bottom, m = max(self.sizes), min(self.sizes), len(counts)
-        reach = 13 + mp.sqrt(2 * mp.log(m)) + 2 / self.sigma
-        low, high = min((top + bottom) / mp.mpf(2), top - reach) / self.sigma - reach, top / self.sigma + reach
-        low = max(low, bottom / self.sigma - reach)
-        n_panels = int(mp.ceil((high - low) / panel))
-        half = (high - low) / n_panels / 2
+        edges = self._laplace_edges() if laplace else self._gaussian_edges()
         rule = _gauss_legendre(nodes)
         self._nodes = [
-            (low + (2 * k + 1 + x) * half, weight * half) for k in range(n_panels) for x, weight in rule
+            ((a + b + (b - a) * x) / 2, weight * (b - a) / 2) for a, b in itertools.pairwise(edges) for x, weight in rule
         ]
         self._cdfs: dict[int, list[Any]] = {}
         self._densities: dict[int, list[Any]] = {}
 
+    def _gaussian_edges(self) -> list[Any]:
+        top, bottom, m = max(self.sizes), min(self.sizes), sum(self.sizes.values())
+        reach = 13 + mp.sqrt(2 * mp.log(m)) + 2 / self.scale
+        high = top / self.scale + reach
+        low = max(min((top + bottom) / mp.mpf(2), top) / self.scale, bottom / self.scale) - reach
+        n = int(mp.ceil((high - low) * 4))
+        return [low + (high - low) * k / n for k in range(n + 1)]
+
+    def _laplace_edges(self) -> list[Any]:
+        """Panels of at most a quarter, graded to the kinks: left of one, the integrand may fall like exp(m x)."""
+        m = sum(self.sizes.values())
+        kinks = sorted({(c + d) / self.scale for c in self.sizes for d in (-1, 0, 1)})
+        kinks = [kinks[0] - 60, *kinks, kinks[-1] + 60]
+        edges = set(kinks)
+        for left, right in itertools.pairwise(kinks):
+            edge, width = right, mp.mpf(1) / m
+            while edge > left:
+                edges.add(edge)
+                edge -= width
+                width = min(width * mp.mpf("1.3"), mp.mpf("0.25"))
+        return sorted(edges)
+
     def _tables(self, count: int) -> tuple[list[Any], list[Any]]:
         if count not in self._cdfs:
-            t = [x - count / self.sigma for x, _ in self._nodes]
-            self._cdfs[count] = [_phi_cdf(v) for v in t]
-            root = mp.sqrt(2 * mp.pi)
-            self._densities[count] = [mp.exp(-v * v / 2) / root for v in t]
+            t = [x - count / self.scale for x, _ in self._nodes]
+            if self.laplace:
+                self._densities[count] = [mp.exp(-abs(v)) / 2 for v in t]
+                self._cdfs[count] = [d if v < 0 else 1 - d for v, d in zip(t, self._densities[count], strict=True)]
+            else:
+                root = mp.sqrt(2 * mp.pi)
+                self._cdfs[count] = [_phi_cdf(v) for v in t]
+                self._densities[count] = [mp.exp(-v * v / 2) / root for v in t]
         return self._cdfs[count], self._densities[count]
 
     def law(self, sizes: dict[int, int]) -> dict[int, Any]:
