@@ -25,7 +25,7 @@ typedef double vec __attribute__((vector_size(8 * LANES)));
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-enum { OK = 0, NARROW = 1, EXTREME = 2 };
+enum { OK = 0, INEXACT = 1, EXTREME = 2 };
 enum { BASE_ONE = 0, BASE_QUARTER = 1, BASE_HALF = 2, BASE_THREE_QUARTERS = 3, BASE_TWO = 4, BASE_OTHER = 5, SUM = 6 };
 
 typedef struct {
@@ -35,7 +35,9 @@ typedef struct {
     const double *table;
     const int64_t *start, *length;
     int64_t stride, per_count, low;
-    double step, narrow;
+    double step;
+    const double *strip; /* the proof of the step (see quadrature.py), or NULL */
+    double log_strip, sum_error;
     const int64_t *node_offsets;
     const double *node_x, *node_weight;
     double scale;
@@ -58,10 +60,11 @@ typedef struct {
     double *tilt;                               /* (nodes) */
     double *same;                               /* (tile, groups, padded groups): E_j[R - 1] of an unchanged class j */
     double *spec_u, *spec_b;                    /* (groups, padded groups) */
-    double *prob, *log_prob, *mean_up, *const_up, *const_down, *moments; /* per group */
+    double *prob, *log_prob, *mean_up, *const_up, *const_down, *total; /* per group */
     double *q, *r, *log_q;                      /* (slots, lanes) */
     int64_t *wild;                              /* (slots): needs logarithms */
     int64_t *lane_u, *lane_b, *lane_change, *lane_extra;
+    int closed; /* the leader's probability and ratio are complements of the others' */
     vec *g, *x, *acc, *best;
 } scratch;
 
@@ -253,33 +256,43 @@ INLINE void fill_nodes(const task *t, scratch *s, int64_t h, int64_t g, int64_t 
     for (int64_t j = 0; j < g; j++) s->log_prob[j] = 0;
 }
 
-/* Normalise the integrands; probabilities, widths, and the sums that do not depend on the pair. */
+/* log E_W[f^2] of the outcome with the fewest votes, the largest of all: see quadrature.py. */
+INLINE double log_strip(const task *t, scratch *s, int64_t h, int64_t g, int64_t n) {
+    const int64_t *values = t->values + t->offsets[h], *sizes = t->sizes + t->offsets[h];
+    const double base = s->log_prob[g - 1] - log(t->step);
+    double total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = t->start[h] + i * t->stride - t->low;
+        double logs = t->strip[2 * (at - values[g - 1] * t->per_count) + 1] - base;
+        for (int64_t j = 0; j < g; j++) logs += (double)sizes[j] * t->strip[2 * (at - values[j] * t->per_count)];
+        total += exp(logs);
+    }
+    return log(total);
+}
+
+/* Normalise the integrands; probabilities, the proof of their error, and the sums that do not depend on the pair. */
 INLINE int normalise(const task *t, scratch *s, int64_t h, int64_t g, int64_t pad, int64_t n) {
     const int64_t *sizes = t->sizes + t->offsets[h];
-    int flag = OK;
-    double *total = s->moments, *first = total + pad, *second = first + pad;
-    memset(s->moments, 0, sizeof(double) * 3 * pad);
+    double *total = s->total, sum = 0, others = 0;
+    memset(total, 0, sizeof(double) * pad);
     for (int64_t start = 0; start < n; start += RUN) {
         const int64_t stop = start + RUN < n ? start + RUN : n;
         for (int64_t j = 0; j < g; j++) {
             double part = 0;
-            for (int64_t i = start; i < stop; i++) {
-                const double w = s->w[i * pad + j];
-                part += w;
-                first[j] += w * (double)i;
-                second[j] += w * ((double)i * (double)i);
-            }
+            for (int64_t i = start; i < stop; i++) part += s->w[i * pad + j];
             total[j] += part;
         }
     }
-    for (int64_t j = 0; j < g; j++) {
+    for (int64_t j = g - 1; j >= 0; j--) {
         if (!(total[j] > 1e-280)) return EXTREME;
         s->log_prob[j] += log(t->table ? total[j] * t->step : total[j]);
         s->prob[j] = exp(s->log_prob[j]);
-        const double mean = first[j] / total[j], spread = second[j] / total[j] - mean * mean;
-        if (t->table && !(spread >= t->narrow * t->narrow)) flag = NARROW;
+        others = sum;
+        sum += s->prob[j] * (double)sizes[j];
         total[j] = 1 / total[j];
     }
+    if (!(fabs(sum - 1) < t->sum_error)) return INEXACT;
+    if (t->strip && !(log_strip(t, s, h, g, n) <= t->log_strip)) return INEXACT;
     memset(s->mean_up, 0, sizeof(double) * g * pad);
     memset(s->const_up, 0, sizeof(double) * pad);
     memset(s->const_down, 0, sizeof(double) * pad);
@@ -304,13 +317,12 @@ INLINE int normalise(const task *t, scratch *s, int64_t h, int64_t g, int64_t pa
                 *(vec *)(s->mean_up + j * pad + block) += part;
             }
     }
-    if (sizes[0] == 1) {
-        double others = 0;
-        for (int64_t j = g - 1; j > 0; j--) others += s->prob[j] * (double)sizes[j];
+    s->closed = sizes[0] == 1 && others < 0.5;
+    if (s->closed) {
         s->prob[0] = 1 - others;
         s->log_prob[0] = log1p(-others);
     }
-    return flag;
+    return OK;
 }
 
 /* Ratios for losing groups u in [from, to): unchanged classes, the loser, the winner. */
@@ -412,7 +424,7 @@ INLINE int64_t fill_slots(const task *t, scratch *s, int64_t h, int64_t g, int64
         s->q[at_b * LANES + l] = s->prob[b];
         s->r[at_b * LANES + l] = winner;
         s->log_q[at_b * LANES + l] = s->log_prob[b];
-        if (sizes[0] == 1) {
+        if (s->closed) {
             double moved = 0;
             for (int64_t j = slot - 1; j > 0; j--) moved += s->q[j * LANES + l] * s->r[j * LANES + l];
             s->r[l] = -moved / s->prob[0];
@@ -535,7 +547,7 @@ int pate_noisy_max(const task *t) {
     const int64_t g = t->n_groups_max, pad = (g + LANES - 1) / LANES * LANES, n = t->n_nodes_max;
     const int64_t tile = g < 24 ? g : 24, lanes = (g < 24 ? g * g : g > 24 * 24 ? g : 24 * 24) + LANES;
     const int64_t sizes[] = {n * pad, n * pad, n * pad, n * pad, n * pad, n, tile * g * pad > g * pad ? tile * g * pad : g * pad,
-                             g * pad, g * pad, pad, pad, g * pad, pad, pad, 3 * pad, (g + 2) * LANES, (g + 2) * LANES,
+                             g * pad, g * pad, pad, pad, g * pad, pad, pad, pad, (g + 2) * LANES, (g + 2) * LANES,
                              (g + 2) * LANES, g + 2,
                              lanes, lanes, lanes, lanes,
                              2 * t->n_nodes * LANES, 2 * t->n_nodes * LANES, 2 * t->n_orders * LANES, 2 * t->n_orders * LANES};
@@ -543,7 +555,7 @@ int pate_noisy_max(const task *t) {
     scratch s;
     void **parts[PARTS] = {(void **)&s.w, (void **)&s.up, (void **)&s.down, (void **)&s.own_up, (void **)&s.own_down,
                            (void **)&s.tilt, (void **)&s.same, (void **)&s.spec_u, (void **)&s.spec_b, (void **)&s.prob, (void **)&s.log_prob,
-                           (void **)&s.mean_up, (void **)&s.const_up, (void **)&s.const_down, (void **)&s.moments,
+                           (void **)&s.mean_up, (void **)&s.const_up, (void **)&s.const_down, (void **)&s.total,
                            (void **)&s.q, (void **)&s.r, (void **)&s.log_q, (void **)&s.wild, (void **)&s.lane_u, (void **)&s.lane_b, (void **)&s.lane_change,
                            (void **)&s.lane_extra, (void **)&s.g, (void **)&s.x, (void **)&s.acc, (void **)&s.best};
     int64_t total = 0;

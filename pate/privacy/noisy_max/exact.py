@@ -28,6 +28,7 @@ from .log_space import log_divergences, log_law
 from .noise import GaussianNoise, LaplaceNoise, ThresholdTest
 from .orders import OrderPlan, divergence_terms, plan_orders
 from .pair_law import PairLaw, all_laws, batches
+from .quadrature import FINER
 from .threshold import JoinTables, join_tables
 
 __all__ = ["SAFETY", "ExactDivergences", "exact_divergences", "exact_rdp", "log_probs", "upper_bound"]
@@ -145,22 +146,21 @@ def _numpy_maxima(
     out = np.zeros((len(groups.values), 2, plan.n_orders))
     lost = np.zeros(len(groups), dtype=bool)
     todo = np.arange(len(groups))
-    for finer in (1, 2, 4):
-        narrow_next = []
+    for finer in FINER:
+        again = []
         part = groups.take(todo) if finer > 1 else groups
-        for index, values, law, narrow, extreme in batches(part, noise, max_order=max(plan.alphas), finer=finer):
+        for index, values, law, inexact, extreme in batches(part, noise, max_order=max(plan.alphas), finer=finer):
             where = todo[index]
             if law is None:
                 lost[where] = True
                 continue
             k = np.moveaxis(_batch_maxima(law, values[:, 0], plan, join), (0, 1), (2, 3))
             extreme |= ~np.isfinite(k).all(axis=(1, 2, 3))
-            narrow &= ~extreme
             lost[where] = extreme
-            narrow_next.append(where[narrow])
+            again.append(where[inexact & ~extreme])
             rows = groups.offsets[where][:, None] + np.arange(values.shape[1])
             out[rows] = k
-        todo = np.concatenate(narrow_next) if narrow_next else todo[:0]
+        todo = np.concatenate(again) if again else todo[:0]
         if not len(todo):
             break
     lost[todo] = True

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pate.exceptions import InvalidInputError
 
-__all__ = ["Groups", "Histograms", "check_counts", "distinct_histograms", "group_counts", "merge_far"]
+__all__ = ["Groups", "Histograms", "check_counts", "distinct_histograms", "group_counts", "merge_far", "most_classes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -145,6 +145,17 @@ def group_counts(rows: IntArray) -> Groups:
     sizes = np.diff(np.append(flat, rows.size))
     offsets = np.concatenate([[0], np.cumsum(starts.sum(axis=1))])
     return Groups(offsets, np.ascontiguousarray(rows).reshape(-1)[flat].astype(np.int64), sizes)
+
+
+def most_classes(groups: Groups) -> int:
+    """Return the largest number of classes of a histogram.
+
+    Examples
+    --------
+    >>> most_classes(group_counts(np.array([[5, 2, 2], [3, 3, 3]])))
+    3
+    """
+    return int(np.add.reduceat(groups.sizes, groups.offsets[:-1]).max()) if len(groups) else 0
 
 
 def merge_far(groups: Groups, cut: float) -> tuple[Groups, IntArray]:

@@ -1,7 +1,8 @@
 """The exact law in log space, one histogram at a time: slower, and good for any gap, scale or order.
 
 Every outcome has its own abscissae around the mode of its own integrand, so a count 200 (or 10,000) standard
-deviations behind the leader costs no more than any other.
+deviations behind the leader costs no more than any other, and its own step, halved until the error of its probability
+is proved (:mod:`~pate.privacy.noisy_max.quadrature`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pate.exceptions import PateError
+
 from .noise import GaussianNoise, LaplaceNoise
 from .orders import log_terms
-from .quadrature import laplace_nodes
+from .quadrature import SUM_ERROR, allowance, laplace_nodes, strip_log
 from .structure import structure
 
 __all__ = ["LogLaw", "log_divergences", "log_law"]
@@ -22,6 +25,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _HALF_WIDTH = 8.8
+#: Numbers in one table of all pairs of groups.
+_TABLE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,29 @@ def _nodes(
         nodes = laplace_nodes(values[None], sizes[None], noise)
         return [(nodes.x, np.log(nodes.weights))] * len(values)
     found = []
-    for mode, curvature in zip(*_modes(values, sizes, noise), strict=True):
-        half = _HALF_WIDTH + 2 / noise.scale
+    half = _HALF_WIDTH + 2 / noise.scale
+    c = values / noise.scale
+    for j, (mode, curvature) in enumerate(zip(*_modes(values, sizes, noise), strict=True)):
         step = min(0.25, 0.6 / np.sqrt(curvature))
-        n = int(np.ceil(half / step))
-        found.append(((mode + step * np.arange(-n, n + 1)) * noise.scale, np.full(2 * n + 1, np.log(step))))
+        others = sizes - (np.arange(len(values)) == j)
+        while True:
+            x = mode + step * np.arange(-np.ceil(half / step), np.ceil(half / step) + 1)
+            if _proved(x, c, others, j, step, noise):
+                break
+            step /= 2
+        found.append((x * noise.scale, np.full(len(x), np.log(step))))
     return found
+
+
+def _proved(x: FloatArray, c: FloatArray, others: IntArray, j: int, step: float, noise: GaussianNoise) -> bool:
+    """Whether the trapezoid rule for outcome j at ``x`` is within its proved error; all in units of sigma."""
+    y, largest = allowance(step)
+    t = x[:, None] - c
+    logs = (noise.log_cdf(t) * others).sum(axis=1) - t[:, j] ** 2 / 2
+    if others.sum() * y * y <= largest:
+        return True
+    raised = logs + 2 * (strip_log(t - step, y) * others).sum(axis=1) + step * np.maximum(t[:, j], 0.0)
+    return bool(np.logaddexp.reduce(raised) - np.logaddexp.reduce(logs) <= largest)
 
 
 def _log_mean(log_w: FloatArray, log_r: FloatArray) -> FloatArray:
@@ -97,7 +119,13 @@ def _log_mean(log_w: FloatArray, log_r: FloatArray) -> FloatArray:
 
 
 def log_law(values: IntArray, sizes: IntArray, noise: GaussianNoise | LaplaceNoise) -> LogLaw:
-    """Compute the law of the histogram with distinct decreasing ``values`` held by ``sizes`` classes each."""
+    """Compute the law of the histogram with distinct decreasing ``values`` held by ``sizes`` classes each.
+
+    Raises
+    ------
+    PateError
+        The independently integrated probabilities do not sum to 1: the numbers cannot be trusted.
+    """
     g = len(values)
     d = 1 / noise.scale
     log_prob, log_ratio = np.empty(g), np.empty((g + 2, g, g))
@@ -109,15 +137,22 @@ def log_law(values: IntArray, sizes: IntArray, noise: GaussianNoise | LaplaceNoi
             log_prob[j] = peak + np.log(np.exp(logs - peak).sum())
         log_w = logs - log_prob[j]
         up, down = noise.log_cdf_shift(t, d), noise.log_cdf_shift(t, -d)
-        log_ratio[j] = _log_mean(log_w, up[:, :, None] + down[:, None, :])
+        size = max(1, _TABLE // (len(x) * g))
+        for start in range(0, g, size):
+            u = slice(start, start + size)
+            log_ratio[j, u] = _log_mean(log_w, up[:, u, None] + down[:, None, :])
         log_ratio[g, j, :] = _log_mean(log_w, noise.log_density_shift(t[:, j], d)[:, None] + down)
         log_ratio[g + 1, :, j] = _log_mean(log_w, noise.log_density_shift(t[:, j], -d)[:, None] + up)
 
+    with np.errstate(under="ignore"):
+        missing = abs(float((np.exp(log_prob) * sizes).sum()) - 1)
+    if not missing < SUM_ERROR:
+        raise PateError(f"the law of {sizes.sum()} classes at {noise} could not be integrated. Please report it.")
     classes, valid, change = (a[0] for a in structure(values[None], sizes[None]))
     log_weight = np.empty_like(log_ratio)
     log_weight[:g] = log_prob[:, None, None]
     log_weight[g], log_weight[g + 1] = log_prob[:, None], log_prob[None, :]
-    if sizes[0] == 1:
+    if sizes[0] == 1 and log_prob[0] > -np.log(2):
         _close(log_prob, classes, log_weight, log_ratio, sizes)
     return LogLaw(log_prob, classes, log_weight, log_ratio, valid, change)
 
@@ -125,12 +160,11 @@ def log_law(values: IntArray, sizes: IntArray, noise: GaussianNoise | LaplaceNoi
 def _close(
     log_prob: FloatArray, classes: FloatArray, log_weight: FloatArray, log_ratio: FloatArray, sizes: IntArray
 ) -> None:
-    """Replace the lone leader's probability and ratio by complements, where these are the accurate ones."""
+    """Replace a likely lone leader's probability and ratio by complements, which are the accurate ones."""
     g = len(log_prob)
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
         others = (np.exp(log_prob[1:]) * sizes[1:]).sum()
-        if others < 0.5:
-            log_prob[0] = np.log1p(-others)
+        log_prob[0] = np.log1p(-others)
         log_weight[0], log_weight[g, 0, :], log_weight[g + 1, :, 0] = log_prob[0], log_prob[0], log_prob[0]
         before = np.exp(log_weight)
         moved = np.where(np.abs(log_ratio) < 0.5, before * np.expm1(log_ratio), np.exp(log_weight + log_ratio) - before)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .histograms import Groups
+from .histograms import Groups, most_classes
 from .noise import GaussianNoise, LaplaceNoise
 from .orders import OrderPlan
 from .pair_law import MAX_LOG_POWER, MIN_LOG_PROBABILITY, MIN_RATIO
-from .quadrature import NARROW, laplace_nodes, trapezoid_tables
+from .quadrature import FINER, SUM_ERROR, laplace_nodes, trapezoid_tables
 from .threshold import JoinTables
 
 __all__ = ["available", "maxima"]
@@ -35,7 +35,9 @@ class _Task(ctypes.Structure):
         *[(name, _INT) for name in ("n", "n_groups_max", "n_nodes_max")],
         *[(name, _POINTER) for name in ("offsets", "values", "sizes", "table", "start", "length")],
         *[(name, _INT) for name in ("stride", "per_count", "low")],
-        *[(name, _DOUBLE) for name in ("step", "narrow")],
+        ("step", _DOUBLE),
+        ("strip", _POINTER),
+        *[(name, _DOUBLE) for name in ("log_strip", "sum_error")],
         *[(name, _POINTER) for name in ("node_offsets", "node_x", "node_weight")],
         ("scale", _DOUBLE),
         *[(name, _INT) for name in ("n_nodes", "n_orders")],
@@ -85,7 +87,7 @@ def maxima(
     out = np.zeros((len(groups.values) if per_group else len(groups), 2, plan.n_orders))
     lost = np.zeros(len(groups), dtype=bool)
     todo = np.arange(len(groups))
-    for finer in (1, 2, 4) if isinstance(noise, GaussianNoise) else (1,):
+    for finer in FINER if isinstance(noise, GaussianNoise) else FINER[:1]:
         part = groups if finer == 1 else groups.take(todo)
         found = _run(part, noise, plan, join, per_group=per_group, finer=finer)
         if found is None:
@@ -133,14 +135,17 @@ def _run(
         put(name, getattr(groups, name), np.int64)
     if isinstance(noise, GaussianNoise):
         top, bottom = groups.values[groups.offsets[:-1]], groups.values[groups.offsets[1:] - 1]
-        tables = trapezoid_tables(top, bottom, noise, finer=finer)
+        tables = trapezoid_tables(top, bottom, most_classes(groups), noise, finer=finer)
         if tables is None:
             return None
         for name in ("start", "length"):
             put(name, getattr(tables, name), np.int64)
         put("table", tables.table, np.float64)
         task.stride, task.per_count, task.low = tables.stride, tables.per_count, tables.low
-        task.step, task.narrow, task.n_nodes_max = tables.step, NARROW, int(tables.length.max())
+        task.step, task.n_nodes_max = tables.step, int(tables.length.max())
+        if tables.strip is not None:
+            put("strip", tables.strip, np.float64)
+            task.log_strip = tables.log_strip
     else:
         offsets, x, weights = _all_nodes(groups, noise)
         put("node_offsets", offsets, np.int64)
@@ -155,7 +160,7 @@ def _run(
         put(name, getattr(plan, name), np.int64)
     task.max_order, task.ratio_low = max(plan.alphas), MIN_RATIO
     task.max_log_power, task.min_log_prob = MAX_LOG_POWER, MIN_LOG_PROBABILITY
-    task.far = 45 * noise.scale
+    task.far, task.sum_error = 45 * noise.scale, SUM_ERROR
     if join is not None:
         with np.errstate(over="ignore", under="ignore"):
             put("factor", np.exp(join.log_factor), np.float64)

@@ -6,7 +6,8 @@ Moving one vote from class u to class b multiplies it by a factor R that is clos
     P'(j) / P(j) - 1 = E_{W_j}[R - 1],
 
 computed as it stands: no difference of two rounded probabilities. Where one class holds the largest count alone, its
-own ratio is taken from sum_j (P'(j) - P(j)) = 0, since E[R - 1] over the winner is a sum that cancels.
+own ratio is taken from sum_j (P'(j) - P(j)) = 0 if it wins more often than not: then E[R - 1] over the winner is a
+sum that cancels, and otherwise the sum over the others does.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .histograms import Groups
+from .histograms import Groups, most_classes
 from .log_space import log_law
 from .noise import GaussianNoise, LaplaceNoise
-from .quadrature import NARROW, LaplaceNodes, TrapezoidTables, laplace_nodes, trapezoid_tables
+from .quadrature import FINER, SUM_ERROR, LaplaceNodes, TrapezoidTables, laplace_nodes, trapezoid_tables
 from .structure import structure
 
 __all__ = ["PairLaw", "all_laws", "batches", "pair_law"]
@@ -64,7 +65,10 @@ class PairLaw:
 
 @dataclass(frozen=True)
 class _Integrand:
-    """log F, log hazard, four shifts (each (B, X, G)) and log quadrature weights (B, X)."""
+    """log F, log hazard, four shifts (each (B, X, G)), log quadrature weights (B, X), and the proof of the step.
+
+    ``strip`` are the rows of :attr:`TrapezoidTables.strip` (B, X, G, 2), None where nothing is left to be proved.
+    """
 
     log_cdf: FloatArray
     log_hazard: FloatArray
@@ -73,16 +77,20 @@ class _Integrand:
     density_up: FloatArray
     density_down: FloatArray
     log_weight: FloatArray
-    x: FloatArray
+    strip: FloatArray | None = None
+    log_strip: float = np.inf
 
 
 def _gaussian_integrand(values: IntArray, tables: TrapezoidTables, index: IntArray) -> _Integrand:
     length = int(tables.length[index].max())
     lattice = tables.start[index, None] + tables.stride * np.arange(length)
-    t = tables.table[lattice[:, :, None] - values[:, None, :] * tables.per_count - tables.low]
-    x = np.broadcast_to(np.arange(length) * tables.step, lattice.shape)
+    at = lattice[:, :, None] - values[:, None, :] * tables.per_count - tables.low
+    t = tables.table[at]
     log_weight = np.full(lattice.shape, np.log(tables.step))
-    return _Integrand(*(t[..., k] for k in range(6)), log_weight=log_weight, x=x)  # type: ignore[misc]
+    strip = None if tables.strip is None else tables.strip[at]
+    return _Integrand(  # type: ignore[misc]
+        *(t[..., k] for k in range(6)), log_weight=log_weight, strip=strip, log_strip=tables.log_strip
+    )
 
 
 def _laplace_integrand(values: IntArray, nodes: LaplaceNodes, noise: LaplaceNoise) -> _Integrand:
@@ -104,12 +112,18 @@ def _laplace_integrand(values: IntArray, nodes: LaplaceNodes, noise: LaplaceNois
         noise.density_shift(t, d),
         noise.density_shift(t, -d),
         log_weight,
-        x,
     )
 
 
+def _log_sum(logs: FloatArray) -> FloatArray:
+    """Log of the sum of exponentials over axis 1."""
+    peak = logs.max(axis=1)
+    with np.errstate(under="ignore"):
+        return np.asarray(peak + np.log(np.exp(logs - peak[:, None]).sum(axis=1)))
+
+
 def _ratios(values: IntArray, sizes: IntArray, parts: _Integrand) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return log_prob (B, G), spread of each integrand (B, G) and raw ratios (B, S, G, G)."""
+    """Return log_prob (B, G), how far beyond the proved error each histogram is (B,) and raw ratios (B, S, G, G)."""
     n, g = values.shape
     log_all = (parts.log_cdf * sizes[:, None, :]).sum(-1) + parts.log_weight
     logs = log_all[..., None] + parts.log_hazard
@@ -119,8 +133,10 @@ def _ratios(values: IntArray, sizes: IntArray, parts: _Integrand) -> tuple[Float
     total = w.sum(axis=1)
     w /= total[:, None, :]
     log_prob = peak + np.log(total)
-    mean = np.einsum("nx,nxg->ng", parts.x, w)
-    spread = np.sqrt(np.maximum(np.einsum("nx,nxg->ng", parts.x * parts.x, w) - mean * mean, 0.0))
+    beyond = np.full(n, -np.inf)
+    if parts.strip is not None:
+        raised = (parts.strip[..., 0] * sizes[:, None, :]).sum(-1) + parts.strip[..., -1, 1] + parts.log_weight
+        beyond = _log_sum(raised) - log_prob[:, -1] - parts.log_strip
 
     up, down = parts.cdf_up, parts.cdf_down
     ratio = np.empty((n, g + 2, g, g))
@@ -132,20 +148,20 @@ def _ratios(values: IntArray, sizes: IntArray, parts: _Integrand) -> tuple[Float
     ratio[:, g] = np.swapaxes(w + own, 1, 2) @ down + own.sum(axis=1)[:, :, None]
     own = w * parts.density_down
     ratio[:, g + 1] = np.swapaxes(up, 1, 2) @ (w + own) + own.sum(axis=1)[:, None, :]
-    return log_prob, spread, ratio
+    return log_prob, beyond, ratio
 
 
 def _close_the_law(
     sizes: IntArray, log_prob: FloatArray, classes: FloatArray, ratio: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Make one leader's probability and ratio the complements of all the others'; return (log_prob, weight)."""
+    """Make a likely leader's probability and ratio the complements of all the others'; return (log_prob, weight)."""
     g = log_prob.shape[1]
     prob = np.exp(log_prob)
-    lone = np.flatnonzero(sizes[:, 0] == 1)
+    others = (prob[:, 1:] * sizes[:, 1:]).sum(axis=1)
+    lone = np.flatnonzero((sizes[:, 0] == 1) & (others < 0.5))
     if len(lone):
-        others = (prob[lone, 1:] * sizes[lone, 1:]).sum(axis=1)
-        log_prob[lone, 0] = np.log1p(-others)
-        prob[lone, 0] = 1 - others
+        log_prob[lone, 0] = np.log1p(-others[lone])
+        prob[lone, 0] = 1 - others[lone]
     weight = np.empty_like(classes)
     weight[:, :g] = classes[:, :g] * prob[:, :, None, None]
     weight[:, g] = prob[:, :, None]
@@ -164,14 +180,16 @@ def _close_the_law(
 
 
 def pair_law(
-    values: IntArray, sizes: IntArray, parts: _Integrand, *, step: float, max_order: float
+    values: IntArray, sizes: IntArray, parts: _Integrand, *, max_order: float
 ) -> tuple[PairLaw, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Compute the law of a batch; also which histograms need a finer step, and which the log-space engine."""
+    """Compute the law of a batch; also which histograms need a finer rule, and which the log-space engine."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
         classes, valid, change = structure(values, sizes)
-        log_prob, spread, ratio = _ratios(values, sizes, parts)
+        log_prob, beyond, ratio = _ratios(values, sizes, parts)
+        # Every outcome by its own integral, the leader's too.
+        total = (np.exp(log_prob) * sizes).sum(axis=1)
+        inexact = np.asarray(~((beyond <= 0) & (np.abs(total - 1) < SUM_ERROR)))
         log_prob, weight = _close_the_law(sizes, log_prob, classes, ratio)
-        narrow = spread.min(axis=1) < NARROW * step
         present = (classes > 0) & valid[:, None]
         log_ratio = np.where(present, np.log1p(ratio), 0.0)
         power = np.abs(log_ratio) * max_order
@@ -184,16 +202,15 @@ def pair_law(
         lost = (log_weight + power < -740) & (ratio > MIN_RATIO)
         wild = ~((power < MAX_LOG_POWER) & (log_weight > MIN_LOG_PROBABILITY) & (ratio > MIN_RATIO))
         extreme = np.asarray((wild & ~lost & present).any(axis=(1, 2, 3)))
-        narrow = np.asarray(narrow)
         drop = wild & lost
         weight[drop], ratio[drop], log_ratio[drop] = 0.0, 0.0, 0.0
-    return PairLaw(log_prob, classes, weight, ratio, valid, change, log_ratio), narrow, extreme
+    return PairLaw(log_prob, classes, weight, ratio, valid, change, log_ratio), inexact, extreme
 
 
 def batches(
     groups: Groups, noise: GaussianNoise | LaplaceNoise, *, max_order: float, finer: int = 1, budget: int = 200_000
 ) -> Iterator[tuple[IntArray, IntArray, PairLaw | None, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
-    """Yield (index, values, law, narrow, extreme) for batches of histograms with equally many groups.
+    """Yield (index, values, law, inexact, extreme) for batches of histograms with equally many groups.
 
     The law is None where the shared lattice would be too large; all its histograms count as extreme.
     """
@@ -201,7 +218,7 @@ def batches(
     top, bottom = groups.values[groups.offsets[:-1]], groups.values[groups.offsets[1:] - 1]
     tables = None
     if isinstance(noise, GaussianNoise):
-        tables = trapezoid_tables(top, bottom, noise, finer=finer)
+        tables = trapezoid_tables(top, bottom, most_classes(groups), noise, finer=finer)
     for g in np.unique(n_groups):
         members = np.flatnonzero(n_groups == g)
         members = members[np.argsort((top - bottom)[members], kind="stable")]
@@ -213,13 +230,13 @@ def batches(
             everything = np.ones(len(index), dtype=bool)
             if isinstance(noise, LaplaceNoise):
                 parts = _laplace_integrand(values, laplace_nodes(values, sizes, noise), noise)
-                law, _, extreme = pair_law(values, sizes, parts, step=0.0, max_order=max_order)
-                yield index, values, law, ~everything, extreme
+                law, inexact, extreme = pair_law(values, sizes, parts, max_order=max_order)
+                yield index, values, law, ~everything, extreme | inexact
             elif tables is None:
                 yield index, values, None, ~everything, everything
             else:
                 parts = _gaussian_integrand(values, tables, index)
-                yield index, values, *pair_law(values, sizes, parts, step=tables.step, max_order=max_order)
+                yield index, values, *pair_law(values, sizes, parts, max_order=max_order)
 
 
 def all_laws(groups: Groups, noise: GaussianNoise | LaplaceNoise) -> Iterator[tuple[IntArray, IntArray, PairLaw]]:
@@ -228,11 +245,11 @@ def all_laws(groups: Groups, noise: GaussianNoise | LaplaceNoise) -> Iterator[tu
     Terms too small for a double are dropped: their slots have weight 0.
     """
     todo = np.arange(len(groups))
-    for finer in (1, 2, 4, 0):
+    for finer in (*FINER, 0):
         again = []
         if finer and len(todo):
-            for index, values, law, narrow, extreme in batches(groups.take(todo), noise, max_order=1.0, finer=finer):
-                good = ~(narrow | extreme)
+            for index, values, law, inexact, extreme in batches(groups.take(todo), noise, max_order=1.0, finer=finer):
+                good = ~(inexact | extreme)
                 again.append(todo[index[~good]])
                 if law is not None and good.any():
                     yield todo[index[good]], values[good], _select(law, good)
