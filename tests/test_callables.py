@@ -270,6 +270,7 @@ def test_the_folder_says_nothing_in_plain_and_is_not_pickle(tmp_path):
     assert re.fullmatch(rb"[0-9a-f]{64} 1\n", held)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("n_jobs", [1, 4])
 def test_ctrl_c_ends_the_vote_and_its_threads(n_jobs, tmp_path):
     calls = []

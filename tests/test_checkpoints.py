@@ -188,6 +188,7 @@ def test_a_run_killed_by_force_goes_on(tmp_path, trained, n_jobs, seed):
     assert resumed.vote(PUBLIC).labels.tolist() == whole.vote(PUBLIC).labels.tolist()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
     folder = tmp_path / "teachers"

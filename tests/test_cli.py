@@ -281,6 +281,7 @@ def test_compare_resumes(tmp_path):
     assert "separated by commas" in bad.stderr
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_clean_and_resumable(tables):
     """SIGINT while teachers train: exit 130, no traceback, finished teachers kept, the same command goes on."""
     import signal
