@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin
 
 from pate.exceptions import InvalidInputError
 
@@ -110,7 +111,7 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
     Raises
     ------
     InvalidInputError
-        Something else than a module was made.
+        Something else than a module was made, or one with lazy layers.
 
     Examples
     --------
@@ -120,6 +121,11 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
     made = module(**copy.deepcopy(dict(kwargs)))
     if not isinstance(made, nn.Module):
         raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(made).__name__}.")
+    if any(isinstance(p, UninitializedTensorMixin) for p in (*made.parameters(), *made.buffers())):
+        raise InvalidInputError(
+            "module has lazy layers, whose sizes the first rows would decide. Give them sizes: n_features is passed to "
+            "whatever takes it."
+        )
     if give_logits not in made._forward_hooks.values():
         made.register_forward_hook(give_logits)
     return made
