@@ -100,14 +100,6 @@ def revise(
     say("Noted. The records of the next release are taken as this data set's.")
 
 
-@app.command()
-def migrate(file: File, out: Annotated[Path, typer.Argument(help="A new ledger file.", show_default=False)]) -> None:
-    """Copy a ledger of the first format into a new file, with all it spent."""
-    from pate.privacy.ledger import migrate as copy
-
-    say(f"{out}: {_left(copy(file, out).remaining())}. Use this file from now on.")
-
-
 def _up(epsilon: float) -> str:
     from pate.privacy.conversion import format_up
 

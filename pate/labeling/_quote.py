@@ -14,6 +14,7 @@ from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import largest
 from pate.privacy.charge import Charge
+from pate.privacy.composition import PublicCost
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.ledger import Ledger
 
@@ -28,7 +29,7 @@ class Quote:
         How many queries will be asked.
     max_answers : int
         The cap on answers.
-    charge : Charge
+    charge : Charge or PublicCost
     guarantee : Guarantee
         Of the charge at the budget's delta.
 
@@ -41,7 +42,7 @@ class Quote:
 
     n_queries: int
     max_answers: int
-    charge: Charge
+    charge: Charge | PublicCost
     guarantee: Guarantee
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 from pate._validation import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.charge import Charge
-from pate.privacy.conversion import check_delta, gdp_from_budget
+from pate.privacy.conversion import check_delta, gdp_from_budget, gdp_to_delta
 
 
 @lru_cache(maxsize=256)
 def _mu_squared(epsilon: float, delta: float) -> float:
-    return gdp_from_budget(epsilon, delta) ** 2
+    mu_squared = gdp_from_budget(epsilon, delta) ** 2
+    # Both conversions round on the safe side, by up to 1e-12: what `allows` admits is within this limit all the same.
+    # The margin in delta (1e-8) is far wider, and it is asked again.
+    wider = mu_squared * (1 + 1e-11)
+    return wider if gdp_to_delta(math.sqrt(wider), epsilon) <= delta else mu_squared
 
 
 @dataclass(frozen=True)

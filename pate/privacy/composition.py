@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +14,14 @@ import numpy.typing as npt
 from pate._validation import check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.charge import Charge
-from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, check_orders, gdp_to_epsilon, rdp_to_epsilon
+from pate.privacy.conversion import (
+    DEFAULT_ORDERS,
+    check_delta,
+    check_orders,
+    delta_left,
+    gdp_to_epsilon,
+    rdp_to_epsilon,
+)
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.ptr import PTRGate
 
@@ -56,11 +64,8 @@ class PublicCost:
     delta0: float = 0.0
     #: The dp_accounting event it came from, if it did.
     event: Any = field(default=None, compare=False, repr=False)
-    #: Events do not hash: their text tells equal costs of unequal events apart.
-    event_key: str = field(init=False, default="", repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "event_key", "" if self.event is None else repr(self.event))
         alphas = check_orders(self.orders)
         if len(self.rdp) != len(alphas) or (np.diff(alphas) <= 0).any():
             raise InvalidInputError("a PublicCost needs increasing orders and one Renyi value for each.")
@@ -146,7 +151,7 @@ class PublicCost:
         return np.array([exact.get(a, b) for a, b in zip(alphas.tolist(), bound.tolist(), strict=True)])
 
     def __add__(self, other: Cost) -> PublicCost:
-        return total_cost({self: 1, PublicCost.of(other): 1} if self != other else {self: 2})
+        return total_cost([(self, 1), (PublicCost.of(other), 1)])
 
     __radd__ = __add__
 
@@ -184,8 +189,7 @@ class PublicCost:
         True
         """
         delta = check_delta(delta)
-        # The margin covers the rounding of the sum of failure probabilities.
-        left = delta - self.delta0 * (1 + 1e-9)
+        left = delta_left(delta, self.delta0)
         if left <= 0:
             raise InvalidInputError(
                 f"delta must be above the {self.delta0:g} by which the gates may fail, got {delta!r}. "
@@ -205,33 +209,45 @@ class PublicCost:
 Cost: TypeAlias = Charge | PTRGate | PublicCost
 
 
-def total_cost(counts: dict[PublicCost, int]) -> PublicCost:
-    """Return the cost of several releases: each value is summed, over all the orders that occur.
+def total_cost(parts: Iterable[tuple[PublicCost, int]]) -> PublicCost:
+    """Return the cost of several releases, each with how often it is made: counted one by one, equal or not.
+
+    Each value is summed exactly over all the orders that occur and rounded once, so that n equal costs are exactly n
+    times one, however they are grouped.
 
     Examples
     --------
     >>> one = PublicCost.of(Charge.laplace(shifts=(1.0,), scale=8.0))
-    >>> total_cost({one: 4}).pure
+    >>> total_cost([(one, 3), (one, 1)]).pure
     0.5
     """
-    if not counts:
+    parts = [(cost, n) for cost, n in parts if n]
+    if not parts:
         return PublicCost.of(Charge.zero())
-    orders = tuple(sorted({a for cost in counts for a in cost.orders}))
-    curves = [cost.rdp_at(orders) * n for cost, n in counts.items()]
+    orders = tuple(sorted({a for cost, _ in parts for a in cost.orders}))
+    times = [n for _, n in parts]
+    curves = [cost.rdp_at(orders).tolist() for cost, _ in parts]
     event = None
-    if all(cost.event is not None for cost in counts):
+    if all(cost.event is not None for cost, _ in parts):
         from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 
-        event = ComposedDpEvent([SelfComposedDpEvent(cost.event, n) for cost, n in counts.items()])
+        event = ComposedDpEvent([SelfComposedDpEvent(cost.event, n) for cost, n in parts])
     return PublicCost(
         orders,
-        # fsum: correctly rounded, so that n equal costs are exactly n times one.
-        tuple(math.fsum(column) for column in zip(*curves, strict=True)),
-        math.fsum(cost.mu_squared * n for cost, n in counts.items()),
-        math.fsum(cost.pure * n for cost, n in counts.items()),
-        math.fsum(cost.delta0 * n for cost, n in counts.items()),
+        tuple(_sum(column, times) for column in zip(*curves, strict=True)),
+        _sum((cost.mu_squared for cost, _ in parts), times),
+        _sum((cost.pure for cost, _ in parts), times),
+        _sum((cost.delta0 for cost, _ in parts), times),
         event,
     )
+
+
+def _sum(values: Iterable[float], times: Iterable[int]) -> float:
+    """Return the sum of n times each value, rounded once."""
+    pairs = list(zip(values, times, strict=True))
+    if any(math.isinf(value) for value, _ in pairs):
+        return math.inf
+    return float(sum(Fraction(value) * n for value, n in pairs))
 
 
 class Accountant:
@@ -314,10 +330,7 @@ class Accountant:
     def cost(self) -> PublicCost:
         """The whole plan as one cost, for use in another plan or a filter; it closes this one."""
         self._closed = True
-        counts: Counter[PublicCost] = Counter()
-        for _, cost, count in self._steps:
-            counts[cost] += count
-        return total_cost({cost: n for cost, n in counts.items() if n})
+        return total_cost((cost, count) for _, cost, count in self._steps)
 
     def guarantee(self, delta: float) -> Guarantee:
         """Return the guarantee of the whole plan; it closes the plan. See :meth:`PublicCost.guarantee`.

@@ -71,6 +71,33 @@ def format_up(value: float, digits: int = 4) -> str:
     return f"{float(scaled.to_integral_value(ROUND_CEILING) / Decimal(10) ** exponent):.{digits}g}"
 
 
+def delta_left(delta: float, failures: float) -> float:
+    """Return what is left of ``delta`` beside a sum of failure probabilities, rounded down.
+
+    Examples
+    --------
+    >>> delta_left(1e-5, 0.0), delta_left(1e-5, 2e-6) < 8e-6
+    (1e-05, True)
+    """
+    # The margin covers the rounding of the sum.
+    return delta - failures * (1 + 1e-9)
+
+
+def rdp_overhead(order: float, delta: float) -> float:
+    """Return what turning a Renyi divergence at ``order`` into an epsilon at ``delta`` costs, rounded up.
+
+    Canonne, Kamath, Steinke 2020, Proposition 12: log1p(-1/a) - (log delta + log a)/(a - 1).
+
+    Examples
+    --------
+    >>> round(rdp_overhead(8.0, 1e-5), 4)
+    1.2141
+    """
+    gain = math.log1p(-1 / order)
+    price = -(math.log(delta) + math.log(order)) / (order - 1)
+    return gain + price + 2e-15 * (abs(gain) + abs(price))
+
+
 def rdp_to_epsilon(
     rdp: npt.ArrayLike,
     delta: float,
@@ -109,7 +136,7 @@ def rdp_to_epsilon(
         raise InvalidInputError(f"rdp must hold one value >= 0 for each of the {len(alphas)} orders.")
     delta = check_delta(delta)
     if conversion == "cks":
-        overhead = np.log1p(-1 / alphas) - (math.log(delta) + np.log(alphas)) / (alphas - 1)
+        overhead = np.array([rdp_overhead(a, delta) for a in alphas.tolist()])
     elif conversion == "mironov":
         overhead = -math.log(delta) / (alphas - 1)
     else:

@@ -113,14 +113,8 @@ def _read(event: Any) -> PublicCost:
     if isinstance(event, dpa.dp_event.ZCDpEvent):
         low, slope = check_real("xi", event.xi, low=0), check_real("rho", event.rho, low=0)
         return PublicCost(DEFAULT_ORDERS, tuple(low + slope * a for a in DEFAULT_ORDERS))
-    if isinstance(event, dpa.SelfComposedDpEvent):
-        return _read(event.event) * event.count
-    if isinstance(event, dpa.ComposedDpEvent):
-        counts: dict[PublicCost, int] = {}
-        for part in event.events:
-            cost = _read(part)
-            counts[cost] = counts.get(cost, 0) + 1
-        return total_cost(counts)
+    if isinstance(event, dpa.SelfComposedDpEvent | dpa.ComposedDpEvent):
+        return total_cost(_parts(event))
     if isinstance(event, dpa.PoissonSampledDpEvent):
         return _sampled_gaussian(event.sampling_probability, _noise_multiplier(event.event))
     if isinstance(event, dpa.dp_event.RepeatAndSelectDpEvent):
@@ -129,6 +123,17 @@ def _read(event: Any) -> PublicCost:
         f"no replace-one cost is known here for a {type(event).__name__}. Known are NoOp, Gaussian, Laplace, ZCDp, "
         "PoissonSampled Gaussian, RepeatAndSelect, Composed and SelfComposed."
     )
+
+
+def _parts(event: Any) -> list[tuple[PublicCost, int]]:
+    """Return what a composition is made of, each with how often; their sum is then rounded once."""
+    import dp_accounting as dpa
+
+    if isinstance(event, dpa.SelfComposedDpEvent):
+        return [(cost, n * event.count) for cost, n in _parts(event.event)]
+    if isinstance(event, dpa.ComposedDpEvent):
+        return [part for inner in event.events for part in _parts(inner)]
+    return [(_read(event), 1)]
 
 
 def _noise_multiplier(event: Any) -> float:

@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from fractions import Fraction
 
 from pate._validation import check_real
-from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.exceptions import BudgetExceededError
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.composition import Cost, PublicCost
-from pate.privacy.conversion import gdp_from_budget
+from pate.privacy.currency import Currency, Terms
 from pate.privacy.guarantee import Guarantee
 
 
-class _Filter(ABC):
-    """What both filters share: one scalar, its limit, and the probability set aside for gates."""
+class _Filter:
+    """What both filters share: the terms under which everything is spent, as in :class:`pate.Ledger`."""
 
-    _method: str
-
-    def __init__(self, budget: Budget, *, gate_delta: float = 0.0) -> None:
+    def __init__(self, budget: Budget, currency: Currency, gate_delta: float) -> None:
         self.budget = check_budget(budget)
         remedy = "It is the part of the budget's delta that gates may use."
-        self.gate_delta = check_real(
-            "gate_delta", gate_delta, low=0, high=self.budget.delta, high_open=True, remedy=remedy
-        )
-        # Exact sums: rounded once when read, like the ledger's math.fsum.
-        self._spent = Fraction(0)
-        self._failures = Fraction(0)
+        gate_delta = check_real("gate_delta", gate_delta, low=0, high=self.budget.delta, high_open=True, remedy=remedy)
+        self._terms = Terms.of(self.budget, currency, gate_delta)
+        self.gate_delta = gate_delta
+        # One by one: sums are then rounded once, like the ledger's.
+        self._prices: list[float] = []
+        self._failures: list[float] = []
         self._one_at_a_time = threading.RLock()
 
     @property
-    @abstractmethod
     def limit(self) -> float:
         """The most that the filter's one scalar may add up to; a constant."""
-
-    @abstractmethod
-    def _price(self, cost: PublicCost) -> float:
-        """Return the scalar that a cost takes."""
+        return self._terms.limit
 
     @property
     def guarantee(self) -> Guarantee:
@@ -48,14 +40,14 @@ class _Filter(ABC):
             epsilon=self.budget.epsilon,
             delta=self.budget.delta,
             kind="public",
-            method=self._method,
-            order=getattr(self, "order", None),
+            method=self._terms.currency.method,
+            order=self._terms.currency.order,
         )
 
     @property
     def used_fraction(self) -> float:
         """Share of the limit that is spent, 0 to 1. It is no epsilon and converts to none."""
-        return float(self._spent) / self.limit
+        return math.fsum(self._prices) / self.limit
 
     def admits(self, cost: Cost) -> bool:
         """Return whether the cost still fits.
@@ -65,12 +57,8 @@ class _Filter(ABC):
         cost : Charge, PTRGate or PublicCost
             May be chosen by looking at everything released before.
         """
-        whole = PublicCost.of(cost)
         with self._one_at_a_time:
-            return (
-                float(self._spent) + self._price(whole) <= self.limit
-                and float(self._failures) + whole.delta0 <= self.gate_delta
-            )
+            return not self._terms.refusal(self._prices, self._failures, cost)
 
     def spend(self, cost: Cost) -> None:
         """Spend the cost; do this before the release.
@@ -81,13 +69,15 @@ class _Filter(ABC):
             It does not fit; nothing was spent and nothing may be released.
         """
         with self._one_at_a_time:
-            if not self.admits(cost):
+            refusal = self._terms.refusal(self._prices, self._failures, cost)
+            if refusal:
                 raise BudgetExceededError(
-                    f"{self!r} does not admit this release. Use more noise, ask less, or stop; nothing was spent."
+                    f"{self!r} does not admit this release: {refusal}. Use more noise, ask less, or stop; nothing was "
+                    "spent."
                 )
             whole = PublicCost.of(cost)
-            self._spent += Fraction(self._price(whole))
-            self._failures += Fraction(whole.delta0)
+            self._prices.append(self._terms.currency.price(whole))
+            self._failures.append(whole.delta0)
 
     def replay(self, costs: Iterable[Cost]) -> None:
         """Spend again what was spent before, such as ``row.charge for row in ledger.releases()``, in order."""
@@ -130,17 +120,8 @@ class GDPFilter(_Filter):
     (57, 1.0)
     """
 
-    _method = "gdp-filter"
-
-    @property
-    def limit(self) -> float:
-        """The largest sum of mu^2."""
-        if not self.gate_delta:
-            return self.budget.mu_squared
-        return gdp_from_budget(self.budget.epsilon, self.budget.delta - self.gate_delta) ** 2
-
-    def _price(self, cost: PublicCost) -> float:
-        return cost.mu_squared
+    def __init__(self, budget: Budget, *, gate_delta: float = 0.0) -> None:
+        super().__init__(budget, Currency(), gate_delta)
 
 
 class RenyiFilter(_Filter):
@@ -178,34 +159,14 @@ class RenyiFilter(_Filter):
     (74, 20.0)
     """
 
-    _method = "renyi-filter"
-
     def __init__(self, budget: Budget, order: float, *, gate_delta: float = 0.0) -> None:
-        super().__init__(budget, gate_delta=gate_delta)
         self._order = check_real("order", order, low=1, low_open=True, remedy="Orders of 5 to 50 are usual.")
-        overhead = math.log1p(-1 / self._order) - (
-            math.log(self.budget.delta - self.gate_delta) + math.log(self._order)
-        ) / (self._order - 1)
-        # A rounding of the conversion must not be spent.
-        self._limit = (self.budget.epsilon - overhead) * (1 - 1e-12)
-        if self._limit <= 0:
-            raise InvalidInputError(
-                f"order must be larger for {self.budget}: at {self._order:g} the conversion alone costs "
-                f"{overhead:.3g}. Try the order of a guarantee for about as many releases as are expected."
-            )
+        super().__init__(budget, Currency(self._order), gate_delta)
 
     @property
     def order(self) -> float:
         """The order, fixed for good."""
         return self._order
-
-    @property
-    def limit(self) -> float:
-        """The largest sum of Renyi divergences at the order."""
-        return self._limit
-
-    def _price(self, cost: PublicCost) -> float:
-        return float(cost.rdp_at([self._order])[0])
 
     def __repr__(self) -> str:
         return f"RenyiFilter({self.budget}, order={self._order:g})"

@@ -28,7 +28,7 @@ from scipy.special import ndtri
 from pate._random import NoiseSource
 from pate._validation import check_real
 from pate.exceptions import InvalidInputError, PateError
-from pate.privacy.conversion import check_delta, check_orders, rdp_to_epsilon
+from pate.privacy.conversion import check_delta, check_orders, delta_left, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.tail_bound import QueryScores, TailBound, outcome_scores
@@ -165,7 +165,7 @@ class PTRGate:
     def guarantee(self) -> Guarantee:
         """The guarantee of test and answers (or fallback) together: a constant known before the run."""
         cost = self.tau + self._test_cost(self.order)
-        epsilon, order = rdp_to_epsilon([cost], self.delta - self.delta0, orders=[self.order])
+        epsilon, order = rdp_to_epsilon([cost], delta_left(self.delta, self.delta0), orders=[self.order])
         return Guarantee(
             epsilon=epsilon,
             delta=self.delta,

@@ -5,17 +5,16 @@ cost, never the number of active teachers.
 """
 
 from pate.privacy.ledger._ledger import Ledger
-from pate.privacy.ledger._migrate import migrate
-from pate.privacy.ledger._rows import Answer, LedgerRow, Registration, Remaining, Verification
+from pate.privacy.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
 from pate.privacy.ledger._verify import verify_ledger
 
 __all__ = [
+    "KINDS",
     "Answer",
     "Ledger",
     "LedgerRow",
     "Registration",
     "Remaining",
     "Verification",
-    "migrate",
     "verify_ledger",
 ]

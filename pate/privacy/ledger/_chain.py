@@ -46,8 +46,8 @@ class Entry:
     Examples
     --------
     >>> none = AnswerHasher().digest
-    >>> Entry(0, "opened", None, "2026-01-01T00:00:00+00:00", None, None, 0, none, "{}", START).digest[:8]
-    'b703cbb5'
+    >>> Entry(0, "opened", None, "2026-01-01T00:00:00+00:00", None, None, None, 0, none, "{}", START).digest[:8]
+    '26c2cffa'
     """
 
     seq: int
@@ -55,7 +55,8 @@ class Entry:
     release: int | None
     created: str
     request: str | None
-    mu_squared: float | None
+    price: float | None
+    failure: float | None
     n_answers: int
     answers: str
     body: str
@@ -68,7 +69,7 @@ class Entry:
 
 
 #: The columns of the table, in the order of :class:`Entry`, then the digest.
-COLUMNS = "seq, kind, release, created, request, mu_squared, n_answers, answers, body, previous, digest"
+COLUMNS = "seq, kind, release, created, request, price, failure, n_answers, answers, body, previous, digest"
 
 
 class AnswerHasher:

@@ -7,6 +7,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 from pate.exceptions import LedgerError
 from pate.privacy.budget import Budget
 from pate.privacy.charge import Charge
+from pate.privacy.composition import PublicCost
+from pate.privacy.conversion import DEFAULT_ORDERS
+from pate.privacy.currency import Currency, Opening, Terms, check_currency, check_failure_delta
 from pate.privacy.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, canonical, rows_to_store
 from pate.privacy.ledger._rows import LedgerRow
 
@@ -61,51 +65,94 @@ def _version() -> str:
     return metadata.version("pate")
 
 
-def opening(total: Budget) -> dict[str, Any]:
-    """Return the body of the first entry.
+def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
+    """Return the body of the first entry: the total, and what is fixed already of its currency.
 
     Examples
     --------
-    >>> sorted(opening(Budget(1.0, 1e-5)))
-    ['total', 'version']
+    >>> opening(Budget(1.0, 1e-5), "renyi:8")["currency"]
+    'renyi:8'
     """
-    return {"total": {"epsilon": total.epsilon, "delta": total.delta}, "version": _version()}
+    return {
+        "currency": asked,
+        "failure_delta": failure_delta,
+        "total": {"epsilon": total.epsilon, "delta": total.delta},
+        "version": _version(),
+    }
+
+
+def terms_body(terms: Terms) -> dict[str, Any]:
+    """Return the body of the entry that fixes the currency for good, before the first charge.
+
+    Examples
+    --------
+    >>> terms_body(Terms.of(Budget(1.0, 1e-5), Currency()))["currency"]
+    'gdp'
+    """
+    return {"currency": terms.currency.name, "failure_delta": terms.failure_delta, "limit": terms.limit}
 
 
 def release_body(
-    charge: Charge, mechanism: str, n_queries: int, facts: dict[str, Any] | None, *, seeded: bool, open_ended: bool
+    cost: PublicCost,
+    mechanism: str,
+    n_queries: int,
+    facts: dict[str, Any] | None,
+    *,
+    seeded: bool,
+    open_ended: bool,
+    kind: str = "labels",
 ) -> dict[str, Any]:
     """Return the body of a release's entry.
 
     Examples
     --------
-    >>> release_body(Charge.zero(), "m", 3, None, seeded=False, open_ended=False)["n_queries"]
+    >>> cost = PublicCost.of(Charge.zero())
+    >>> release_body(cost, "m", 3, None, seeded=False, open_ended=False)["n_queries"]
     3
     """
     body: dict[str, Any] = {
-        "charge": {"rdp": list(charge.rdp), "pure": charge.pure if math.isfinite(charge.pure) else None},
+        "charge": {
+            "orders": list(cost.orders),
+            "rdp": [_finite(value) for value in cost.rdp],
+            "mu_squared": _finite(cost.mu_squared),
+            "pure": _finite(cost.pure),
+            "delta0": cost.delta0,
+        },
         "facts": facts or {},
+        "kind": kind,
         "mechanism": str(mechanism),
         "n_queries": n_queries,
         "open_ended": bool(open_ended),
         "seeded": bool(seeded),
         "version": _version(),
     }
-    canonical(body)  # infinities in a Renyi curve, or facts that are no JSON, must not get halfway
+    canonical(body)  # facts that are no JSON must not get halfway
     return body
 
 
-def charge_of(mu_squared: float, body: dict[str, Any]) -> Charge:
-    """Return the charge of a release's entry.
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def charge_of(body: dict[str, Any]) -> Charge | PublicCost:
+    """Return the cost of a release's entry: a charge, or what is wider than one.
 
     Examples
     --------
     >>> one = Charge.gaussian(sensitivity=1.0, sigma=2.0)
-    >>> charge_of(0.25, release_body(one, "m", 1, None, seeded=False, open_ended=False)) == one
+    >>> charge_of(release_body(PublicCost.of(one), "m", 1, None, seeded=False, open_ended=False)) == one
     True
     """
-    pure = body["charge"]["pure"]
-    return Charge(mu_squared, tuple(body["charge"]["rdp"]), math.inf if pure is None else pure)
+    held = body["charge"]
+    orders, rdp = tuple(held["orders"]), tuple(_number(value) for value in held["rdp"])
+    mu_squared, pure = _number(held["mu_squared"]), _number(held["pure"])
+    if orders == DEFAULT_ORDERS and all(map(math.isfinite, (*rdp, mu_squared))) and held["delta0"] == 0:
+        return Charge(mu_squared, rdp, pure)
+    return PublicCost(orders, rdp, mu_squared, pure, held["delta0"])
 
 
 def last(connection: sqlite3.Connection) -> tuple[int, str] | None:
@@ -123,8 +170,8 @@ def make_seal(connection: sqlite3.Connection, path: Path) -> str | None:
     end = last(connection)
     if end is None:
         return None
-    costs = read_costs(connection, path)
-    return canonical([*end, len(costs), math.fsum(costs)])
+    prices, failures = read_costs(connection, path)
+    return canonical([*end, len(prices), math.fsum(prices), math.fsum(failures)])
 
 
 def is_sealed(connection: sqlite3.Connection, path: Path) -> bool:
@@ -151,7 +198,8 @@ def append(
     body: dict[str, Any],
     release: int | None = None,
     request: str | None = None,
-    mu_squared: float | None = None,
+    price: float | None = None,
+    failure: float | None = None,
     answers: Iterable[NewAnswer] = (),
 ) -> Entry:
     """Add an entry and its answers at the end of the chain, seal it, and return it as it was read back."""
@@ -167,7 +215,8 @@ def append(
         release=release,
         created=created,
         request=request,
-        mu_squared=mu_squared,
+        price=price,
+        failure=failure,
         n_answers=hasher.n,
         answers=hasher.digest,
         body=canonical(body),
@@ -187,16 +236,45 @@ def append(
     return entry
 
 
-def read_total(connection: sqlite3.Connection, path: Path) -> Budget | None:
-    """Return the total budget, from an entry whose digest is checked each time."""
+def read_opening(connection: sqlite3.Connection, path: Path) -> Opening | None:
+    """Return what the ledger was opened with, from entries whose digests are checked each time."""
     row = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE seq = 0").fetchone()
     if row is None:
         return None
     with plain(path):
-        if Entry(*row[:-1]).digest != row[-1] or row[1] != "opened":
-            raise ValueError("the first entry was changed")
-        total = decode(row[8], path)["total"]
-        return Budget(total["epsilon"], total["delta"])
+        body = _checked(row, "opened", path)
+        total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+        asked, failure_delta = check_currency(body["currency"]), body["failure_delta"]
+        if failure_delta is not None:
+            failure_delta = check_failure_delta(failure_delta, total)
+        row = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE kind = 'terms' ORDER BY seq LIMIT 1").fetchone()
+        if row is None:
+            return Opening(total, asked, failure_delta, None)
+        body = _checked(row, "terms", path)
+        return Opening(total, asked, failure_delta, terms_of(body, total))
+
+
+def terms_of(body: dict[str, Any], total: Budget) -> Terms:
+    """Return the terms of their entry; a limit above the currency's own is refused.
+
+    Examples
+    --------
+    >>> terms = Terms.of(Budget(1.0, 1e-5), Currency(20.0), 1e-6)
+    >>> terms_of(terms_body(terms), Budget(1.0, 1e-5)) == terms
+    True
+    """
+    terms = Terms.of(total, Currency.named(body["currency"]), body["failure_delta"])
+    # As it was fixed: another version may compute another last digit.
+    if not math.isclose(body["limit"], terms.limit, rel_tol=1e-9):
+        raise ValueError("a limit that is not the currency's")
+    return replace(terms, limit=body["limit"])
+
+
+def _checked(row: tuple[Any, ...], kind: str, path: Path) -> dict[str, Any]:
+    entry = Entry(*row[:-1])
+    if entry.digest != row[-1] or entry.kind != kind:
+        raise ValueError("an entry that decides was changed")
+    return decode(entry.body, path)
 
 
 def read_registration(connection: sqlite3.Connection, path: Path) -> dict[str, Any] | None:
@@ -213,29 +291,31 @@ def read_registration(connection: sqlite3.Connection, path: Path) -> dict[str, A
         return held
 
 
-def read_costs(connection: sqlite3.Connection, path: Path) -> tuple[float, ...]:
-    """Return the mu^2 of every release, from the index of charges alone."""
-    costs = tuple(cost for (cost,) in connection.execute("SELECT mu_squared FROM entries WHERE kind = 'release'"))
+def read_costs(connection: sqlite3.Connection, path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return price and failure probability of every release, from the index of charges alone."""
+    rows = connection.execute("SELECT price, failure FROM entries WHERE kind = 'release'").fetchall()
     with plain(path):
-        if any(not cost >= 0 for cost in costs):
+        if any(not (price >= 0 and failure >= 0) for price, failure in rows):
             raise ValueError("a negative cost")
-        return costs
+        return tuple(price for price, _ in rows), tuple(failure for _, failure in rows)
 
 
 def most_answers(body: dict[str, Any], path: Path) -> int | None:
     """Return how many answers a release may hold in all, None for any number.
 
-    A session (its facts say "adaptive") has paid for ``n_queries`` answers; a run of capped votes for its votes, in
-    as many answers as one likes; what is not open-ended is stored whole at once.
+    A session (its facts say "adaptive") and a gate have paid for ``n_queries`` answers; a run of capped votes for its
+    votes, in as many answers as one likes; what is not open-ended is stored whole at once.
 
     Examples
     --------
-    >>> body = release_body(Charge.zero(), "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
+    >>> free = PublicCost.of(Charge.zero())
+    >>> body = release_body(free, "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
     >>> most_answers(body, Path("l.sqlite")), most_answers({**body, "facts": {}}, Path("l.sqlite"))
     (3, None)
     """
     with plain(path):
-        if body["open_ended"] is not True or body["facts"].get("adaptive") is not True:
+        counted = body["facts"].get("adaptive") is True or body["kind"] == "gate"
+        if body["open_ended"] is not True or not counted:
             return None
         if not isinstance(body["n_queries"], int):
             raise TypeError("a release of another kind")
@@ -250,17 +330,17 @@ def n_answers(connection: sqlite3.Connection, release: int) -> int:
 
 def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int] | None) -> Iterator[LedgerRow]:
     """Yield releases, oldest first."""
-    columns = "release, created, mu_squared, n_answers, digest, body"
+    columns = "release, created, price, failure, n_answers, digest, body"
     query = f"SELECT {columns} FROM entries WHERE kind = 'release'"
     if ids is None:
         rows = connection.execute(f"{query} ORDER BY release")
     else:
         found = (connection.execute(f"{query} AND release = ?", (n,)).fetchone() for n in sorted(set(ids)))
         rows = (row for row in found if row is not None)  # type: ignore[assignment]
-    for number, created, mu_squared, n_answers, digest, text in rows:
+    for number, created, price, failure, n_answers, digest, text in rows:
         with plain(path):
             body = decode(text, path)
-            kinds = {"mechanism": str, "n_queries": int, "facts": dict, "seeded": bool, "version": str}
+            kinds = {"mechanism": str, "n_queries": int, "facts": dict, "seeded": bool, "version": str, "kind": str}
             if not all(isinstance(body[name], kind) for name, kind in kinds.items()):
                 raise TypeError("a release of another kind")
             row = LedgerRow(
@@ -268,11 +348,14 @@ def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int]
                 created=created,
                 mechanism=body["mechanism"],
                 n_queries=body["n_queries"],
-                charge=charge_of(mu_squared, body),
+                charge=charge_of(body),
                 facts=body["facts"],
                 seeded=body["seeded"],
                 version=body["version"],
                 n_answers=n_answers,
                 digest=digest,
+                kind=body["kind"],
+                price=price,
+                failure=failure,
             )
         yield row

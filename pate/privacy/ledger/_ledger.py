@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -11,16 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pate._validation import check_int, check_real
+from pate._validation import check_choice, check_int, check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.charge import Charge
+from pate.privacy.composition import Cost, PublicCost
+from pate.privacy.currency import Currency, Opening, Terms, check_currency, check_failure_delta
 from pate.privacy.ledger import _entries
 from pate.privacy.ledger._chain import NewAnswer
 from pate.privacy.ledger._looks import LedgerLooks
 from pate.privacy.ledger._registration import SENSITIVE_KEYS, merge
-from pate.privacy.ledger._rows import Registration, Remaining
+from pate.privacy.ledger._rows import KINDS, Registration, Remaining
 from pate.privacy.ledger._store import transaction
+from pate.privacy.ptr import PTRGate
 
 
 class Ledger(LedgerLooks):
@@ -32,16 +33,25 @@ class Ledger(LedgerLooks):
         The SQLite file; created (readable by its owner only) when absent. A key file ``PATH.key`` goes beside it.
     total : Budget or None
         The budget of all releases together. None takes what the file says, or the first release's budget.
+    currency : None, "gdp", "renyi", "renyi:ORDER", ("renyi", ORDER) or "pure"
+        What the ledger counts in, for good. None lets the first charge decide (``"renyi"``: decide the order): by
+        public facts, the currency in which that charge takes the smallest share of the total, GDP where equal. Say
+        ``"renyi"`` where DP-SGD fits, gates or noisy argmaxes will be the larger part, ``"gdp"`` for noisy counts.
+    failure_delta : float or None
+        The part of the total's delta set aside for costs that may fail (gates, sanitised values); it buys nothing else.
+        None sets aside what the first charge needs, mostly nothing.
     timeout : float
         Seconds to wait while another process holds the file.
 
     Guarantees
     ----------
-    The charges may be chosen adaptively, so the ledger stops on one fixed quantity: the sum of mu^2 never exceeds
-    the largest mu^2 within the total (a fully adaptive filter for Gaussian differential privacy, Smith and Thakurta
-    2022; pure mechanisms enter by their dominating mu and a noisy argmax by its counts' mu, so Laplace noise and
-    GNMax buy less with a ledger than by RDP in a single release: calibrate with ``ledger=``). All releases together
-    then satisfy the total budget.
+    The charges may be chosen adaptively, so the ledger stops on one quantity, fixed before the first of them and
+    written into the chain: the sum of mu^2 (fully adaptive filter for Gaussian differential privacy, Smith and Thakurta
+    2022; Koskela, Tobaben and Honkela 2023), or of Renyi divergences at one order (Feldman and Zrnic 2021, Theorem 3.1;
+    Lecuyer 2021; converted by Canonne, Kamath and Steinke 2020), never exceeds the most that the total allows. All
+    releases together then satisfy the total budget. No other order or currency is read off afterwards: that would be
+    an odometer reading, of which no guarantee is known. A release that is alone in a ledger whose total is its budget
+    buys as much as without a ledger.
     Check, charge and labels are one transaction with ``synchronous=EXTRA``: committed before anything is returned.
 
     Only public facts are in the file: charges, hashes of public rows, released labels. The private records are
@@ -60,6 +70,7 @@ class Ledger(LedgerLooks):
     Examples
     --------
     >>> import tempfile, pathlib
+    >>> from pate import Budget, Charge
     >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
     >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 20, mechanism="GNMax(sigma=40.0)", n_queries=20)
     1
@@ -67,15 +78,32 @@ class Ledger(LedgerLooks):
     (True, 1, True)
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, total: Budget | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        total: Budget | None = None,
+        currency: str | tuple[str, float] | Currency | None = None,
+        failure_delta: float | None = None,
+        timeout: float = 30.0,
+    ) -> None:
         # Absolute: after a change of folder the same ledger must not become another, empty one.
         self.path = Path(path).absolute()
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
+        self._asked = check_currency(currency)
+        remedy = "It is the part of the total's delta that gates and sanitised values may use."
+        self._failure_delta = (
+            None
+            if failure_delta is None
+            else check_real("failure_delta", failure_delta, low=0, high=1, high_open=True, remedy=remedy)
+        )
         if total is not None:
             self.open_total(total)
         else:
-            with self._read():
-                pass
+            with self._read() as connection:
+                held = None if connection is None else _entries.read_opening(connection, self.path)
+            if held is not None:
+                self._check_terms(held)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -97,7 +125,9 @@ class Ledger(LedgerLooks):
         Raises
         ------
         LedgerError
-            The file holds another total.
+            The file holds another total, or counts in another currency than this ledger was to.
+        InvalidInputError
+            The currency's order, or the share of delta for failures, cannot serve this total.
 
         Examples
         --------
@@ -108,17 +138,41 @@ class Ledger(LedgerLooks):
         pate.exceptions.LedgerError: ... holds a total budget of Budget(epsilon=1.0, delta=1e-05), not ...
         """
         check_budget(total)
-        held = self.total
+        asked, failures = self._asked, self._failure_delta
+        if failures is not None:
+            check_failure_delta(failures, total)
+        if asked not in (None, "renyi"):
+            Terms.of(total, Currency.named(str(asked)), failures or 0.0)
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_opening(connection, self.path)
         if held is None:
             with self._write() as connection:
-                held = _entries.read_total(connection, self.path)
+                held = _entries.read_opening(connection, self.path)
                 if held is None:
-                    _entries.append(connection, self.path, "opened", _now(), body=_entries.opening(total))
-                    held = total
-        if held != total:
+                    body = _entries.opening(total, asked, failures)
+                    _entries.append(connection, self.path, "opened", _now(), body=body)
+                    held = Opening(total, asked, failures, None)
+        if held.total != total:
             raise LedgerError(
-                f"the ledger {str(self.path)!r} holds a total budget of {held}, not {total}. "
+                f"the ledger {str(self.path)!r} holds a total budget of {held.total}, not {total}. "
                 "A total is fixed at the first release: raising it later would break the promise made then."
+            )
+        self._check_terms(held)
+
+    def _check_terms(self, held: Opening) -> None:
+        """Refuse when this ledger was to count otherwise than the file does."""
+        found = held.asked if held.terms is None else held.terms.currency.name
+        same = self._asked in (None, found) or (self._asked == "renyi" and str(found).startswith("renyi:"))
+        if not same:
+            raise LedgerError(
+                f"the ledger {str(self.path)!r} counts in {found or 'what its first charge decides'}, not in "
+                f"{self._asked}. A currency is fixed when a ledger opens: leave it out, and the file says which."
+            )
+        share = held.failure_delta if held.terms is None else held.terms.failure_delta
+        if self._failure_delta not in (None, share):
+            raise LedgerError(
+                f"the ledger {str(self.path)!r} sets {share!r} of its delta aside for costs that may fail, not "
+                f"{self._failure_delta!r}. That is fixed when a ledger opens: leave it out."
             )
 
     def check(self, registration: Registration) -> None:
@@ -165,8 +219,7 @@ class Ledger(LedgerLooks):
             self._register(connection, registration)
 
     def _register(self, connection: sqlite3.Connection, registration: Registration) -> None:
-        if _entries.read_total(connection, self.path) is None:
-            raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+        self._opening(connection)
         merged = merge(connection, self.path, registration, make_key=True)
         if merged is not None:
             _entries.append(connection, self.path, "registered", _now(), body=merged)
@@ -201,9 +254,15 @@ class Ledger(LedgerLooks):
                 connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
             )
 
+    def _opening(self, connection: sqlite3.Connection) -> Opening:
+        opening = _entries.read_opening(connection, self.path)
+        if opening is None:
+            raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+        return opening
+
     def record(
         self,
-        charge: Charge,
+        cost: Cost,
         *,
         mechanism: str,
         n_queries: int,
@@ -213,28 +272,34 @@ class Ledger(LedgerLooks):
         seeded: bool = False,
         open_ended: bool = False,
         registration: Registration | None = None,
+        kind: str | None = None,
     ) -> int:
         """Charge a release and store its answers, atomically and durably.
 
         Parameters
         ----------
-        charge : Charge
-            The worst case, fixed before sampling.
+        cost : Charge, PublicCost or PTRGate
+            The worst case, fixed before sampling; its price is taken in the ledger's currency, its delta0 from the
+            share of delta that was set aside. The first charge fixes both, where they are open.
         mechanism : str
         n_queries : int
+            0 for what answers no queries, such as a DP-SGD fit or a sanitised value.
         answers : iterable of (query hash, family, label, noisy counts or None)
             Taken one by one: a generator of a million needs no list.
         facts : dict or None
             Further public facts, JSON. With ``adaptive`` true an open-ended release takes ``n_queries`` answers in all,
             and no more.
         request : str
-            What identifies the request, for :meth:`has_request`.
+            What identifies the request, for :meth:`find`.
         seeded : bool
             Whether the noise could be repeated.
         open_ended : bool
             Whether answers will be added by :meth:`add_answers`: the charge then covers them all.
         registration : Registration or None
             Registered in the same transaction.
+        kind : str or None
+            What is paid for, one of :data:`pate.privacy.ledger.KINDS`. None: "gate" for one, "labels" where queries
+            are answered, else "other".
 
         Returns
         -------
@@ -244,7 +309,7 @@ class Ledger(LedgerLooks):
         Raises
         ------
         BudgetExceededError
-            The total would be exceeded; nothing is stored.
+            The total would be exceeded, or the ledger's currency cannot pay for this cost; nothing is stored.
         LedgerError
             The file failed, or is for another private data set; nothing is stored.
 
@@ -252,42 +317,46 @@ class Ledger(LedgerLooks):
         --------
         >>> import tempfile, pathlib
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> from pate import Charge
         >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=1.0), mechanism="GNMax(sigma=1.0)", n_queries=1)
         Traceback (most recent call last):
         pate.exceptions.BudgetExceededError: the ledger's total budget ... does not allow this release...
         """
-        if not isinstance(charge, Charge):
-            raise InvalidInputError(
-                f"charge must be a Charge, got {type(charge).__name__}. A cost that may fail with some probability "
-                "cannot be added up by a ledger: use GDPFilter with gate_delta."
-            )
+        whole = PublicCost.of(cost)
         n_queries = check_int("n_queries", n_queries, low=0)
+        if kind is None:
+            kind = "gate" if isinstance(cost, PTRGate) else "labels" if n_queries else "other"
+        check_choice("kind", kind, KINDS)
         try:
-            body = _entries.release_body(charge, mechanism, n_queries, facts, seeded=seeded, open_ended=open_ended)
+            body = _entries.release_body(
+                whole, mechanism, n_queries, facts, seeded=seeded, open_ended=open_ended, kind=kind
+            )
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
         with self._write() as connection:
-            total = _entries.read_total(connection, self.path)
-            if total is None:
-                raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+            opening = self._opening(connection)
             if registration is not None:
                 self._register(connection, registration)
-            costs = _entries.read_costs(connection, self.path)
-            n_releases = len(costs)
-            if not Remaining(total, math.fsum(costs), n_releases, costs).allows(charge):
+            left = Remaining(opening, *_entries.read_costs(connection, self.path))
+            terms, refusal = opening.terms_for(whole), left.refusal(whole)
+            if terms is None or refusal:
                 raise BudgetExceededError(
-                    f"the ledger's total budget {total} does not allow this release of {n_queries} queries by "
-                    f"{mechanism}. Ask fewer queries or use more noise; nothing was charged."
+                    f"the ledger's total budget {opening.total} does not allow this release of {n_queries} queries by "
+                    f"{mechanism}: {refusal}. Ask fewer queries or use more noise; nothing was charged."
                 )
+            if opening.terms is None:
+                # Fixed by public facts, before anything is spent, in the transaction of the first charge.
+                _entries.append(connection, self.path, "terms", _now(), body=_entries.terms_body(terms))
             entry = _entries.append(
                 connection,
                 self.path,
                 "release",
                 _now(),
                 body=body,
-                release=n_releases + 1,
+                release=left.n_releases + 1,
                 request=request or None,
-                mu_squared=charge.mu_squared,
+                price=terms.currency.price(whole),
+                failure=whole.delta0,
                 answers=answers,
             )
             most = _entries.most_answers(body, self.path)
@@ -296,7 +365,7 @@ class Ledger(LedgerLooks):
                     f"release of {most} queries cannot hold {entry.n_answers} answers: they were not paid for. Nothing "
                     "was stored."
                 )
-        return n_releases + 1
+        return left.n_releases + 1
 
     def add_answers(self, release: int, answers: Iterable[NewAnswer], expect_before: int | None = None) -> str:
         """Store answers of an open-ended release, whose charge covers them already; do it before they are shown.
@@ -324,6 +393,7 @@ class Ledger(LedgerLooks):
         --------
         >>> import tempfile, pathlib
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> from pate import Charge
         >>> run = ledger.record(Charge.zero(), mechanism="VoteCap(...)", n_queries=5, open_ended=True)
         >>> ledger.add_answers(run, [("ab12", "vote-cap", 1, None)], 0) == ledger.head
         True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pate.privacy.budget import Budget
-from pate.privacy.charge import Charge
+from pate.privacy.composition import Cost
+from pate.privacy.currency import Opening
 from pate.privacy.ledger import _entries
 from pate.privacy.ledger._chain import pack_query, unpack_counts, unpack_query
 from pate.privacy.ledger._export import write_answers
@@ -26,6 +26,9 @@ class LedgerLooks:
 
     path: Path
     timeout: float
+    #: What to open the ledger with, where it is not open yet.
+    _asked: str | None
+    _failure_delta: float | None
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection | None]:
@@ -36,7 +39,8 @@ class LedgerLooks:
     def total(self) -> Budget | None:
         """The budget of all releases together; None before the first."""
         with self._read() as connection:
-            return None if connection is None else _entries.read_total(connection, self.path)
+            opening = None if connection is None else _entries.read_opening(connection, self.path)
+        return None if opening is None else opening.total
 
     @property
     def registration(self) -> dict[str, Any] | None:
@@ -64,25 +68,31 @@ class LedgerLooks:
         1.0
         """
         with self._read() as connection:
-            if connection is None:
-                return Remaining(default_total, 0.0, 0)
-            total = _entries.read_total(connection, self.path) or default_total
-            costs = _entries.read_costs(connection, self.path)
-        return Remaining(total, math.fsum(costs), len(costs), costs)
+            opening = None if connection is None else _entries.read_opening(connection, self.path)
+            if connection is not None and opening is not None:
+                return Remaining(opening, *_entries.read_costs(connection, self.path))
+        if default_total is None:
+            return Remaining(None)
+        return Remaining(Opening(default_total, self._asked, self._failure_delta, None))
 
     @property
-    def spent_mu_squared(self) -> float:
-        """Sum of mu^2 of all releases."""
-        return self.remaining().spent_mu_squared
+    def currency(self) -> str | None:
+        """What the ledger counts in: "gdp", "renyi:ORDER" or "pure"; None where the first charge decides."""
+        return self.remaining().currency or self._asked
+
+    @property
+    def spent(self) -> float:
+        """Sum of the prices of all releases, in the ledger's currency."""
+        return self.remaining().spent
 
     @property
     def used_fraction(self) -> float:
-        """Share of the total's mu^2 that is spent, 0 to 1."""
+        """Share of the limit that is spent, 0 to 1. It is no epsilon and converts to none."""
         left = self.remaining()
-        return 0.0 if left.total is None else left.spent_mu_squared / left.total.mu_squared
+        return 0.0 if left.terms is None else left.spent / left.terms.limit
 
-    def allows(self, charge: Charge, *, default_total: Budget | None = None) -> bool:
-        """Return whether the charge would fit now (another process may be quicker).
+    def allows(self, cost: Cost, *, default_total: Budget | None = None) -> bool:
+        """Return whether the cost would fit now (another process may be quicker).
 
         ``default_total`` stands in while the ledger has no total yet.
 
@@ -94,7 +104,7 @@ class LedgerLooks:
         >>> ledger.allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
         False
         """
-        return self.remaining(default_total=default_total).allows(charge)
+        return self.remaining(default_total=default_total).allows(cost)
 
     def stored(self, queries: Sequence[str], family: str, *, release: int | None = None) -> dict[str, Answer]:
         """Return the first stored answer of queries asked before: free, since it is post-processing.
@@ -138,10 +148,30 @@ class LedgerLooks:
         >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite").has_request("ab12")
         False
         """
+        return self._release_of(request) is not None
+
+    def find(self, request: str) -> LedgerRow | None:
+        """Return the release that was made under this request's digest, with its facts; None if there is none.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1, request="ab12", facts={"value": 3.5})
+        >>> ledger.find("ab12").facts["value"], ledger.find("cd34")
+        (3.5, None)
+        """
+        number = self._release_of(request)
+        return None if number is None else self.releases([number])[0]
+
+    def _release_of(self, request: str) -> int | None:
         with self._read() as connection:
             if connection is None:
-                return False
-            return connection.execute("SELECT 1 FROM entries WHERE request = ?", (request,)).fetchone() is not None
+                return None
+            query = "SELECT release FROM entries WHERE request = ? ORDER BY seq LIMIT 1"
+            row = connection.execute(query, (request,)).fetchone()
+        return None if row is None else row[0]
 
     def releases(self, ids: Iterable[int] | None = None) -> list[LedgerRow]:
         """Return every release, or those of the given numbers, oldest first.
@@ -157,9 +187,10 @@ class LedgerLooks:
             return [] if connection is None else list(_entries.read_releases(connection, self.path, ids))
 
     def show(self) -> list[dict[str, Any]]:
-        """Return one tidy row per release: all public.
+        """Return one tidy row per release: what it paid for, how much, and when; all public.
 
-        ``epsilon`` is each release's own at the total's delta; the rows' epsilons do not add up to the total's.
+        ``price`` is in the ledger's currency and ``share`` its part of the limit: these add up. ``epsilon`` is each
+        release's own at the total's delta, and adds up to nothing.
 
         Examples
         --------
@@ -167,12 +198,14 @@ class LedgerLooks:
         >>> from pate import Budget, Charge, Ledger
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
         >>> _ = ledger.record(Charge.zero(), mechanism="GNMax(sigma=40.0)", n_queries=3)
-        >>> ledger.show()[0]["mechanism"], ledger.show()[0]["epsilon"]
-        ('GNMax(sigma=40.0)', 0.0)
+        >>> row = ledger.show()[0]
+        >>> row["kind"], row["mechanism"], row["epsilon"], row["currency"]
+        ('labels', 'GNMax(sigma=40.0)', 0.0, 'gdp')
         """
-        total = self.total
-        if total is None:
+        left = self.remaining()
+        if left.total is None or left.terms is None:
             return []
+        delta, terms = left.total.delta, left.terms
         with self._read() as connection:
             assert connection is not None
             rows = list(_entries.read_releases(connection, self.path, None))
@@ -185,12 +218,15 @@ class LedgerLooks:
             {
                 "release": row.id,
                 "created": row.created,
+                "kind": row.kind,
                 "mechanism": row.mechanism,
                 "n_queries": row.n_queries,
                 "n_answers": row.n_answers + later.get(row.id, 0),
-                "epsilon": row.charge.guarantee(total.delta).epsilon,
-                "mu_squared": row.charge.mu_squared,
-                "share": row.charge.mu_squared / total.mu_squared,
+                "epsilon": row.charge.guarantee(delta).epsilon,
+                "currency": terms.currency.name,
+                "price": row.price,
+                "share": row.price / terms.limit,
+                "failure": row.failure,
                 "seeded": row.seeded,
                 "version": row.version,
                 "digest": row.digest,

@@ -9,7 +9,14 @@ from typing import Any
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.charge import Charge
-from pate.privacy.conversion import gdp_to_epsilon
+from pate.privacy.composition import Cost, PublicCost
+from pate.privacy.conversion import delta_left
+from pate.privacy.currency import Opening, Terms
+
+#: What a release may have paid for.
+KINDS = (
+    "labels", "session", "capped votes", "gate", "sanitised value", "DP-SGD", "selection", "other",
+)  # fmt: skip
 
 #: The keys of a registration in the file, the fingerprint apart.
 _FACTS = ("unit", "adjacency", "classes", "n_units", "n_shards")
@@ -42,7 +49,8 @@ class LedgerRow:
         When, by the clock of the machine; information only.
     mechanism : str
     n_queries : int
-    charge : Charge
+    charge : Charge or PublicCost
+        The worst case that was charged.
     facts : dict
         Further public facts.
     seeded : bool
@@ -53,6 +61,12 @@ class LedgerRow:
         Stored with the release itself; a run of capped votes stores its answers later.
     digest : str
         The hash of the row, of its answers and of everything before it.
+    kind : str
+        What was paid for, one of :data:`KINDS`.
+    price : float
+        What it took of the limit, in the ledger's currency.
+    failure : float
+        What it took of the share of delta that was set aside.
 
     Examples
     --------
@@ -64,12 +78,15 @@ class LedgerRow:
     created: str
     mechanism: str
     n_queries: int
-    charge: Charge
+    charge: Charge | PublicCost
     facts: dict[str, Any]
     seeded: bool = False
     version: str = ""
     n_answers: int = 0
     digest: str = ""
+    kind: str = "labels"
+    price: float = 0.0
+    failure: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -129,72 +146,125 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What a ledger's total still allows. Public: charges are constants.
+    """What a ledger's total still allows, in its one currency. Public: charges are constants.
 
     Attributes
     ----------
-    total : Budget or None
-        None before the first release.
-    spent_mu_squared : float
-    n_releases : int
-    costs : tuple of float
-        The releases' mu^2 one by one: sums are then rounded once, as :meth:`pate.Ledger.verify` does.
+    opening : Opening or None
+        What the ledger was opened with; None before the first release.
+    prices, failures : tuple of float
+        Of the releases one by one: their sums are rounded once, as :meth:`pate.Ledger.verify` does.
 
     Examples
     --------
-    >>> left = Remaining(Budget(1.0, 1e-5), spent_mu_squared=0.0, n_releases=0)
-    >>> left.fraction_left, round(left.epsilon_left, 6)
-    (1.0, 1.0)
+    >>> left = Remaining(Opening(Budget(1.0, 1e-5), "gdp", 0.0, None))
+    >>> left.fraction_left, round(left.epsilon_left, 6), left.currency
+    (1.0, 1.0, 'gdp')
     """
 
-    total: Budget | None
-    spent_mu_squared: float
-    n_releases: int
-    costs: tuple[float, ...] = field(default=(), repr=False)
+    opening: Opening | None
+    prices: tuple[float, ...] = field(default=(), repr=False)
+    failures: tuple[float, ...] = field(default=(), repr=False)
 
     @property
-    def left_mu_squared(self) -> float:
-        """How much mu^2 further releases may add up to; infinite without a total."""
-        return math.inf if self.total is None else max(0.0, self.total.mu_squared - self.spent_mu_squared)
+    def total(self) -> Budget | None:
+        """The budget of all releases together; None before the first."""
+        return None if self.opening is None else self.opening.total
+
+    @property
+    def terms(self) -> Terms | None:
+        """Currency, limit and share for failures; None before the first charge fixes them."""
+        return None if self.opening is None else self.opening.terms
+
+    @property
+    def currency(self) -> str | None:
+        """The name of the currency, or of what was asked for; None where the first charge decides."""
+        if self.opening is None or self.terms is None:
+            return None if self.opening is None else self.opening.asked
+        return self.terms.currency.name
+
+    @property
+    def n_releases(self) -> int:
+        """How many were charged."""
+        return len(self.prices)
+
+    @property
+    def spent(self) -> float:
+        """Sum of the prices, in the ledger's currency."""
+        return math.fsum(self.prices)
+
+    @property
+    def left(self) -> float:
+        """How much further prices may add up to; infinite before the first charge."""
+        return math.inf if self.terms is None else max(0.0, math.fsum((self.terms.limit, *(-p for p in self.prices))))
 
     @property
     def fraction_left(self) -> float:
-        """Share of the total's mu^2 that is left, 0 to 1."""
-        return 1.0 if self.total is None else self.left_mu_squared / self.total.mu_squared
+        """Share of the limit that is left, 0 to 1. It is no epsilon and converts to none."""
+        return 1.0 if self.terms is None else self.left / self.terms.limit
+
+    @property
+    def failure_left(self) -> float | None:
+        """How much of the share of delta for costs that may fail is left; None where the first charge decides."""
+        if self.terms is None:
+            return None if self.opening is None else self.opening.failure_delta
+        return max(0.0, math.fsum((self.terms.failure_delta, *(-f for f in self.failures))))
 
     @property
     def epsilon_left(self) -> float:
-        """The epsilon, at the total's delta, of the one largest Gaussian release that still fits.
+        """The epsilon, at the total's delta, of the one largest release that still fits, by the ledger's currency.
 
         It adds to nothing: the epsilon spent and the epsilon left do not sum to the total's.
         """
         if self.total is None:
             return math.inf
-        left = self.left_mu_squared
-        return gdp_to_epsilon(math.sqrt(left), self.total.delta) if left else 0.0
+        if self.terms is None:
+            return self.total.epsilon
+        left = delta_left(self.total.delta, self.terms.failure_delta)
+        return min(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
 
-    def allows(self, charge: Charge) -> bool:
-        """Return whether the charge would fit.
+    def refusal(self, cost: Cost) -> str:
+        """Return why the cost would not fit, in words; "" if it would."""
+        if self.opening is None:
+            return ""
+        terms = self.opening.terms_for(cost)
+        if terms is not None:
+            return terms.refusal(self.prices, self.failures, cost)
+        asked = "" if self.opening.asked is None else f", counted by {self.opening.asked}"
+        return f"the total {self.total}{asked} does not buy it, or not with the share of delta that it may fail by"
+
+    def allows(self, cost: Cost) -> bool:
+        """Return whether the cost would fit.
 
         Examples
         --------
-        >>> Remaining(Budget(1.0, 1e-5), 0.0, 0).allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
+        >>> left = Remaining(Opening(Budget(1.0, 1e-5), None, None, None))
+        >>> left.allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
         False
         """
-        spent = self.costs or (self.spent_mu_squared,)
-        return self.total is None or math.fsum((*spent, charge.mu_squared)) <= self.total.mu_squared
+        return not self.refusal(cost)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values.
 
         Examples
         --------
-        >>> Remaining(Budget(1.0, 1e-5), 0.0, 0).to_dict()["n_releases"]
+        >>> Remaining(Opening(Budget(1.0, 1e-5), None, None, None)).to_dict()["n_releases"]
         0
         """
-        total = None if self.total is None else {"epsilon": self.total.epsilon, "delta": self.total.delta}
-        figures = {} if total is None else {"fraction_left": self.fraction_left, "epsilon_left": self.epsilon_left}
-        return {"total": total, "n_releases": self.n_releases, "spent_mu_squared": self.spent_mu_squared, **figures}
+        if self.total is None:
+            return {"total": None, "n_releases": 0}
+        return {
+            "total": {"epsilon": self.total.epsilon, "delta": self.total.delta},
+            "currency": self.currency,
+            "limit": None if self.terms is None else self.terms.limit,
+            "spent": self.spent,
+            "n_releases": self.n_releases,
+            "fraction_left": self.fraction_left,
+            "epsilon_left": self.epsilon_left,
+            "failure_delta": self.failure_left if self.terms is None else self.terms.failure_delta,
+            "failure_left": self.failure_left,
+        }
 
 
 @dataclass(frozen=True)

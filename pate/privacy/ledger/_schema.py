@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-#: The second format: one chain of entries. The first had no chain.
-FORMAT = "2"
+#: One chain of entries, each charge in the currency that the ledger was opened in.
+FORMAT = "3"
 
 #: name -> SQL, as SQLite keeps it. A file with anything else in its schema is refused: a trigger or a view planted in
 #: a crafted file would run inside our transactions.
@@ -13,19 +13,22 @@ SCHEMA = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     "entries": (
         "CREATE TABLE entries (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, release INTEGER, created TEXT NOT NULL, "
-        "request TEXT, mu_squared REAL, n_answers INTEGER NOT NULL, answers TEXT NOT NULL, body TEXT NOT NULL, "
-        "previous TEXT NOT NULL, digest TEXT NOT NULL, "
-        "CHECK (kind IN ('opened', 'registered', 'release', 'answers')), "
-        "CHECK ((kind = 'release') = (mu_squared IS NOT NULL)), "
+        "request TEXT, price REAL, failure REAL, n_answers INTEGER NOT NULL, answers TEXT NOT NULL, "
+        "body TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL, "
+        "CHECK (kind IN ('opened', 'terms', 'registered', 'release', 'answers')), "
+        "CHECK ((kind = 'release') = (price IS NOT NULL)), "
+        "CHECK ((kind = 'release') = (failure IS NOT NULL)), "
         "CHECK ((kind IN ('release', 'answers')) = (release IS NOT NULL)), "
-        "CHECK (mu_squared IS NULL OR mu_squared >= 0)) STRICT"
+        "CHECK (price IS NULL OR price >= 0), "
+        "CHECK (failure IS NULL OR failure >= 0)) STRICT"
     ),
     "answers": (
         "CREATE TABLE answers (entry INTEGER NOT NULL REFERENCES entries(seq) DEFERRABLE INITIALLY DEFERRED, "
         "position INTEGER NOT NULL, query ANY NOT NULL, family TEXT NOT NULL, label INTEGER NOT NULL, noisy BLOB, "
         "PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
     ),
-    "charges": "CREATE INDEX charges ON entries (release, mu_squared) WHERE kind = 'release'",
+    "charges": "CREATE INDEX charges ON entries (release, price, failure) WHERE kind = 'release'",
+    "terms": "CREATE INDEX terms ON entries (seq) WHERE kind = 'terms'",
     "registrations": "CREATE INDEX registrations ON entries (seq) WHERE kind = 'registered'",
     "requests": "CREATE INDEX requests ON entries (request) WHERE request IS NOT NULL",
     "answers_by_query": "CREATE INDEX answers_by_query ON answers (query, family)",
@@ -49,6 +52,7 @@ SCHEMA = {
     },
 }
 
+#: The tables of a draft that had no chain.
 _FIRST_FORMAT = {"meta", "releases", "answers"}
 #: What SQLite itself may add. A name alone is no proof: a planted trigger may be named sqlite_anything too.
 _OWN_TABLES = {"sqlite_sequence", "sqlite_stat1", "sqlite_stat2", "sqlite_stat3", "sqlite_stat4"}
@@ -70,7 +74,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def state(connection: sqlite3.Connection) -> str:
-    """Return what the file is: "empty", "ledger", "format 1", "other format", "changed" or "foreign".
+    """Return what the file is: "empty", "ledger", "other format", "changed" or "foreign".
 
     Examples
     --------
@@ -82,7 +86,7 @@ def state(connection: sqlite3.Connection) -> str:
         return "empty"
     found = {name: sql for _, name, sql in rows}
     if set(found) >= _FIRST_FORMAT and "entries" not in found:
-        return "format 1"
+        return "other format"
     if not {"meta", "entries", "answers"} <= set(found):
         return "foreign"
     row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pate.exceptions import LedgerError
 from pate.privacy.ledger._key import key_path
-from pate.privacy.ledger._schema import create, state
+from pate.privacy.ledger._schema import FORMAT, create, state
 
 #: Pages a connection may keep in memory, in KiB: appending a million answers to an index stays quick.
 _CACHE_KIB = 65_536
@@ -126,13 +126,8 @@ def _check_size(connection: sqlite3.Connection, path: Path) -> None:
 
 def _refusal(path: Path, found: str) -> str:
     name = repr(str(path))
-    if found == "format 1":
-        return (
-            f"{name} is a ledger of format 1, which had no hash chain. Nothing was charged. Copy it into a new file, "
-            "spent budget, labels and all: pate.privacy.ledger.migrate(old, new)."
-        )
     if found == "other format":
-        return f"{name} is a ledger of another format. Use the pate that wrote it."
+        return f"{name} is a ledger of another format than {FORMAT}. Nothing was charged. Use the pate that wrote it."
     if found == "foreign":
         return f"{name} is another program's SQLite file. {_TAKEN}"
     return (

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pate.exceptions import LedgerError
 from pate.privacy.budget import Budget
+from pate.privacy.composition import PublicCost
+from pate.privacy.currency import Opening, check_currency
 from pate.privacy.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, pack_query, unpack_query
-from pate.privacy.ledger._entries import charge_of, decode, is_sealed, most_answers, read_registration
+from pate.privacy.ledger._entries import charge_of, decode, is_sealed, most_answers, read_registration, terms_of
 from pate.privacy.ledger._key import mac, read_key
 from pate.privacy.ledger._rows import Verification
 from pate.privacy.ledger._store import DamagedLedgerError, transaction
@@ -67,8 +71,9 @@ class _Check:
         self.notes: list[str] = []
         self.n_entries = self.n_releases = self.n_answers = 0
         self.previous = START
-        self._total: Budget | None = None
-        self._costs: list[float] = []
+        self._opening: Opening | None = None
+        self._prices: list[float] = []
+        self._failures: list[float] = []
         #: Open-ended releases, and how many answers each may still get (None: any number).
         self._open_ended: dict[int, int | None] = {}
         self._clock = ""
@@ -109,7 +114,10 @@ class _Check:
             self.notes.append(f"the clock went back before {name}; entries are in the order of their numbers")
         self._clock = max(self._clock, entry.created)
         if entry.seq == 0:
-            self._total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+            total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+            self._opening = Opening(total, check_currency(body["currency"]), body["failure_delta"], None)
+        if entry.kind == "terms":
+            self._look_at_terms(body, name)
         if entry.kind == "release":
             self._look_at_release(entry, body, name)
         if entry.kind == "answers" and entry.release not in self._open_ended:
@@ -121,17 +129,43 @@ class _Check:
             if left < 0:
                 self.problems.append(f"{name} gives release {entry.release} more answers than it was charged for")
 
-    def _look_at_release(self, entry: Entry, body: dict[str, object], name: str) -> None:
+    def _look_at_release(self, entry: Entry, body: dict[str, Any], name: str) -> None:
         self.n_releases += 1
         if entry.release != self.n_releases:
             self.problems.append(f"{name} is numbered release {entry.release}, not {self.n_releases}")
         if body["open_ended"] is True:
             self._open_ended[self.n_releases] = most_answers(body, self._path)
-        assert entry.mu_squared is not None  # a CHECK of the table
-        charge_of(entry.mu_squared, body)
-        self._costs.append(entry.mu_squared)
-        if self._total is not None and math.fsum(self._costs) > self._total.mu_squared:
-            self.problems.append(f"{name} (release {entry.release}) is beyond the total budget {self._total}")
+        assert entry.price is not None  # a CHECK of the table
+        assert entry.failure is not None
+        self._prices.append(entry.price)
+        self._failures.append(entry.failure)
+        cost = PublicCost.of(charge_of(body))
+        terms = None if self._opening is None else self._opening.terms
+        if terms is None:
+            self.problems.append(f"{name} (release {entry.release}) was charged before the currency was fixed")
+            return
+        # As it was computed then: another version may compute another last digit.
+        if not math.isclose(entry.price, terms.currency.price(cost), rel_tol=1e-9) or entry.failure != cost.delta0:
+            self.problems.append(f"{name} (release {entry.release}) has another price than its cost")
+        if math.fsum((*self._prices, -terms.limit)) > 0:
+            self.problems.append(f"{name} (release {entry.release}) is beyond the total budget {terms.total}")
+        if math.fsum((*self._failures, -terms.failure_delta)) > 0:
+            self.problems.append(f"{name} (release {entry.release}) may fail more than was set aside")
+
+    def _look_at_terms(self, body: dict[str, Any], name: str) -> None:
+        """See that the currency was fixed once, before the first charge, as it was asked for and with its own limit."""
+        held = self._opening
+        if held is None:
+            return
+        terms = terms_of(body, held.total)
+        if held.terms is not None or self._prices:
+            self.problems.append(f"{name} fixes the currency again, or after the first charge")
+        asked = held.asked in (None, terms.currency.name) or (
+            held.asked == "renyi" and terms.currency.method[:5] == "renyi"
+        )
+        if not asked or held.failure_delta not in (None, terms.failure_delta):
+            self.problems.append(f"{name} fixes another currency, or share of delta, than the ledger was opened with")
+        self._opening = replace(held, terms=terms)
 
     def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> int:
         hasher = AnswerHasher()
