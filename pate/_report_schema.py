@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from pate._validation import check_choice
 from pate.exceptions import InvalidInputError
-from pate.privacy.guarantee import Guarantee
-from pate.privacy.statement import DERIVED, UNITS, Assumption, PrivacyStatement
+from pate.privacy.statement import PrivacyStatement
 
 #: The public dictionary.
 RESULT = (
@@ -141,10 +139,11 @@ def check_sensitive(sensitive: Mapping[str, Any]) -> None:
 
 
 def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | None:
-    """Return the statement behind its dictionary; headline and tier are derived again, not believed.
+    """Return the statement behind its dictionary, as strictly as its own page reads it: an edited one is refused.
 
     Examples
     --------
+    >>> from pate.privacy.guarantee import Guarantee
     >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
     >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="GDP")
     >>> read_statement(s.to_dict()) == s
@@ -152,50 +151,13 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
     """
     if statement is None:
         return None
-    names = [field.name for field in fields(PrivacyStatement)]
-    required = ("released", "unit", "n_units", "guarantee", "mechanism", "accounting")
-    _keys("result['statement']", statement, (*names, *DERIVED), required=required)
-    check_choice("result['statement']['unit']", statement["unit"], UNITS)
-    promise = statement["guarantee"]
-    known = tuple(field.name for field in fields(Guarantee))
-    _keys("result['statement']['guarantee']", promise, known, required=("epsilon", "delta", "kind", "method"))
-    _numbers("result['statement']['guarantee']", {k: promise[k] for k in ("epsilon", "delta")}, ("epsilon", "delta"))
-    if promise["kind"] not in ("public", "sanitised", "seeded"):
+    promise = _mapping("result['statement']", statement).get("guarantee")
+    if isinstance(promise, Mapping) and promise.get("kind") not in ("public", "sanitised", "seeded"):
         raise InvalidInputError(
             "result['statement']['guarantee']['kind'] must be 'public' or 'sanitised' ('seeded' for noise that "
             "protects nobody): another epsilon is private. Pass the public guarantee."
         )
-    values: dict[str, Any] = {}
-    for name in names:
-        if name not in statement:
-            continue
-        value = statement[name]
-        if name == "assumptions" and isinstance(value, list | tuple):
-            # Reports of before the statement said how each was ensured hold plain texts.
-            value = tuple(_assumption(f"result['statement']['assumptions'][{i}]", a) for i, a in enumerate(value))
-        elif isinstance(value, list | tuple):
-            _list_of(f"result['statement'][{name!r}]", value, int if name == "ledger_releases" else str)
-            value = tuple(value)
-        elif isinstance(value, Mapping):
-            for key, entry in value.items():
-                _scalar(f"result['statement'][{name!r}][{key!r}]", entry)
-            value = Guarantee(**value) if name == "guarantee" else dict(value)
-        else:
-            _scalar(f"result['statement'][{name!r}]", value)
-        values[name] = value
-    if promise["kind"] == "seeded":
-        values["seeded"] = True  # whatever else it says, the page promises nothing
-    return PrivacyStatement(**values)
-
-
-def _assumption(where: str, value: Any) -> Assumption | str:
-    if isinstance(value, str):
-        return value
-    names = tuple(field.name for field in fields(Assumption))
-    _keys(where, value, names, required=("name", "claim"))
-    for name in value:
-        _list_of(f"{where}[{name!r}]", [value[name]], str)
-    return Assumption(**value)
+    return PrivacyStatement.from_dict(statement)
 
 
 def _row(where: str, row: Mapping[str, Any]) -> None:

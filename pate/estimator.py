@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,7 +19,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pate._random import training_seed
 from pate._validation import check_classes, check_int, check_real
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.labeling import count_fresh, drawn_here, quote, release_labels, vouch_for_training
+from pate.labeling import (
+    check_release_stated,
+    classes_were_named,
+    count_fresh,
+    drawn_here,
+    quote,
+    release_labels,
+    vouch_for_training,
+)
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
@@ -144,7 +153,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     checkpoint_dir : path or None
         Where finished teachers are kept, so that a killed fit goes on.
     tuning : str
-        What was tuned on private data and whether that is charged, for the statement.
+        What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
+        every fit is a fresh spend, and only a ``ledger`` knows of the others.
+    stated : mapping of str to str, or None
+        What a person states for the statement, in their own words; see :func:`pate.release_labels`.
     verbose : bool
         Show progress.
 
@@ -212,7 +224,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         noise_seed: int | None = None,
         ledger: Any = None,
         checkpoint_dir: Any = None,
-        tuning: str = "not declared by the curator",
+        tuning: str = "",
+        stated: Mapping[str, str] | None = None,
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -232,6 +245,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.ledger = ledger
         self.checkpoint_dir = checkpoint_dir
         self.tuning = tuning
+        self.stated = stated
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Self:
@@ -286,6 +300,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "fit(X, y, X_public=...)."
             )
         teachers = self._ensemble()
+        check_release_stated(
+            self.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
+        )
         student = self._student(teachers)
         X, y = self._check_private(X, y, teachers.classes)
         X_public = self._check_public(X_public)
@@ -314,9 +331,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)
         votes = teachers.vote(asked, keep_labels=False)
         votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
-        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, tuning=self.tuning, **price)
-        if drawn_here(release.statement, release.quote.n_queries):
-            release = replace(release, statement=vouch_for_training(release.statement))
+        said: dict[str, Any] = {"tuning": self.tuning, "stated": self.stated}
+        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, **said, **price)
+        statement = release.statement if inferred else classes_were_named(release.statement)
+        if drawn_here(statement, release.quote.n_queries, teachers):
+            statement = vouch_for_training(statement)
+        release = replace(release, statement=statement)
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement
         self.queries_ = queries

@@ -80,7 +80,7 @@ class RunConfig:
     n_private: int | None = None
     random_state: int = 0
     n_jobs: int | None = None
-    tuning: str = "not declared by the curator"
+    tuning: str = ""
 
     def __post_init__(self) -> None:
         check_choice("dpsgd", self.dpsgd, MODULES)

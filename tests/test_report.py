@@ -383,13 +383,15 @@ def test_seeded_run_says_so_first_and_promises_nothing(result):
 
 
 def test_a_guarantee_of_seeded_noise_promises_nothing(result):
-    made = make_statement()
-    made = made.to_dict() | {"guarantee": {**made.to_dict()["guarantee"], "kind": "seeded"}}
-    assert made["seeded"] is False  # the guarantee's own kind is enough
-    text = Page(report.render_report({**result, "statement": made})).text
+    made = make_statement(seeded=True)
+    text = Page(report.render_report({**result, "statement": made.to_dict()})).text
     assert "Not private: seeded noise" in text
-    assert "NOT PRIVATE: seeded noise, by gdp" in text
+    assert "NOT PRIVATE: seeded noise; by gdp" in text
     assert "is differentially private" not in text
+    made = make_statement().to_dict()
+    made["guarantee"]["kind"] = "seeded"  # and not seeded: one of the two was put there by hand
+    with pytest.raises(InvalidInputError, match="contradicts itself"):
+        report.render_report({**result, "statement": made})
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ def test_a_guarantee_is_rounded_up_never_to_nearest(result, epsilon, short, long
     text = Page(report.render_report(result)).text
     assert f"ε = {short} at δ = 1e-5 for one record" in text
     assert f"epsilon = {short} at" in text
-    assert f"({long}, 1e-5), public" in text
+    assert f"{long} at delta 1e-05; public" in text
     assert f"ε = {short}, δ = 1.001e-5" in text
     if short == "2.512":
         # The picture keeps plain numbers; nothing else may say less than was spent.
@@ -418,11 +420,19 @@ def test_a_guarantee_is_rounded_up_never_to_nearest(result, epsilon, short, long
     assert f"<td class='number'>{short}</td>" in private
 
 
-def test_headline_is_derived_from_the_guarantee_not_believed(result):
-    result["statement"].update(headline="epsilon = 0.001 (strong)", tier="strong")
-    text = Page(report.render_report(result)).text
-    assert "0.001 (strong)" not in text
-    assert "a reasonable guarantee" in text
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"headline": "epsilon = 0.001 (strong)", "tier": "strong"},
+        {"tuning": "nothing"},
+        {"assumptions": [{"name": "stated", "claim": "each record is in one shard", "how": "", "by": "pate"}]},
+        {"digest": "0" * 64},
+    ],
+)
+def test_an_edited_statement_is_refused_not_shown(result, edit):
+    result["statement"].update(edit)
+    with pytest.raises(InvalidInputError, match="contradicts itself"):
+        report.render_report(result)
 
 
 @pytest.mark.parametrize(("epsilon", "tier", "success"), [(0.5, "strong", "62.3%"), (12.0, "weak", "100.0%")])

@@ -81,7 +81,7 @@ def run(
     private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
-    tuning: Tuning = "not declared by the curator",
+    tuning: Tuning = "",
     sensitive_report: SensitiveReport = False,
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""

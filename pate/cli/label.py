@@ -179,7 +179,18 @@ def label(
     ] = True,
     seed: Seed = 0,
     jobs: Jobs = -1,
-    tuning: Tuning = "not declared by the curator",
+    tuning: Tuning = "",
+    dataset_name: Annotated[str | None, typer.Option(help="For the statement: what the private data are.")] = None,
+    organisation: Annotated[str | None, typer.Option(help="For the statement: who holds them.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="For the statement: what the labels are for.")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TEXT",
+            help="For the statement: how you ensured one of its assumptions, such as 'one person=patients are unique "
+            "by their number'. What nobody states and pate did not see to is open. May be given several times.",
+        ),
+    ] = None,
     safe_csv: Annotated[
         bool, typer.Option("--safe-csv", help="An apostrophe before cells that a spreadsheet would run as a formula.")
     ] = False,
@@ -202,6 +213,7 @@ def label(
         "on_exhausted": on_exhausted,
         "random_state": seed,
         "tuning": tuning,
+        "stated": _stated(state, dataset=dataset_name, organisation=organisation, purpose=purpose),
     }
     if votes is not None:
         if private is not None:
@@ -240,6 +252,19 @@ def label(
         **common,
     )
     _finish(job, out, plan, safe_csv)
+
+
+def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
+    """Return what a person states: each name once, in their words."""
+    found = {name: text for name, text in named.items() if text is not None}
+    for pair in pairs or ():
+        name, sign, text = pair.partition("=")
+        name = name.strip()
+        if not sign or name in found:
+            wrong = "is stated twice" if sign else "has no = in it"
+            raise InvalidInputError(f"--state must be NAME=TEXT, each name once; {name[:60]!a} {wrong}.")
+        found[name] = text.strip()
+    return found
 
 
 #: What is said about teachers here, and what about votes cast elsewhere.

@@ -51,6 +51,10 @@ OPTIONS: dict[str, str] = {
     "seed": "whole",
     "jobs": "whole",
     "tuning": "text",
+    "dataset_name": "text",
+    "organisation": "text",
+    "purpose": "text",
+    "state": "list",
     "safe_csv": "flag",
     "plan": "flag",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from pate.label_job._writing import write_labels
 from pate.labeling import (
     LabelRelease,
     LabelSession,
+    check_release_stated,
+    classes_were_named,
     count_fresh,
     drawn_here,
     open_session,
@@ -96,7 +98,7 @@ class LabelJob:
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
     checkpoint_dir : path or None
-    n_jobs, random_state, noise_seed, verbose
+    n_jobs, random_state, noise_seed, tuning, stated, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -162,7 +164,8 @@ class LabelJob:
         n_jobs: int | None = None,
         random_state: int | None = 0,
         noise_seed: int | None = None,
-        tuning: str = "not declared by the curator",
+        tuning: str = "",
+        stated: Mapping[str, str] | None = None,
         verbose: bool = False,
     ) -> None:
         check_budget(budget)
@@ -177,8 +180,10 @@ class LabelJob:
             size=size, resize=resize, color=color, verbose=verbose,
         )  # fmt: skip
         self._source, self._classes, self._seed = source, named, random_state
+        self._resumed = False
         self._ledger = None if ledger is None else Ledger(ledger)
         unit, n_units = units_of(source)
+        said = check_release_stated(stated, unit=unit, classes_inferred=named is None)
         if n_units < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
@@ -207,7 +212,7 @@ class LabelJob:
             "max_answers": max_answers,
             "on_exhausted": on_exhausted,
         }
-        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning}
+        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning, "stated": said}
         self.plan = self._make_plan(
             chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
         )
@@ -351,10 +356,10 @@ class LabelJob:
             release = release_labels(votes, self.plan.mechanism, **self._price, **self._lock)
         else:
             release = self._run_rounds()
-        statement = release.statement
-        if drawn_here(statement, release.quote.n_queries):
-            release = replace(release, statement=vouch_for_training(statement, preprocessing=self._preprocess))
-        return self._decided(release)
+        statement = release.statement if self._classes is None else classes_were_named(release.statement)
+        if not self._resumed and drawn_here(statement, release.quote.n_queries, self._teachers):
+            statement = vouch_for_training(statement, preprocessing=self._preprocess)
+        return self._decided(replace(release, statement=statement))
 
     def _run_rounds(self) -> LabelRelease:
         """Ask round by round; labels released so far are all that decides the next round's rows."""
@@ -369,7 +374,10 @@ class LabelJob:
             for number, n in enumerate(self.plan.rounds):
                 chosen = self._choose(n, labels, open_rows, number)
                 votes = self._votes(chosen, self._hashes[chosen])
-                session = session or self._open(votes)
+                if session is None:
+                    session = self._open(votes)
+                    # Then some labels are of teachers that an earlier process trained: nobody here saw those.
+                    self._resumed = session.n_left < session.quote.n_queries
                 release = self._decided(session.ask(votes, on_exhausted="abstain"))
                 labels[chosen] = release.labels
                 open_rows = np.setdiff1d(open_rows, chosen, assume_unique=True)
@@ -396,6 +404,7 @@ class LabelJob:
             fingerprint=votes.fingerprint,
             classes_inferred=votes.classes_inferred,
             tuning=self._lock["tuning"],
+            stated=self._lock["stated"],
         )
 
     def _votes(self, queries: npt.NDArray[np.int64], hashes: npt.NDArray[np.object_]) -> Votes:

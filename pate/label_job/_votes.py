@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ from pate.data import read_table
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.label_job._writing import write_labels
-from pate.labeling import LabelRelease, Quote, count_fresh, quote, release_labels, warn_if_weak
+from pate.labeling import (
+    LabelRelease,
+    Quote,
+    check_release_stated,
+    classes_were_named,
+    count_fresh,
+    quote,
+    release_labels,
+    warn_if_weak,
+)
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.ledger import Ledger
@@ -120,7 +130,7 @@ class VoteJob:
     ledger : path or None
         All releases from this private data; their total is the first one's budget. None: beside the votes, as
         ``NAME.ledger.sqlite``.
-    random_state, noise_seed, tuning
+    random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -173,10 +183,12 @@ class VoteJob:
         ledger: str | os.PathLike[str] | None = None,
         random_state: int | None = 0,
         noise_seed: int | None = None,
-        tuning: str = "not declared by the curator",
+        tuning: str = "",
+        stated: Mapping[str, str] | None = None,
     ) -> None:
         check_budget(budget)
         check_choice("unit", unit, UNITS)
+        said = check_release_stated(stated, unit=unit)
         check_choice("select", select, ("random", "first"))
         if classes is None:
             raise InvalidInputError("classes must name every class (or say how many there are), got None.")
@@ -216,7 +228,7 @@ class VoteJob:
             n_free=len(queries) - fresh,
             quote=quote(fresh, chosen, **price),
         )
-        self._release_options = {**price, "noise_seed": noise_seed, "tuning": tuning}
+        self._release_options = {**price, "noise_seed": noise_seed, "tuning": tuning, "stated": said}
 
     def run(self) -> LabelRelease:
         """Release; the charge is in the ledger before this returns.
@@ -227,6 +239,7 @@ class VoteJob:
             In the order of ``plan.queries``.
         """
         release = release_labels(self._votes, self.plan.mechanism, **self._release_options)
+        release = replace(release, statement=classes_were_named(release.statement))
         return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
 
     def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:

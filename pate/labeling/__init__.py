@@ -1,6 +1,11 @@
 """The lock: prices, the release itself, and what was released."""
 
-from pate.labeling._assumptions import drawn_here, vouch_for_training
+from pate.labeling._assumptions import (
+    check_release_stated,
+    classes_were_named,
+    drawn_here,
+    vouch_for_training,
+)
 from pate.labeling._lock import release_labels
 from pate.labeling._quote import Quote, count_fresh, quote, warn_if_weak
 from pate.labeling._release import LabelRelease
@@ -13,6 +18,8 @@ __all__ = [
     "LabelSession",
     "Quote",
     "VoteCapRun",
+    "check_release_stated",
+    "classes_were_named",
     "count_fresh",
     "drawn_here",
     "open_session",

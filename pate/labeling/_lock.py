@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pate._random import NoiseSource
 from pate.exceptions import InvalidInputError
+from pate.labeling._assumptions import check_release_stated
 from pate.labeling._quote import quote, request_digest, warn_if_weak
 from pate.labeling._release import LabelRelease
 from pate.labeling._statement import make_statement
@@ -27,7 +28,8 @@ def release_labels(
     max_answers: int | None = None,
     on_exhausted: str = "raise",
     noise_seed: int | None = None,
-    tuning: str = "not declared by the curator",
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
 ) -> LabelRelease:
     """Release noisy labels of public rows, and charge for them first.
 
@@ -48,7 +50,12 @@ def release_labels(
     noise_seed : int or None
         For tests and experiments only: the statement then says that nothing is private.
     tuning : str
-        What was tuned on the private data and whether that is charged, for the statement.
+        What was tuned on the private data and whether that is charged, for the statement; empty: open.
+    stated : mapping of str to str, or None
+        What a person states, in their own words, for the statement: ``dataset``, ``organisation``, ``purpose``, and how
+        an assumption was ensured (``disjoint shards``, ``own shard only``, ``preprocessing``, ``public rows``,
+        ``duplicates``, ``one person``, ``parameters``, ``classes``). What nobody states and pate did not see to itself
+        is open. Public.
 
     Returns
     -------
@@ -83,6 +90,7 @@ def release_labels(
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
     check_budget(budget)
+    stated = check_release_stated(stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     warn_if_weak(budget.delta, votes.n_units)
     noise = NoiseSource(noise_seed)
     data = Registration(
@@ -132,7 +140,9 @@ def release_labels(
     labels, status = labels[same_as], status[same_as]
     noisy = None if noisy is None else noisy[same_as]
 
-    statement = make_statement(votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning)
+    statement = make_statement(
+        votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning, stated=stated
+    )
     return LabelRelease(labels, status, votes.classes, mechanism, price, statement.guarantee, statement, noisy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
@@ -14,6 +14,7 @@ import numpy as np
 from pate._random import NoiseSource
 from pate._validation import check_choice, check_classes, check_int
 from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.labeling._assumptions import check_release_stated
 from pate.labeling._lock import answers_to_store, assembled, distinct, stored_answers
 from pate.labeling._quote import Quote, quote, warn_if_weak
 from pate.labeling._release import LabelRelease
@@ -60,6 +61,7 @@ class LabelSession:
         budget: Budget,
         noise: NoiseSource,
         tuning: str,
+        stated: Mapping[str, str],
         classes_inferred: bool = False,
         ledger: Ledger | None = None,
         release: int | None = None,
@@ -71,6 +73,7 @@ class LabelSession:
         self.release = release
         self._data, self._classes, self._classes_inferred = data, classes, classes_inferred
         self._budget, self._noise, self._tuning, self._ledger = budget, noise, tuning, ledger
+        self._stated = stated
         self._n_used = n_used
         # After a crash nobody knows how many of the used ones were refused: all count as answered.
         self._n_answered = n_used
@@ -289,6 +292,8 @@ class LabelSession:
             sources,
             seeded=self._noise.seeded,
             tuning=self._tuning,
+            stated=self._stated,
+            classes_named=True,
             head=head,
         )
         if len(sources) > 1:  # then the statement is about the ledger's total, adaptive by its filter
@@ -318,7 +323,8 @@ def open_session(
     classes_inferred: bool = False,
     name: str | None = None,
     noise_seed: int | None = None,
-    tuning: str = "not declared by the curator",
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
 ) -> LabelSession:
     """Charge a number of queries whole, to be asked in rounds, each perhaps chosen by what earlier ones answered.
 
@@ -349,7 +355,8 @@ def open_session(
         process, however that ends; on systems without such locks (Windows) the name is ignored.
     noise_seed : int or None
         For tests only: the statement then says that nothing is private.
-    tuning : str
+    tuning, stated
+        See :func:`pate.release_labels`.
 
     Returns
     -------
@@ -389,10 +396,17 @@ def open_session(
     if name is not None and (not isinstance(name, str) or not name or ledger is None):
         raise InvalidInputError(f"name must be some text, and needs a ledger, got {name!r} and ledger={ledger!r}.")
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
+    stated = check_release_stated(stated, unit=unit, classes_inferred=classes_inferred)
     warn_if_weak(budget.delta, n_units)
     noise = NoiseSource(noise_seed)
     terms: dict[str, Any] = {"max_answers": max_answers, "on_exhausted": on_exhausted}
-    keep: dict[str, Any] = {"budget": budget, "noise": noise, "tuning": tuning, "classes_inferred": classes_inferred}
+    keep: dict[str, Any] = {
+        "budget": budget,
+        "noise": noise,
+        "tuning": tuning,
+        "stated": stated,
+        "classes_inferred": classes_inferred,
+    }
     if ledger is None:
         price = quote(n_queries, mechanism, budget=budget, **terms)
         return LabelSession(mechanism, price, data, values, **keep)

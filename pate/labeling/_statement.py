@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pate.labeling._assumptions import make_assumptions
 from pate.labeling._quote import Quote
 from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy._curve import promises
 from pate.privacy._plain import as_plain_text
+from pate.privacy.assumption import NAMED
 from pate.privacy.budget import Budget
+from pate.privacy.charge import Charge
 from pate.privacy.conversion import format_up
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.ledger import Ledger, LedgerRow
@@ -38,11 +42,14 @@ def make_statement(
     *,
     seeded: bool,
     tuning: str,
+    stated: Mapping[str, str] | None = None,
+    classes_named: bool = False,
     head: str | None = None,
 ) -> PrivacyStatement:
     """Return the statement of labels that come from the ledger's releases ``sources`` (or from no ledger).
 
-    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases.
+    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases. ``stated`` was
+    checked at the door.
 
     Examples
     --------
@@ -53,11 +60,12 @@ def make_statement(
     """
     rows = [] if ledger is None else ledger.releases(sources)
     seeded = seeded or any(row.seeded for row in rows)
-    guarantee, accounting = price.guarantee, _ACCOUNTING[price.guarantee.method]
+    charge, guarantee, accounting = price.charge, price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
     noise = f"{mechanism}, {votes.n_teachers} teachers"
     if len(rows) == 1 and not price.n_queries:
-        guarantee = rows[0].charge.guarantee(budget.delta)
+        charge = rows[0].charge
+        guarantee = charge.guarantee(budget.delta)
         accounting = f"{_ACCOUNTING[guarantee.method]}; answered from the ledger, charged there once"
         noise = _noise_of(rows)
         released = f"labels of public rows, stored by release {rows[0].id} of the ledger ({rows[0].mechanism})"
@@ -65,6 +73,7 @@ def make_statement(
     elif len(rows) > 1:
         # Several releases, each perhaps chosen after the last: only the filter's constant is a guarantee.
         total = (ledger.total if ledger else None) or budget
+        charge = Charge.gaussian(sensitivity=total.mu_squared**0.5, sigma=1.0)
         guarantee = Guarantee(epsilon=total.epsilon, delta=total.delta, kind="public", method="gdp-filter")
         accounting = (
             f"labels of {len(rows)} releases; all releases in the ledger together stay within its total budget "
@@ -72,7 +81,7 @@ def make_statement(
         )
         noise = _noise_of(rows)
         verify = "sum mu^2 over the ledger's releases and compare it with the total budget's"
-    return PrivacyStatement(
+    statement = PrivacyStatement(
         released=released,
         unit=votes.unit,
         n_units=votes.n_units,
@@ -89,14 +98,20 @@ def make_statement(
             _others(ledger),
             *(("the set of classes, which was read off the private labels",) if votes.classes_inferred else ()),
         ),
-        assumptions=make_assumptions(unit=votes.unit, classes_inferred=votes.classes_inferred, seeded=seeded),
+        assumptions=make_assumptions(
+            unit=votes.unit, classes_inferred=votes.classes_inferred, seeded=seeded, classes_named=classes_named
+        ),
         # The charge is in the ledger by now: no text of the caller's may stop the labels.
         tuning=as_plain_text(tuning),
         verify=verify,
         # Of the entry with the answers, not of the one with the charge: a ledger without them must not fit.
         ledger_head="" if ledger is None else head or ledger.head_of(sources),
         ledger_releases=tuple(row.id for row in rows),
+        **promises(charge),
     )
+    # Likewise: what was checked at the door for classes that votes then turn out to have read off has no place.
+    known = {*NAMED, *(a.name for a in statement.assumptions)}
+    return statement.with_stated({name: text for name, text in (stated or {}).items() if name in known})
 
 
 def _noise_of(rows: list[LedgerRow]) -> str:

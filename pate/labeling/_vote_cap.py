@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +12,13 @@ import numpy.typing as npt
 from pate._random import NoiseSource
 from pate._validation import check_classes
 from pate.exceptions import BudgetExceededError, InvalidInputError
-from pate.labeling._assumptions import make_assumptions
+from pate.labeling._assumptions import check_release_stated, make_assumptions
 from pate.labeling._quote import warn_if_weak
 from pate.labeling._resume import StoredSoFar
 from pate.labeling._statement import _ACCOUNTING, _NOISE, _others
 from pate.mechanisms import Draw
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
+from pate.privacy._curve import promises
 from pate.privacy._plain import as_plain_text
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.guarantee import Guarantee
@@ -141,7 +142,8 @@ def open_vote_cap(
     n_units: int | None = None,
     fingerprint: str | None = None,
     noise_seed: int | None = None,
-    tuning: str = "not declared by the curator",
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
 ) -> VoteCapRun:
     """Charge a whole run of capped votes and open it.
 
@@ -163,8 +165,8 @@ def open_vote_cap(
         Of the private records (``votes.fingerprint``), by which the ledger recognises them. **Sensitive.**
     noise_seed : int or None
         For tests only: the guarantee then says that nothing is private.
-    tuning : str
-        What was tuned on the private data and whether that is charged, for the statement.
+    tuning, stated
+        See :func:`pate.release_labels`; a person may also state how ``abstaining`` was ensured.
 
     Returns
     -------
@@ -186,6 +188,7 @@ def open_vote_cap(
     if not isinstance(mechanism, VoteCap):
         raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {mechanism!r}.")
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
+    stated = check_release_stated(stated, unit=unit, also=("abstaining",))
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
     charge = mechanism.charge()
     if not check_budget(budget).allows(charge):
@@ -220,7 +223,7 @@ def open_vote_cap(
             _others(ledger),
         ),
         assumptions=(
-            *make_assumptions(unit=unit, classes_inferred=False, seeded=noise.seeded),
+            *make_assumptions(unit=unit, classes_inferred=False, seeded=noise.seeded, classes_named=True),
             Assumption(
                 name="abstaining",
                 claim="whether a teacher abstains depends on its own shard and on earlier answers alone",
@@ -228,7 +231,8 @@ def open_vote_cap(
         ),
         tuning=as_plain_text(tuning),
         verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
-    )
+        **promises(charge),
+    ).with_stated(stated)
     if ledger is None:
         return VoteCapRun(session, guarantee, statement)
     # The number of queries is open: what is charged is the votes.

@@ -16,6 +16,8 @@ _PROMISES = {
     "directions": ("both",),
 }
 _MOST_UNITS = 10**15
+#: Largest number of a statement.
+LARGEST = 1e300
 #: Longest text of a statement's field, in characters. A page is a page.
 MAX_TEXT = 4000
 #: Control characters, marks that turn the reading direction around (a page could say another number than its file)
@@ -131,10 +133,10 @@ def check_guarantee(promise: Guarantee) -> None:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: guarantee directions must be one of both, got 'forward'. Pass the public one.
     """
-    check_number("guarantee epsilon", promise.epsilon, low=0, high=1e300)
+    check_number("guarantee epsilon", promise.epsilon, low=0, high=LARGEST)
     check_number("guarantee delta", promise.delta, low=0, high=1)
     if promise.order is not None:
-        check_number("guarantee order", promise.order, low=0, high=1e300)
+        check_number("guarantee order", promise.order, low=0, high=LARGEST)
     for name in ("kind", "method", "adjacency", "directions", "adaptivity"):
         check_text(f"guarantee {name}", getattr(promise, name))
     for name, allowed in _PROMISES.items():

@@ -6,89 +6,67 @@ be read off the private records. The JSON form is described by ``_templates/stat
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
-import textwrap
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
+from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
+from pate._provenance import git_commit, now
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.privacy._plain import check_guarantee, check_keys, check_text, check_texts, check_whole
-from pate.privacy.attacker import attack_bounds, in_words
-from pate.privacy.conversion import format_up
+from pate.privacy import _statement_page as _page
+from pate.privacy._plain import (
+    LARGEST,
+    check_guarantee,
+    check_keys,
+    check_number,
+    check_text,
+    check_texts,
+    check_whole,
+)
+from pate.privacy._statement_page import OPEN_TUNING, UNITS, tier
+from pate.privacy.assumption import BY, NAMED, Assumption, check_stated
+from pate.privacy.attacker import attack_bounds
 from pate.privacy.guarantee import Guarantee
 
+__all__ = ["BY", "DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "tier", "versions"]
+
 #: The format of the JSON; another number when a field changes its meaning.
-SCHEMA = "pate-statement-1"
-UNITS = {
-    "record": "one record (one row of the private data)",
-    "group": "one group (all rows of one person, by the group column)",
-}
-#: Who vouches for an assumption.
-BY = {"pate": "seen to by pate", "curator": "stated by the curator", "nobody": "not checked"}
-#: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused.
-DERIVED = ("schema", "headline", "private", "tier", "meaning")
-
-
-def tier(epsilon: float) -> str:
-    """Return the tier of an epsilon: <= 1 strong, <= 10 reasonable, above weak.
-
-    Examples
-    --------
-    >>> tier(1.0), tier(3.0), tier(12.0)
-    ('strong', 'reasonable', 'weak')
-    """
-    return "strong" if epsilon <= 1 else "reasonable" if epsilon <= 10 else "weak"
+SCHEMA = "pate-statement-2"
+#: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
+#: covers all other entries, so it comes last: what the others say against each other is said first.
+DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
+#: Named in a statement when they were imported: then they may have had a part in it.
+_IF_IMPORTED = {"sklearn": "scikit-learn", "torch": "torch", "opacus": "opacus"}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions a reader needs to repeat the computation.
+    """Return the versions a reader needs to repeat the computation; nothing is imported for it.
 
     Examples
     --------
-    >>> sorted(versions())
-    ['numpy', 'pate', 'python', 'scipy']
+    >>> {"numpy", "pate", "python", "scipy"} <= set(versions())
+    True
     """
-    found = {name: metadata.version(name) for name in ("pate", "numpy", "scipy")}
+    used = [name for module, name in _IF_IMPORTED.items() if module in sys.modules]
+    found = {}
+    for name in ("pate", "numpy", "scipy", "dp-accounting", *used):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
     return {**found, "python": platform.python_version()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assumption:
-    """Something the guarantee rests on, and how it was ensured.
-
-    Attributes
-    ----------
-    name : str
-        Short, the same in every statement.
-    claim : str
-        What has to be true.
-    how : str
-        How it was ensured.
-    by : {"pate", "curator", "nobody"}
-        Who vouches: this software, whoever ran it, or nobody (it was not checked).
-
-    Examples
-    --------
-    >>> print(Assumption(name="noise", claim="nobody can repeat the noise", how="the system's generator", by="pate"))
-    nobody can repeat the noise (seen to by pate: the system's generator)
-    """
-
-    name: str
-    claim: str
-    how: str = ""
-    by: str = "curator"
-
-    def __post_init__(self) -> None:
-        for key in ("name", "claim", "how"):
-            check_text(f"assumption {key}", getattr(self, key))
-        if self.by not in tuple(BY):
-            raise InvalidInputError(f"an assumption's by must be one of {', '.join(BY)}. Say who vouches for it.")
-
-    def __str__(self) -> str:
-        return f"{self.claim} ({BY[self.by]}{': ' if self.how else ''}{self.how})"
+@lru_cache(maxsize=1)
+def _commit() -> str:
+    """Return the checkout's commit, asked once: the code that runs was read when the process began."""
+    return git_commit() or ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,17 +93,27 @@ class PrivacyStatement:
         Who is trusted with what; against whom the guarantee holds, and against whom it does not.
     covered, not_covered : tuple of str
     assumptions : tuple of Assumption
-        A plain text is taken as stated by the curator.
+        Each is seen to by pate, stated by a person, or open; a plain text is open.
     tuning : str
-        What was tuned on private data and whether that is charged.
+        What was tuned on private data and whether that is charged, as a person stated it; empty: open, in those words.
     verify : str
         How a reader recomputes epsilon.
     ledger_head : str
         Hash of the ledger's last row that this release knew; empty without a ledger.
     ledger_releases : tuple of int
         The ledger's releases that the labels come from.
+    dataset, organisation, purpose : str
+        In the curator's words; empty where not given.
+    label_file, label_file_sha256 : str
+        The file the statement goes with, named by the job that wrote it, and its hash.
+    mu, rho : float or None
+        The release is mu-GDP and rho-zCDP, where that holds and nothing is seeded.
+    curve : tuple of (delta, epsilon)
+        Further promises of the same constant.
     created : str
     versions : dict of str to str
+    commit : str
+        Of the checkout the code ran from; empty for an installed package.
 
     Examples
     --------
@@ -152,12 +140,21 @@ class PrivacyStatement:
     covered: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
-    tuning: str = "not declared by the curator"
+    tuning: str = ""
     verify: str = ""
     ledger_head: str = ""
     ledger_releases: tuple[int, ...] = ()
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    dataset: str = ""
+    organisation: str = ""
+    purpose: str = ""
+    label_file: str = ""
+    label_file_sha256: str = ""
+    mu: float | None = None
+    rho: float | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+    created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
+    commit: str = field(default_factory=_commit)
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
@@ -169,6 +166,10 @@ class PrivacyStatement:
         check_guarantee(self.guarantee)
         for name in _TEXTS:
             check_text(name, getattr(self, name))
+        if self.label_file_sha256 and not re.fullmatch("[0-9a-f]{64}", self.label_file_sha256):
+            raise InvalidInputError("label_file_sha256 must be 64 hexadecimal digits, or empty.")
+        if not self.tuning.strip():
+            object.__setattr__(self, "tuning", OPEN_TUNING)
         for name in ("covered", "not_covered"):
             object.__setattr__(self, name, check_texts(name, getattr(self, name)))
         if isinstance(self.assumptions, str) or not isinstance(self.assumptions, tuple | list):
@@ -185,34 +186,43 @@ class PrivacyStatement:
         object.__setattr__(self, "ledger_releases", releases)
         if not isinstance(self.seeded, bool):
             raise InvalidInputError("seeded must be True or False.")
+        self._check_promises()
         if not isinstance(self.versions, dict):
             raise InvalidInputError("versions must be a dictionary of names to versions.")
         for name, version in self.versions.items():
             check_text("versions", name)
             check_text(f"versions[{name!r}]", version)
 
+    def _check_promises(self) -> None:
+        for name in ("mu", "rho"):
+            if getattr(self, name) is not None:
+                # Whoever knows the seed is promised nothing, by no definition.
+                value = None if self.seeded else check_number(name, getattr(self, name), low=0, high=LARGEST)
+                object.__setattr__(self, name, value)
+        if not isinstance(self.curve, tuple | list) or not all(
+            isinstance(point, tuple | list) and len(point) == 2 for point in self.curve
+        ):
+            raise InvalidInputError("curve must be a list of pairs (delta, epsilon).")
+        points = tuple(
+            (check_number("curve delta", d, low=0, high=1), check_number("curve epsilon", e, low=0, high=LARGEST))
+            for d, e in self.curve
+        )
+        object.__setattr__(self, "curve", () if self.seeded else points)
+
     @property
     def headline(self) -> str:
         """One line: the guarantee in words, or why there is none."""
-        if self.seeded:
-            return "not private: seeded noise (for tests and experiments only)"
-        g = self.guarantee
-        return (
-            f"epsilon = {format_up(g.epsilon)} at delta = {format_up(g.delta, 6)} ({tier(g.epsilon)}) for "
-            f"{UNITS[self.unit]}, {g.adjacency} adjacency"
-        )
+        return _page.headline(self)
 
     @property
     def meaning(self) -> str:
         """The number in plain words: what the release can tell an attacker about one unit."""
-        if self.seeded:
-            return "Nothing is protected: whoever knows or guesses the seed can subtract the noise."
-        level = tier(self.guarantee.epsilon)
-        weak = " At this epsilon the number alone is no evidence of anonymisation: audit as well."
-        return (
-            f"{in_words(self.guarantee, self.unit)} Tier: {level} (up to 1 strong, up to 10 reasonable, else weak)."
-            f"{weak if level == 'weak' else ''}"
-        )
+        return _page.meaning(self)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of every entry of :meth:`to_dict` but itself, as canonical JSON: an edited file does not match it."""
+        return str(self.to_dict()["digest"])
 
     def with_evidence(self, name: str, how: str, *, by: str = "pate") -> PrivacyStatement:
         """Return the statement with another word on how the assumption ``name`` was ensured.
@@ -221,6 +231,8 @@ class PrivacyStatement:
         ----------
         name, how : str
         by : {"pate", "curator", "nobody"}
+            ``"pate"`` is for the code that saw to it, in this run. What becomes of an earlier word:
+            :meth:`pate.privacy.assumption.Assumption.vouched`.
 
         Examples
         --------
@@ -233,8 +245,37 @@ class PrivacyStatement:
         known = [a.name for a in self.assumptions]
         if name not in known:
             raise InvalidInputError(f"name must be one of the assumptions {', '.join(known)}, got {name!r}.")
-        changed = tuple(replace(a, how=how, by=by) if a.name == name else a for a in self.assumptions)
+        changed = tuple(a.vouched(how, by) if a.name == name else a for a in self.assumptions)
         return replace(self, assumptions=changed)
+
+    def with_stated(self, stated: Mapping[str, str] | None) -> PrivacyStatement:
+        """Return the statement with what a person states in their own words.
+
+        Parameters
+        ----------
+        stated : mapping of str to str, or None
+            ``dataset``, ``organisation``, ``purpose``, and how an assumption was ensured, by the assumption's name.
+            Public.
+
+        Raises
+        ------
+        InvalidInputError
+            Another name, or no text.
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax, Votes, release_labels
+        >>> s = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
+        >>> s = s.with_stated({"purpose": "triage", "one person": "patients are unique by their number"})
+        >>> s.purpose, [a.by for a in s.assumptions if a.name == "one person"]
+        ('triage', ['curator'])
+        """
+        said = check_stated(stated, [a.name for a in self.assumptions if a.name != "noise"])
+        named: dict[str, Any] = {name: text for name, text in said.items() if name in NAMED}
+        made = replace(self, **named)
+        for name in said.keys() - named.keys():
+            made = made.with_evidence(name, said[name], by="curator")
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, as ``_templates/statement.schema.json`` describes them.
@@ -247,8 +288,9 @@ class PrivacyStatement:
         'strong'
         """
         values: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        values["curve"] = [list(point) for point in self.curve]
         bounds = None if self.seeded else attack_bounds(self.guarantee.epsilon, self.guarantee.delta)
-        return {
+        made = {
             "schema": SCHEMA,
             "headline": self.headline,
             "private": not self.seeded,
@@ -256,6 +298,8 @@ class PrivacyStatement:
             "meaning": {"text": self.meaning, "bounds": bounds},
             **values,
         }
+        canonical = json.dumps(made, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return {**made, "digest": hashlib.sha256(canonical.encode("ascii")).hexdigest()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PrivacyStatement:
@@ -264,8 +308,8 @@ class PrivacyStatement:
         Raises
         ------
         InvalidInputError
-            An entry is unknown, missing or of another kind, or the headline, tier or bounds are not those of the
-            guarantee beside them.
+            An entry is unknown, missing or of another kind, the headline, tier or bounds are not those of the
+            guarantee beside them, or the digest is not that of the other entries: the file was altered.
         SensitiveValueError
             The epsilon is a data-dependent one.
 
@@ -301,8 +345,9 @@ class PrivacyStatement:
         for name in DERIVED:
             # Equal and of equal type: 1 is not True.
             if values[name] != derived[name] or type(values[name]) is not type(derived[name]):
+                what = "guarantee says" if name != "digest" else "other entries give"
                 raise InvalidInputError(
-                    f"the statement contradicts itself: its {name} is not what its guarantee says. It was altered: "
+                    f"the statement contradicts itself: its {name} is not what its {what}. It was altered: "
                     "ask for the file as it was written."
                 )
         return statement
@@ -317,47 +362,7 @@ class PrivacyStatement:
         ...     accounting="GDP").rows()[4]
         ('Released', 'labels')
         """
-        g = self.guarantee
-        known = (
-            f"; {self.n_units:,} in all (public: neighbouring data sets have equally many {self.unit}s)"
-            if self.n_units and g.adjacency == "replace-one"
-            else f"; {self.n_units:,} in all"
-            if self.n_units
-            else ""
-        )
-        order = "" if g.order is None else f" (order {g.order:g})"
-        kind = "NOT PRIVATE: seeded noise" if self.seeded else _KIND_WORDS.get(g.kind, g.kind)
-        ledger = "none: other releases from the same private data are not counted"
-        if self.ledger_head or self.ledger_releases:
-            ledger = f"releases {', '.join(map(str, self.ledger_releases)) or 'not named'}"
-            if self.ledger_head:
-                ledger += f"; head {self.ledger_head} (pate ledger verify shows whether a row is changed or missing)"
-        return [
-            ("Guarantee", self.headline),
-            ("In words", self.meaning),
-            (
-                "What was protected",
-                f"{UNITS[self.unit]}{known}; {g.adjacency}: data sets that differ in one unit's data",
-            ),
-            ("Against whom", self.threat_model),
-            ("Released", self.released),
-            ("Setting", self.setting),
-            ("Mechanism", self.mechanism),
-            ("Noise from", self.noise_source),
-            ("Accounting", self.accounting),
-            (
-                "Epsilon",
-                f"{format_up(g.epsilon, 6)} at delta {format_up(g.delta, 6)}; {kind}; by {g.method}{order}; "
-                f"{g.directions} directions; {g.adaptivity}",
-            ),
-            ("Covered", self.covered or "the release alone"),
-            ("Not covered", self.not_covered or "nothing named"),
-            ("Assumptions", tuple(map(str, self.assumptions)) or "none named"),
-            ("Tuned on private data", self.tuning),
-            ("Ledger", ledger),
-            ("To verify", self.verify or "no recipe given"),
-            ("Made with", f"{', '.join(f'{k} {v}' for k, v in self.versions.items())}; {self.created}"),
-        ]
+        return _page.rows(self)
 
     def text(self) -> str:
         """Return the page of text.
@@ -369,22 +374,10 @@ class PrivacyStatement:
         ...     accounting="GDP").text().splitlines()[0])
         PRIVACY STATEMENT
         """
-        lines = ["PRIVACY STATEMENT", "================="]
-        for name, value in self.rows():
-            items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
-            body = [
-                line for item in items for line in textwrap.wrap(item, 84, subsequent_indent="  " * (item != value))
-            ]
-            lines.append(f"{name + ':':<24}{body[0] if body else ''}".rstrip())
-            lines.extend(" " * 24 + more for more in body[1:])
-        return "\n".join(lines) + "\n"
+        return _page.text(self.rows())
 
     def __str__(self) -> str:
         return self.text()
 
 
 _TEXTS = tuple(f.name for f in fields(PrivacyStatement) if f.type == "str" and f.name != "unit")
-_KIND_WORDS = {
-    "public": "public: a constant of the mechanism, the same for all private data",
-    "sanitised": "sanitised: depends on the private data through noise that is paid for",
-}

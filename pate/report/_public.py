@@ -76,8 +76,9 @@ def render_report(result: Mapping[str, Any]) -> str:
     if result.get("notes"):
         parts.append(section("Notes", bullets(result["notes"])))
     if statement is not None:
+        shown = [(name, escape(v) if isinstance(v, str) else bullets(v)) for name, v in statement.rows()]
         text = "<h3>The same as plain text</h3>" + preformatted(statement.text(), css_class="page")
-        parts.append(section("Privacy statement", definitions(_statement_rows(statement)) + text, new_page=True))
+        parts.append(section("Privacy statement", definitions(shown) + text, new_page=True))
     parts.append(section("How it was made", provenance(result)))
     return page(result["title"], parts, running=f"{result['title']}, privacy report", styles=["report.css"])
 
@@ -214,34 +215,6 @@ def _cost(result: Mapping[str, Any]) -> str:
     return section(
         "What more queries would cost", picture_of(picture, caption, "Epsilon against the number of queries")
     )
-
-
-def _statement_rows(s: PrivacyStatement) -> list[tuple[str, str]]:
-    g = s.guarantee
-    order = "" if g.order is None else f", order {g.order:g}"
-    kind = "NOT PRIVATE: seeded noise" if s.seeded else g.kind
-    return [
-        ("Guarantee", escape(s.headline)),
-        ("Setting", escape(s.setting)),
-        ("Released", escape(s.released)),
-        ("Unit of privacy", escape(UNITS[s.unit] + (f"; {s.n_units:,} in all" if s.n_units else ""))),
-        ("Adjacency", escape(f"{g.adjacency}: data sets that differ in one unit's data are neighbours")),
-        ("Mechanism", escape(s.mechanism)),
-        ("Noise from", escape(s.noise_source)),
-        ("Accounting", escape(s.accounting)),
-        (
-            "Epsilon and delta",
-            escape(f"({promised(g.epsilon, 6)}, {promised(g.delta)}), {kind}, by {g.method}{order}"),
-        ),
-        ("Directions and queries", escape(f"{g.directions} directions; {g.adaptivity}")),
-        ("Covered", bullets(s.covered) or "the release alone"),
-        ("Not covered", bullets(s.not_covered) or "nothing named"),
-        ("Tuned on private data", escape(s.tuning)),
-        ("Assumptions", bullets([str(a) for a in s.assumptions]) or "none named"),
-        ("To verify", escape(s.verify or "no recipe given")),
-        ("Versions", escape(", ".join(f"{name} {version}" for name, version in s.versions.items()))),
-        ("Created", escape(s.created)),
-    ]
 
 
 def _mean(members: Sequence[Mapping[str, Any]], key: str) -> str:

@@ -1,0 +1,49 @@
+"""What a charge promises besides one (epsilon, delta): Gaussian DP, concentrated DP, and epsilon at other deltas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pate.privacy._plain import LARGEST
+from pate.privacy.charge import Charge
+
+#: Public constants: a curve's deltas may not be chosen by the data.
+CURVE_DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
+
+
+def promises(charge: Charge) -> dict[str, Any]:
+    """Return a statement's ``mu``, ``rho`` and ``curve`` of a charge that was fixed beforehand.
+
+    Parameters
+    ----------
+    charge : Charge
+
+    Returns
+    -------
+    dict
+        ``mu``: the release is mu-GDP (Dong, Roth, Su 2022; a Laplace charge by domination). ``rho``: it is rho-zCDP, by
+        mu^2/2 (mu-GDP bounds the Renyi divergence of order a by a mu^2/2: Dong, Roth, Su 2022, Corollary B.6) or by
+        epsilon^2/2 of pure DP (Bun and Steinke 2016, Proposition 1.4), whichever is less. ``curve``: pairs
+        (delta, epsilon). All are functions of one public constant, so they hold together and give nothing away.
+
+    Examples
+    --------
+    >>> found = promises(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 100)
+    >>> round(found["mu"], 6), round(found["rho"], 6), [delta for delta, _ in found["curve"]][:2]
+    (0.353553, 0.0625, [0.0001, 1e-05])
+    >>> promises(Charge.laplace(shifts=(1, 1), scale=200.0))["rho"] <= 0.01**2 / 2
+    True
+    """
+    rho = min(charge.mu_squared / 2, charge.pure * charge.pure / 2)
+    curve = ((delta, charge.guarantee(delta).epsilon) for delta in CURVE_DELTAS)
+    return {
+        "mu": _finite(math.sqrt(charge.mu_squared)),
+        "rho": _finite(rho),
+        "curve": tuple((delta, epsilon) for delta, epsilon in curve if _finite(epsilon) is not None),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Return None for what no statement can carry: an absurd price must not stop labels that were paid for."""
+    return value if value <= LARGEST else None
