@@ -1,4 +1,4 @@
-"""One run of DP-SGD: Poisson samples, Opacus' clipped per-record gradients, noise, nothing else.
+"""One run of DP-SGD: Poisson samples, clipped gradients of single records, noise, nothing else.
 
 Three things are not left to Opacus 1.6 and torch, so that what is sampled is what is accounted:
 
@@ -6,30 +6,24 @@ Three things are not left to Opacus 1.6 and torch, so that what is sampled is wh
   floats; here the number of steps is given and a record is in when a 64-bit word is below q 2^64.
 * torch's CPU generator keeps only the lower 32 bits of its seed, few enough to try them all; here samples and noise
   come from :class:`pate._random.NoiseSource`, by default the operating system's cryptographic generator.
-* A record whose gradient overflows would turn the whole sum into NaN, whatever the clipping norm; its non-finite
-  entries are zeroed before clipping.
+* Hooks on a batch's activations trust the module to keep records apart; :mod:`pate.baselines._gradients` does not.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from opacus import GradSampleModule
-from opacus.optimizers import DPOptimizer
-from opacus.utils.batch_memory_manager import BatchSplittingSampler
 from torch import nn
-from torch.utils.data import Sampler
 
 from pate._progress import track
-from pate._random import NoiseSource
+from pate._random import NoiseSource, training_seed
+from pate.baselines._gradients import RecordGradients, clipped_sum
 
 
-class PoissonSampler(Sampler[npt.NDArray[np.int64]]):
+class PoissonSampler:
     """Each record enters each step independently with probability ``sample_rate``; samples may be empty.
 
     Parameters
@@ -63,33 +57,8 @@ class PoissonSampler(Sampler[npt.NDArray[np.int64]]):
                 yield np.flatnonzero(self.source.words(self.n_records) < np.uint64(self.below))
 
 
-class NoisyOptimizer(DPOptimizer):
-    """Opacus' optimizer with noise from a ``NoiseSource`` and with non-finite gradient entries zeroed."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, *, source: NoiseSource, **kwargs: Any) -> None:
-        super().__init__(optimizer, **kwargs)
-        self.source = source
-
-    def clip_and_accumulate(self) -> None:
-        """Add the clipped gradients of one physical batch to the step's sum."""
-        for p in self.params:
-            p.grad_sample.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        super().clip_and_accumulate()
-
-    def add_noise(self) -> None:
-        """Add N(0, (noise_multiplier * max_grad_norm)^2) to every coordinate of the sum."""
-        scale = self.noise_multiplier * self.max_grad_norm
-        draws = scale * self.source.normal(sum(p.numel() for p in self.params))
-        start = 0
-        for p in self.params:
-            noise = torch.from_numpy(draws[start : start + p.numel()]).to(p.device)
-            # The sum is rounded to the parameter's precision after the noise is in.
-            p.grad = (p.summed_grad.double() + noise.view_as(p)).to(p.dtype)
-            start += p.numel()
-
-
 def train(
-    module: nn.Module,
+    gradients: RecordGradients,
     X: torch.Tensor,
     y: torch.Tensor,
     *,
@@ -99,58 +68,60 @@ def train(
     max_grad_norm: float,
     expected_batch_size: int,
     max_physical_batch_size: int,
+    random_state: int | None = None,
+    shared_draws: bool = False,
     show: bool = False,
 ) -> nn.Module:
-    """Train ``module`` and return what may leave: a copy with the noisy parameters alone.
+    """Train the module behind ``gradients`` and return it: noise has gone into everything that was learnt.
 
     Parameters
     ----------
-    module : torch.nn.Module
-        New, checked by ``build_module``, on the device of ``X``.
-    X : tensor of shape (n, n_features)
+    gradients : RecordGradients
+        Of a new module, on the device of ``X``.
+    X : tensor of shape (n, ...)
     y : int64 tensor of shape (n,)
         Class indices.
     sampler : PoissonSampler
         Also brings the source of the noise.
     optimizer : torch.optim.Optimizer
-        Over the trainable parameters of ``module``.
+        Over the trainable parameters of the module.
     noise_multiplier, max_grad_norm : float
     expected_batch_size : int
         What the noisy sum is divided by: a constant, never the size of the sample.
     max_physical_batch_size : int
+    random_state : int or None
+        Of the module's own random numbers (dropout).
+    shared_draws : bool
+        Whether all records of a step draw the same ones. Otherwise a record's hang on how many stand before it:
+        harmless where neighbours have equally many, not where one of them has a record more.
     show : bool
         Show a progress bar.
 
     Returns
     -------
     torch.nn.Module
-        On the CPU, in evaluation mode; buffers as they were before training.
+        On the CPU, in evaluation mode. It was never run: its buffers are as they were made.
     """
-    released = copy.deepcopy(module).cpu()
+    module = gradients.module
     parameters = [p for p in module.parameters() if p.requires_grad]
-    private = GradSampleModule(module.train())
-    noisy = NoisyOptimizer(
-        optimizer,
-        noise_multiplier=noise_multiplier,
-        max_grad_norm=max_grad_norm,
-        expected_batch_size=expected_batch_size,
-        source=sampler.source,
-    )
-    steps = track(sampler, total=len(sampler), label="DP-SGD steps", show=show)
-    # Opacus' splitter tells the optimizer which physical batch ends a step: noise is added there, once.
-    for rows in BatchSplittingSampler(sampler=steps, max_batch_size=max_physical_batch_size, optimizer=noisy):
-        noisy.zero_grad(set_to_none=True)
-        if len(rows):
-            index = torch.as_tensor(rows, device=X.device)
-            nn.functional.cross_entropy(private(X[index]), y[index]).backward()
-        else:
-            # An empty sample is a step like any other: its sum is zero and gets its noise.
-            for p in parameters:
-                p.grad_sample = p.new_zeros((0, *p.shape))  # type: ignore[attr-defined]
-        noisy.step()
-    # Per-record gradients, buffers and hooks stay behind with the private copy.
-    with torch.no_grad():
-        for target, trained in zip(released.parameters(), module.parameters(), strict=True):
-            if trained.requires_grad:
-                target.copy_(trained)
-    return released.eval()
+    scale = noise_multiplier * max_grad_norm
+    root = training_seed(random_state, 1)
+    for step, rows in enumerate(track(sampler, total=len(sampler), label="DP-SGD steps", show=show)):
+        # An empty sample is a step like any other: its sum is zero and gets its noise.
+        total = [torch.zeros_like(p) for p in parameters]
+        for start in range(0, len(rows), max_physical_batch_size):
+            index = torch.as_tensor(rows[start : start + max_physical_batch_size], device=X.device)
+            seed = training_seed(root, *((step,) if shared_draws else (step, start)))
+            each = gradients(X[index], y[index], seed=seed, shared=shared_draws)
+            for whole, part in zip(total, clipped_sum(each, max_grad_norm), strict=True):
+                whole += part
+        draws = scale * sampler.source.normal(sum(p.numel() for p in parameters))
+        parts = torch.from_numpy(draws).split([p.numel() for p in parameters])
+        for p, whole, noise in zip(parameters, total, parts, strict=True):
+            # The sum is rounded to the parameter's precision after the noise is in.
+            noisy = whole.double() + noise.to(p.device).view_as(p)
+            p.grad = (noisy / expected_batch_size).to(p.dtype)
+        optimizer.step()
+    for p in parameters:
+        p.grad = None
+    return module.cpu().eval()

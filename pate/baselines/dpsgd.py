@@ -213,13 +213,11 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
 
         cuda = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda), warnings.catch_warnings(), _threads(self.n_threads):
-            # The inputs are data and need no gradient: the hook works all the same.
-            warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
             _seed_torch(training_seed(self.random_state, 0), device)
-            module = build_module(self.module, n_features, len(classes), self.module_kwargs).to(device)
-            _seed_torch(training_seed(self.random_state, 1), device)
+            gradients = build_module(self.module, self._row_shape, len(classes), self.module_kwargs)
+            module = gradients.module.to(device)
             trained = train(
-                module,
+                gradients,
                 torch.from_numpy(features).to(device),
                 torch.from_numpy(labels).to(device),
                 sampler=PoissonSampler(n_records, sample_rate, n_steps, source),
@@ -228,6 +226,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
                 max_grad_norm=self.max_grad_norm,
                 expected_batch_size=self.expected_batch_size,
                 max_physical_batch_size=self.max_physical_batch_size,
+                random_state=self.random_state,
+                shared_draws=self.adjacency == "add-or-remove",
                 show=self.verbose,
             )
 

@@ -1,25 +1,25 @@
-"""Ready torch modules for DP-SGD: small, tanh, nothing that mixes the records of a batch.
+"""Ready torch modules for DP-SGD: small, tanh, nothing that mixes the records of a batch; and how any is made.
 
 Every module here is made as ``module(n_features=..., n_classes=..., **module_kwargs)`` and maps a float tensor of
-shape (batch, n_features) to logits of shape (batch, n_classes); that is the whole protocol of a custom one.
+shape (batch, n_features) to logits of shape (batch, n_classes). A custom one is what torch teachers take: see
+:class:`pate.teachers.torch.TorchTeacherEnsemble`.
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.validators import ModuleValidator
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from pate._validation import check_int
+from pate._validation import check_choice, check_int
+from pate.baselines._checks import check_on_made_up_rows, check_trainable
+from pate.baselines._gradients import RecordGradients
 from pate.exceptions import InvalidInputError
+from pate.teachers.torch._contract import check_apart, make, module_arguments
+from pate.teachers.torch.modules import make_module, named_modules
 
 
 class Linear(nn.Module):
@@ -131,21 +131,31 @@ class TanhCNN(nn.Module):
         return self.head(self.convolutions(x.reshape(-1, *self.shape)))
 
 
-#: The names :class:`pate.baselines.DPSGDClassifier` knows.
+#: The names that only :class:`pate.baselines.DPSGDClassifier` knows; "mlp" is not that of teachers.
 READY_MODULES: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP, "cnn": TanhCNN}
 
 
 def build_module(
-    module: str | Callable[..., nn.Module], n_features: int, n_classes: int, kwargs: Mapping[str, Any] | None
-) -> nn.Module:
-    """Make a module and check that DP-SGD may train it.
+    module: str | Callable[..., nn.Module],
+    row_shape: int | tuple[int, ...],
+    n_classes: int,
+    kwargs: Mapping[str, Any] | None = None,
+) -> RecordGradients:
+    """Make a module as torch teachers are made, and check that DP-SGD may train it.
 
     Parameters
     ----------
     module : name of a ready module, class, or function that makes one
-    n_features, n_classes : int
+    row_shape : int or tuple of int
+        Shape of one row.
+    n_classes : int
     kwargs : mapping or None
         More arguments.
+
+    Returns
+    -------
+    RecordGradients
+        Its ``module`` has never been run.
 
     Raises
     ------
@@ -154,72 +164,39 @@ def build_module(
 
     Examples
     --------
-    >>> build_module("linear", 4, 3, None)
+    >>> build_module("linear", 4, 3).module
     Linear(
       (linear): Linear(in_features=4, out_features=3, bias=True)
     )
     """
-    if isinstance(module, str) and module in READY_MODULES:
-        module = READY_MODULES[module]
-    if isinstance(module, str | nn.Module) or not callable(module):
-        got = repr(module) if isinstance(module, str) else f"an object of type {type(module).__name__}"
+    shape = (row_shape,) if isinstance(row_shape, int) else tuple(row_shape)
+    factory = _factory(module)
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidInputError(f"module_kwargs must be a mapping or None, got {kwargs!r}.")
+    arguments = module_arguments(factory, kwargs, n_features=math.prod(shape), n_classes=n_classes)
+    try:
+        made, other = make(factory, arguments), make(factory, arguments)
+    except InvalidInputError:
+        raise
+    except Exception as error:  # the module's own code; nothing private has been near it
+        raise InvalidInputError(
+            f"module could not be made with {arguments!r}: {type(error).__name__}: {error}. It gets n_features, "
+            "n_classes where it takes them, and module_kwargs: pass what it needs there."
+        ) from error
+    check_apart(made, other)
+    check_trainable(made.train())
+    return check_on_made_up_rows(made, shape, n_classes)
+
+
+def _factory(module: Any) -> Callable[..., nn.Module]:
+    if isinstance(module, str):
+        names = (*READY_MODULES, *(name for name in named_modules() if name not in READY_MODULES))
+        check_choice("module", module, names, remedy="For anything else pass an nn.Module class, or a function.")
+        return READY_MODULES.get(module) or make_module(module)
+    if isinstance(module, nn.Module) or not callable(module):
         raise InvalidInputError(
             f"module must be one of {', '.join(map(repr, READY_MODULES))}, a torch.nn.Module class or a function "
-            f"that makes a module, got {got}. Each fit starts from a new module: pass the class, not an instance."
+            f"that makes a module, got an object of type {type(module).__name__}. Each fit starts from a new module: "
+            "pass the class, not an instance."
         )
-    arguments = {"n_features": n_features, "n_classes": n_classes, **(kwargs or {})}
-    try:
-        inspect.signature(module).bind(**arguments)
-    except TypeError as error:
-        raise InvalidInputError(
-            f"module must take n_features, n_classes and module_kwargs as keywords, but {error} "
-            f"(got {', '.join(arguments)}). Wrap it in a function that does."
-        ) from error
-    made = module(**arguments)
-    if not isinstance(made, nn.Module):
-        raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(made).__name__}.")
-    _check_trainable(made.train())
-    _check_rows_apart(made, n_features, n_classes)
-    return made
-
-
-def _check_trainable(module: nn.Module) -> None:
-    if not any(p.requires_grad for p in module.parameters()):
-        raise InvalidInputError("module has no parameters to train. Give it at least one layer with weights.")
-    problems = [str(error).split(".")[0] for error in ModuleValidator.validate(module, strict=False)]
-    # Opacus looks at trainable layers only; a frozen batch norm mixes records just the same.
-    if any(isinstance(part, _BatchNorm) for part in module.modules()):
-        problems = ["BatchNorm makes each record's output depend on its batch"]
-    problems = problems or [str(e) for e in GradSampleModule.validate(module, strict=False)]
-    if problems:
-        raise InvalidInputError(
-            f"module cannot be trained with differential privacy: {'; '.join(problems)}. "
-            "Use torch.nn.GroupNorm or LayerNorm instead of batch norm, and no buffers in trained layers."
-        )
-
-
-def _check_rows_apart(module: nn.Module, n_features: int, n_classes: int) -> None:
-    """Try the module on random numbers: its shape, no row that sees another, a gradient for all parameters."""
-    trial = copy.deepcopy(module)
-    first = torch.randn(3, n_features)
-    second = torch.cat([first[:1], torch.randn(2, n_features)])
-    outputs = []
-    for batch in (first, second):
-        with torch.random.fork_rng(devices=[]):  # the same dropout for both
-            outputs.append(trial(batch))
-    if tuple(outputs[0].shape) != (3, n_classes):
-        raise InvalidInputError(
-            f"module must map (batch, {n_features}) to logits of shape (batch, {n_classes}), "
-            f"a batch of 3 gave {tuple(outputs[0].shape)}."
-        )
-    if not torch.allclose(outputs[0][0], outputs[1][0], rtol=1e-4, atol=1e-5):
-        raise InvalidInputError(
-            "module mixes the records of a batch (one row's output changed with the other rows), so clipping "
-            "cannot bound one record's influence. Remove whatever normalises or attends across the batch."
-        )
-    outputs[0].sum().backward()
-    idle = [name for name, p in trial.named_parameters() if p.requires_grad and p.grad is None]
-    if idle:
-        raise InvalidInputError(
-            f"module has parameters that do not reach its output: {', '.join(idle)}. Remove or freeze them."
-        )
+    return module

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pate.teachers.torch._contract import give_logits
+
 _aten = torch.ops.aten
 
 
@@ -73,8 +75,12 @@ def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
 
 
 def _hooked(module: nn.Module) -> bool:
+    # A chain ends in a tensor, and what picks the logits out of an output leaves a tensor as it is.
     return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        any(hook is not give_logits for hook in module._forward_hooks.values())
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
     )
 
 

@@ -6,7 +6,6 @@ Everything random comes from (seed, teacher, epoch), on the CPU: it does not dep
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import threading
 import warnings
@@ -25,6 +24,7 @@ from pate._random import training_seed
 from pate.exceptions import InvalidInputError
 from pate.teachers._shards import global_generators
 from pate.teachers.torch._chain import Step, agrees, read_chain
+from pate.teachers.torch._contract import check_apart, make
 
 #: The place of torch teachers in the tree of training seeds.
 _SEED_PATH = 0x707C4
@@ -111,11 +111,7 @@ class Recipe:
 
     def _made(self, index: int) -> nn.Module:
         with own_generator(training_seed(self.seed, _SEED_PATH, index, _INIT)):
-            # A copy: a tensor or module among the arguments is every teacher's start, not one thing they all train.
-            module = self.module(**copy.deepcopy(dict(self.kwargs)))
-        if not isinstance(module, nn.Module):
-            raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(module).__name__}.")
-        return module
+            return make(self.module, self.kwargs)
 
     def check_apart(self) -> None:
         """Refuse a factory whose modules share memory: one shard would train another one's teacher.
@@ -124,15 +120,7 @@ class Recipe:
         ------
         InvalidInputError
         """
-        one, other = (self._made(index) for index in (0, 1))
-        places = [
-            {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
-        ]
-        if one is other or places[0] & places[1]:
-            raise InvalidInputError(
-                "module must make a new module with parameters of its own at every call; two calls shared some. "
-                "Make the layers inside the class or function."
-            )
+        check_apart(self._made(0), self._made(1))
 
     def order(self, index: int, epoch: int, n: int) -> torch.Tensor:
         """Return the order in which teacher ``index`` sees its ``n`` records, int64 of shape (n,)."""
@@ -216,27 +204,6 @@ def own_generator(seed: int, device: torch.device | None = None) -> Iterator[Non
         yield
 
 
-def module_arguments(
-    module: Callable[..., nn.Module], kwargs: Mapping[str, Any] | None, *, n_features: int, n_classes: int
-) -> dict[str, Any]:
-    """Return the arguments to make a module with: the user's, and ``n_features`` and ``n_classes`` where it takes them.
-
-    Examples
-    --------
-    >>> module_arguments(nn.Linear, {"in_features": 4, "out_features": 2}, n_features=4, n_classes=2)
-    {'in_features': 4, 'out_features': 2}
-    """
-    found = dict(kwargs or {})
-    try:
-        names = inspect.signature(module).parameters
-    except (TypeError, ValueError):
-        return found
-    for name, value in (("n_features", n_features), ("n_classes", n_classes)):
-        if name in names and names[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
-            found.setdefault(name, value)
-    return found
-
-
 def check_output(recipe: Recipe) -> None:
     """Make a module and show it two rows of zeros: what does not fit is refused before any training.
 
@@ -266,6 +233,8 @@ def check_output(recipe: Recipe) -> None:
         with torch.no_grad(), warnings.catch_warnings(), own_generator(0):
             warnings.simplefilter("ignore")
             shape = tuple(module.eval()(rows).shape)
+    except InvalidInputError:  # what it returned
+        raise
     except Exception as error:
         raise InvalidInputError(
             f"module does not take rows of shape {recipe.sample_shape}: {type(error).__name__}: {error}. "

@@ -20,6 +20,7 @@ from pate.teachers._rows import column_kinds, is_frame, is_sparse, match_columns
 from pate.teachers._shards import Asked, Trained, batches, on_cluster, side_by_side, workers
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
+from pate.teachers.torch._contract import module_arguments
 from pate.teachers.torch._devices import group_size_on, named_device, visible_devices
 from pate.teachers.torch._grouped import stacked_forward
 from pate.teachers.torch._recipe import (
@@ -29,7 +30,6 @@ from pate.teachers.torch._recipe import (
     Recipe,
     check_output,
     load_weights,
-    module_arguments,
     with_chain,
 )
 from pate.teachers.torch._tasks import Shard, ask_teachers, train_shards
@@ -46,9 +46,9 @@ class TorchTeacherEnsemble(ShardEnsemble):
     ----------
     module : torch.nn.Module class, or a function that makes a module
         Made anew for every teacher as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where
-        it takes them; maps rows as they are given to ``fit``, shape (batch, ...), to logits (batch, n_classes). Ready
-        ones are in :mod:`pate.teachers.torch.modules`. Batch normalisation and dropout work; teachers that have them
-        are trained one by one, on GPUs too.
+        it takes them; maps rows as they are given to ``fit``, shape (batch, ...), to logits (batch, n_classes), or to
+        a mapping or object that has them under ``logits``. Ready ones are in :mod:`pate.teachers.torch.modules`.
+        Batch normalisation and dropout work; teachers that have them are trained one by one, on GPUs too.
     n_teachers : int
     module_kwargs : mapping or None
     classes : iterable or None
