@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pate.privacy._plain import LARGEST
 from pate.privacy.charge import Charge
 
 #: Public constants: a curve's deltas may not be chosen by the data.
 CURVE_DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
+#: Beyond this mu^2 (epsilon above 5e19) nobody is told anything by more numbers.
+_MOST = 1e20
 
 
 def promises(charge: Charge) -> dict[str, Any]:
@@ -36,14 +37,11 @@ def promises(charge: Charge) -> dict[str, Any]:
     True
     """
     rho = min(charge.mu_squared / 2, charge.pure * charge.pure / 2)
-    curve = ((delta, charge.guarantee(delta).epsilon) for delta in CURVE_DELTAS)
+    if charge.mu_squared > _MOST:
+        # An absurd price must not stop labels that were paid for: at other deltas it may be beyond the arithmetic.
+        return {"mu": None, "rho": None, "curve": ()}
     return {
-        "mu": _finite(math.sqrt(charge.mu_squared)),
-        "rho": _finite(rho),
-        "curve": tuple((delta, epsilon) for delta, epsilon in curve if _finite(epsilon) is not None),
+        "mu": math.sqrt(charge.mu_squared),
+        "rho": rho,
+        "curve": tuple((delta, charge.guarantee(delta).epsilon) for delta in CURVE_DELTAS),
     }
-
-
-def _finite(value: float) -> float | None:
-    """Return None for what no statement can carry: an absurd price must not stop labels that were paid for."""
-    return value if value <= LARGEST else None
