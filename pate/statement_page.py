@@ -8,6 +8,7 @@ network, runs no script, and prints on one sheet of A4.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from importlib import resources
@@ -16,10 +17,18 @@ from typing import Any
 
 from pate._files import write_text
 from pate._html import bullets, definitions, escape, page
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, LedgerError
+from pate.privacy.ledger import Ledger, verify_ledger
 from pate.privacy.statement import PrivacyStatement
 
-__all__ = ["read_statement", "render_statement", "statement_page", "statement_schema", "statement_text"]
+__all__ = [
+    "check_against_ledger",
+    "read_statement",
+    "render_statement",
+    "statement_page",
+    "statement_schema",
+    "statement_text",
+]
 
 #: A statement is a page: about 6 kB.
 _MAX_BYTES = 1_000_000
@@ -84,6 +93,67 @@ def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
             f"{file} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
         ) from None
     return PrivacyStatement.from_dict(values)
+
+
+def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[str]) -> None:
+    """Compare a statement with the ledger it names: who edits a file can make a new digest, but no new ledger.
+
+    Parameters
+    ----------
+    statement : PrivacyStatement
+    ledger : path
+
+    Raises
+    ------
+    InvalidInputError
+        The statement names no release, or its head, releases, epsilon, mechanism, unit, number of units or seeding are
+        not the ledger's.
+    LedgerError
+        There is no such ledger, or it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> from pate import Budget, GNMax, Ledger, Votes, release_labels
+    >>> path = Path(tempfile.mkdtemp()) / "ledger.sqlite"
+    >>> votes = Votes.from_counts([[9, 1]])
+    >>> s = release_labels(votes, GNMax(sigma=9.0), budget=Budget(2.0, 1e-5), ledger=Ledger(path)).statement
+    >>> check_against_ledger(s, path)
+    >>> check_against_ledger(replace(s, guarantee=replace(s.guarantee, epsilon=0.1)), path)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: the statement is not the ledger's: its epsilon differs. ...
+    """
+    found = verify_ledger(ledger, head=statement.ledger_head or None)
+    if not found.ok:
+        raise LedgerError(f"the ledger {os.fspath(ledger)!r} is not verified: {'; '.join(found.problems)}.")
+    if not statement.ledger_releases:
+        raise InvalidInputError("the statement names no release of a ledger. Read it without --ledger.")
+    book = Ledger(ledger)
+    rows, data, total = book.releases(statement.ledger_releases), book.registration or {}, book.total
+    if len(rows) != len(set(statement.ledger_releases)):
+        raise InvalidInputError("the statement is not the ledger's: it names releases that are not there.")
+    g = statement.guarantee
+    # Several releases are covered by the ledger's total alone.
+    held = rows[0].charge.guarantee(g.delta).epsilon if len(rows) == 1 and 0 < g.delta < 1 else None
+    if len(rows) > 1 and total is not None:
+        held = total.epsilon if total.delta == g.delta else None
+    wrong = [
+        name
+        for name, differs in (
+            ("epsilon", held is None or not math.isclose(held, g.epsilon, rel_tol=1e-9)),
+            ("mechanism", any(row.mechanism not in statement.mechanism for row in rows)),
+            ("seeding", statement.seeded != any(row.seeded for row in rows)),
+            ("unit", data.get("unit", statement.unit) != statement.unit),
+            ("number of units", data.get("n_units") not in (None, statement.n_units)),
+        )
+        if differs
+    ]
+    if wrong:
+        raise InvalidInputError(
+            f"the statement is not the ledger's: its {', '.join(wrong)} differ{'s' * (len(wrong) == 1)}. It was "
+            "altered, or is of another ledger."
+        )
 
 
 def statement_page(statement: Mapping[str, Any]) -> str:

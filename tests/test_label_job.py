@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -22,7 +24,7 @@ from pate import (
 )
 from pate.exceptions import DuplicateRecordsWarning, PrivacyParameterWarning, RunFolderError
 from pate.label_job import PREPROCESSING, LabelJob, check_new_files
-from pate.statement_page import statement_page
+from pate.statement_page import read_statement, statement_page
 
 BUDGET = Budget(6.0, 1e-4)
 TOWNS = ["Oslo", "Rome", "Kyiv"]
@@ -379,7 +381,10 @@ def test_the_statement_files(tmp_path, files):
     assert data["private"] is True
     assert data["guarantee"]["epsilon"] == release.guarantee.epsilon
     assert (data["unit"], data["n_units"], data["tuning"]) == ("record", 300, "nothing was tuned")
-    assert paths[2].read_text() == release.statement.text()
+    held = read_statement(paths[1])
+    assert paths[2].read_text() == held.text()
+    assert (held.label_file, held.label_file_sha256) == ("labels.csv", sha256(paths[0].read_bytes()).hexdigest())
+    assert replace(held, label_file="", label_file_sha256="") == release.statement
     assert paths[3].read_text(encoding="utf-8") == statement_page(data)
 
 

@@ -13,9 +13,14 @@ from pate.cli._app import say
 def statement(
     file: Annotated[Path, typer.Argument(help="The statement's JSON, such as labels.statement.json.")],
     out: Annotated[Path | None, typer.Option(help="Write the page to this .html or .txt file; must not exist.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Also compare epsilon, releases, mechanism and head with this ledger.")
+    ] = None,
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""
-    from pate.statement_page import render_statement
+    from pate.statement_page import check_against_ledger, read_statement, render_statement
 
+    if ledger is not None:
+        check_against_ledger(read_statement(file), ledger)
     made = render_statement(file, out)
     say(made.rstrip() if out is None else f"Wrote {out}")

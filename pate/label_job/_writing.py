@@ -64,12 +64,14 @@ def write_labels(
     if safe_csv:
         for column in frame.columns.difference(["row", "status"]):
             frame[column] = frame[column].map(harmless, na_action="ignore")
-    write_json(paths[1], release.statement.to_dict())
-    write_text(paths[2], release.statement.text())
-    write_text(paths[3], statement_page(release.statement.to_dict()))
+    content = frame.to_csv(index=False).encode("utf-8")
+    statement = release.statement.of_file(paths[0].name, content)
+    write_json(paths[1], statement.to_dict())
+    write_text(paths[2], statement.text())
+    write_text(paths[3], statement_page(statement.to_dict()))
     # Last: labels without their statement should not lie around.
     with atomic_path(paths[0]) as path:
-        frame.to_csv(path, index=False)
+        path.write_bytes(content)
     return paths
 
 

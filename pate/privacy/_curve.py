@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pate.privacy._plain import LARGEST
 from pate.privacy.charge import Charge
 from pate.privacy.composition import PublicCost
 
 #: Public constants: a curve's deltas may not be chosen by the data.
 CURVE_DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
+#: Beyond this mu^2 (epsilon above 5e19) nobody is told anything by more numbers.
+_MOST = 1e20
 
 
 def promises(cost: Charge | PublicCost) -> dict[str, Any]:
@@ -38,17 +39,15 @@ def promises(cost: Charge | PublicCost) -> dict[str, Any]:
     True
     """
     whole = PublicCost.of(cost)
-    never_fails = whole.delta0 == 0
-    rho = min(whole.mu_squared / 2, whole.pure * whole.pure / 2)
+    mu_squared, never_fails = whole.mu_squared, whole.delta0 == 0
+    rho = min(mu_squared / 2, whole.pure * whole.pure / 2)
+    if _MOST < mu_squared < math.inf:
+        # An absurd price must not stop labels that were paid for: at other deltas it may be beyond the arithmetic.
+        return {"mu": None, "rho": None, "curve": ()}
     # Twice delta0: what a chance of failing leaves of a delta near it would cost absurdly much.
-    curve = ((delta, cost.guarantee(delta).epsilon) for delta in CURVE_DELTAS if delta > 2 * whole.delta0)
+    deltas = [delta for delta in CURVE_DELTAS if delta > 2 * whole.delta0]
     return {
-        "mu": _finite(math.sqrt(whole.mu_squared)) if never_fails else None,
-        "rho": _finite(rho) if never_fails else None,
-        "curve": tuple((delta, epsilon) for delta, epsilon in curve if _finite(epsilon) is not None),
+        "mu": math.sqrt(mu_squared) if never_fails and math.isfinite(mu_squared) else None,
+        "rho": rho if never_fails and math.isfinite(rho) else None,
+        "curve": tuple((delta, cost.guarantee(delta).epsilon) for delta in deltas),
     }
-
-
-def _finite(value: float) -> float | None:
-    """Return None for what no statement can carry: an absurd price must not stop labels that were paid for."""
-    return value if value <= LARGEST else None

@@ -22,6 +22,7 @@ from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.privacy import _statement_page as _page
 from pate.privacy._plain import (
     LARGEST,
+    as_plain_text,
     check_guarantee,
     check_keys,
     check_number,
@@ -276,6 +277,19 @@ class PrivacyStatement:
         for name in said.keys() - named.keys():
             made = made.with_evidence(name, said[name], by="curator")
         return made
+
+    def of_file(self, name: str, content: bytes) -> PrivacyStatement:
+        """Return the statement that goes with a file: it names it, and a change of a byte shows.
+
+        Examples
+        --------
+        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+        >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
+        >>> s.of_file("labels.csv", b"row,label").label_file_sha256[:8]
+        'e5f1ccf9'
+        """
+        # The labels are paid for by now: no name may stop them.
+        return replace(self, label_file=as_plain_text(name), label_file_sha256=hashlib.sha256(content).hexdigest())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, as ``_templates/statement.schema.json`` describes them.
