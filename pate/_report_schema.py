@@ -22,7 +22,7 @@ RESULT = (
 #: The curator's dictionary.
 SENSITIVE = (
     "references", "margins", "n_teachers", "teacher_accuracy", "ensemble_curve", "data_dependent", "label_accuracy",
-    "notes",
+    "seconds", "notes",
 )  # fmt: skip
 
 _TEXTS = ("title", "dataset", "protocol", "description", "command", "created", "commit")
@@ -127,6 +127,7 @@ def check_sensitive(sensitive: Mapping[str, Any]) -> None:
     for group, texts, figures in (
         ("references", ("name",), ("accuracy", "seed")),
         ("label_accuracy", (), ("accuracy", "seed")),
+        ("seconds", ("name",), ("seconds", "seed")),
         ("data_dependent", ("label", "method", "use"), ("epsilon", "delta")),
     ):
         _list_of(f"sensitive[{group!r}]", sensitive.get(group), Mapping)
@@ -162,7 +163,7 @@ def read_statement(statement: Mapping[str, Any] | None) -> PrivacyStatement | No
 
 def _row(where: str, row: Mapping[str, Any]) -> None:
     required = ("contestant", "epsilon", "delta", "accuracy", "seed")
-    _keys(where, row, (*required, "seconds", "queries", "answers"), required=required)
+    _keys(where, row, (*required, "queries", "answers"), required=required)
     _list_of(f"{where}['contestant']", [row["contestant"]], str)
     for name in ("epsilon", "delta", "accuracy"):
         if not is_number(row[name]):
@@ -170,7 +171,7 @@ def _row(where: str, row: Mapping[str, Any]) -> None:
                 f"{where}[{name!r}] must be a finite number. A contestant without a guarantee is private: "
                 "put it into the sensitive report's references."
             )
-    for name in ("seconds", "queries", "answers", "seed"):
+    for name in ("queries", "answers", "seed"):
         if row.get(name) is not None and not is_number(row[name]):
             raise InvalidInputError(f"{where}[{name!r}] must be a finite number or None.")
 

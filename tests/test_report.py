@@ -37,7 +37,6 @@ def make_row(contestant="PATE", epsilon=2.527, accuracy=0.9, seed=0):
         "epsilon": epsilon,
         "delta": 1e-5,
         "accuracy": accuracy,
-        "seconds": 1.5,
         "seed": seed,
         "queries": 640 if contestant == "PATE" else None,
         "answers": 600 + seed if contestant == "PATE" else None,
@@ -95,6 +94,7 @@ def sensitive():
             {"label": "Theorem 6", "epsilon": 1.7119, "delta": 1e-5, "method": "rdp", "use": "comparison only"}
         ],
         "label_accuracy": [{"seed": 0, "accuracy": 0.9512}],
+        "seconds": [{"name": "PATE", "seconds": 12.34, "seed": 0}],
         "notes": ["for the curator"],
     }
 
@@ -187,14 +187,22 @@ def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, 
     text = path.read_text(encoding="utf-8")
     page = check_self_contained(text)
     headings = re.findall(r"<h[12]>.*?</h[12]>", text)
-    assert len(headings) == 10
+    assert len(headings) == 11
     assert all("<span class='badge'>SENSITIVE</span>" in heading for heading in headings)
     assert "<title>SENSITIVE: " in text
     # What prints on every page: a table header, and the margin box where the browser knows those.
     assert f'<div class="running"><p>{report.MARK}</p></div>' in text
     assert re.search(r"@media print.*\.running \{ display: table-header-group", text, re.DOTALL)
     assert '@bottom-left { content: "SENSITIVE: not for publication"' in text
-    for shown in ("98.4% ± 0.1", "median margin 100 of 250", "61.2% to 80.0%", "1.712", "comparison only", "95.1%"):
+    for shown in (
+        "98.4% ± 0.1",
+        "median margin 100 of 250",
+        "61.2% to 80.0%",
+        "1.712",
+        "comparison only",
+        "95.1%",
+        "12.3",
+    ):
         assert shown in page.text
     # sigma 40: the difference of two noises has standard deviation 56.57; 2 of 3 margins are wider
     assert "56.57" in page.text
@@ -308,7 +316,7 @@ def test_errors_never_carry_private_values(result, sensitive):
         {"title": 3},
         {"rows": None},
         {"rows": [{"contestant": "PATE"}]},
-        {"rows": [{**make_row(), "seconds": "long"}]},
+        {"rows": [{**make_row(), "seconds": 1.5}]},
         {"answers_per_class": [1, 2]},
         {"answers_per_class": [1.5, 2, 3]},
         {"classes": [[1], [2], [3]]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -81,7 +82,39 @@ def test_rows_are_tidy(finished):
         assert (row["epsilon"], row["delta"], row["queries"]) == (8.0, 1e-5, 40)
         assert 0 <= row["accuracy"] <= 1
         assert 0 < row["answers"] <= 40
+
+
+def times_in(value):
+    """Every text anywhere in ``value`` that is a time of day, and every name that speaks of one."""
+    if isinstance(value, dict):
+        named = {name for name in value if re.search("second|duration|elapsed|took|started|finished", str(name))}
+        return set.union(named, *map(times_in, value.values())) if value else named
+    if isinstance(value, list | tuple):
+        return set().union(*map(times_in, value))
+    return set(re.findall(r"\d{4}-\d\d-\d\dT[\d:.+]+", value)) if isinstance(value, str) else set()
+
+
+def test_public_files_have_one_time_and_no_duration(finished):
+    """How long training takes depends on the private rows: two times, or a duration, would tell."""
+    out, done = finished
+    release = read(out / "statement.json")["created"]
+    assert times_in(read(out / "results.json")) == {release}
+    assert times_in(done.result) == {release}
+    for name in ("report.html", "statement.txt", "labels.csv"):
+        text = (out / name).read_text()
+        assert times_in(text) <= {release}, name
+        assert "econds" not in text, name
+
+
+def test_durations_are_the_curators(finished):
+    out, done = finished
+    rows = done.sensitive["seconds"]
+    assert [(row["name"], row["seed"]) for row in rows] == [("PATE", 0), ("PATE", 1)]
+    page = (out / "sensitive.html").read_text()
+    assert "How long a fit took" in page
+    for row in rows:
         assert row["seconds"] > 0
+        assert f"{row['seconds']:.1f}</td>" in page
 
 
 def test_results_say_what_decided_them(finished):

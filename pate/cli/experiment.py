@@ -121,7 +121,7 @@ def _summary(result: dict[str, Any], sensitive: dict[str, Any] | None) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else 110)
     table = Table(title=f"{result['title']}: accuracy on test rows", title_justify="left")
-    for name in ("contestant", "epsilon", "accuracy", "spread", "seeds", "seconds", "answers"):
+    for name in ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers"):
         table.add_column(name, justify="left" if name == "contestant" else "right")
     for name, epsilon, rows in _groups(result["rows"], "epsilon"):
         answers = [r["answers"] for r in rows if r["answers"] is not None]
@@ -129,7 +129,6 @@ def _summary(result: dict[str, Any], sensitive: dict[str, Any] | None) -> None:
             name,
             f"{epsilon:g}",
             *_spread([r["accuracy"] for r in rows]),
-            f"{_mean([r['seconds'] for r in rows]):.1f}",
             f"{_mean(answers):.0f}" if answers else "",
         )
     console.print(table)

@@ -7,9 +7,8 @@ import os
 import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -112,6 +111,9 @@ def compare(
         "random_state": random_state,
         "noise_seed": noise_seed,
     }
+    # One time for all: a time for each fit would tell how long it took, which private rows decide.
+    stamp = provenance()
+    created = stamp["created"]
     done: dict[tuple[str, float, int], Cell] = {}
     with CellFolder(out) if out is not None else nullcontext() as folder:
         if folder is not None:
@@ -123,7 +125,8 @@ def compare(
         with closing(bar):
             for name, epsilon, repeat in bar:
                 try:
-                    cell = _fit(entrants[name], data, name, Budget(epsilon, delta), repeat, seeds[repeat], noise_seed)
+                    model = entrants[name]
+                    cell = _fit(model, data, name, Budget(epsilon, delta), repeat, seeds[repeat], noise_seed, created)
                 except Exception as error:
                     kept = f"The {len(done)} finished fits are kept in {os.fspath(out)!r}." if out is not None else ""
                     where = f"contestant {name!r} failed at epsilon={epsilon:g}, repeat {repeat + 1} of {n_repeats}"
@@ -150,12 +153,19 @@ def compare(
             "n_test": len(data.test.y),
             **{f"contestant {name}": plain_repr(est) for name, est in entrants.items()},
         },
-        **provenance(),
+        **stamp,
     )
 
 
 def _fit(
-    contestant: Any, data: Dataset, name: str, budget: Budget, repeat: int, seed: int, noise_seed: int | None
+    contestant: Any,
+    data: Dataset,
+    name: str,
+    budget: Budget,
+    repeat: int,
+    seed: int,
+    noise_seed: int | None,
+    created: str,
 ) -> Cell:
     # By name, not by position: a contestant more or less leaves the others' noise as it was.
     place = zlib.crc32(f"{name}\0{budget.epsilon!r}".encode())
@@ -169,9 +179,7 @@ def _fit(
         y, y_test = values[y], values[y_test]
     offered = {"X_public": data.public.X, "groups": data.private.groups}
     accepted = inspect.signature(model.fit).parameters
-    started = perf_counter()
     model.fit(data.private.X, y, **{k: v for k, v in offered.items() if k in accepted})
-    seconds = perf_counter() - started
     release = getattr(model, "release_", None)
     statement = getattr(model, "statement_", None)
     seeded = noise_seed is not None if "noise_seed" in takes else None
@@ -189,12 +197,11 @@ def _fit(
         delta=budget.delta,
         repeat=repeat,
         accuracy=float(accuracy_score(y_test, model.predict(data.test.X))),
-        seconds=seconds,
         seed=seed,
         queries=None if release is None else int(release.quote.n_queries),
         answers=None if release is None else int(release.n_answered),
         seeded=seeded,
-        statement=statement.to_dict() if isinstance(statement, PrivacyStatement) else None,
+        statement=replace(statement, created=created).to_dict() if isinstance(statement, PrivacyStatement) else None,
     )
 
 

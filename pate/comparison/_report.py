@@ -28,8 +28,6 @@ class Cell:
         0, 1, ...
     accuracy : float
         Share of the test rows that were classified right, in [0, 1].
-    seconds : float
-        Of the fit.
     seed : int
         The contestant's ``random_state``.
     queries, answers : int or None
@@ -41,7 +39,7 @@ class Cell:
 
     Examples
     --------
-    >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seconds=2.5, seed=7).key
+    >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).key
     ('PATE', 1.0, 0)
     """
 
@@ -50,7 +48,6 @@ class Cell:
     delta: float
     repeat: int
     accuracy: float
-    seconds: float
     seed: int
     queries: int | None = None
     answers: int | None = None
@@ -63,7 +60,7 @@ class Cell:
         return self.contestant, self.epsilon, self.repeat
 
 
-_COLUMNS = ("contestant", "epsilon", "delta", "accuracy", "seconds", "seed", "queries", "answers")
+_COLUMNS = ("contestant", "epsilon", "delta", "accuracy", "seed", "queries", "answers")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -83,12 +80,12 @@ class ComparisonReport:
 
     Examples
     --------
-    >>> cells = [Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seconds=2.0, seed=r)
+    >>> cells = [Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seed=r)
     ...          for r, a in enumerate([0.90, 0.92])]
     >>> ComparisonReport(cells=tuple(cells), dataset="digits")
     Accuracy on the test rows of digits at delta = 1e-05 (mean ± standard deviation over seeds):
-    contestant  epsilon  accuracy       seconds  fits
-    PATE        1        0.910 ± 0.014  2.0      2
+    contestant  epsilon  accuracy       fits
+    PATE        1        0.910 ± 0.014  2
     """
 
     cells: tuple[Cell, ...]
@@ -106,11 +103,11 @@ class ComparisonReport:
             raise InvalidInputError("cells must hold at least one fit, got none. Use pate.compare to make a report.")
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict per fit: contestant, epsilon, delta, accuracy, seconds, seed, queries, answers.
+        """Return one dict per fit: contestant, epsilon, delta, accuracy, seed, queries, answers.
 
         Examples
         --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seconds=2.0, seed=7)
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").rows()[0]["accuracy"]
         0.9
         """
@@ -121,9 +118,9 @@ class ComparisonReport:
 
         Examples
         --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seconds=2.0, seed=7)
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").to_frame().shape
-        (1, 8)
+        (1, 7)
         """
         import pandas as pd
 
@@ -136,13 +133,13 @@ class ComparisonReport:
         -------
         list of dict
             ``contestant``, ``epsilon``, ``mean`` and ``std`` of the accuracy (sample standard deviation; NaN for a
-            single fit), ``n`` fits, and the mean ``seconds``.
+            single fit), and ``n`` fits.
 
         Examples
         --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seconds=2.0, seed=7)
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").summary()
-        [{'contestant': 'A', 'epsilon': 1.0, 'mean': 0.9, 'std': nan, 'n': 1, 'seconds': 2.0}]
+        [{'contestant': 'A', 'epsilon': 1.0, 'mean': 0.9, 'std': nan, 'n': 1}]
         """
         groups: dict[tuple[str, float], list[Cell]] = {}
         for cell in self.cells:
@@ -151,7 +148,6 @@ class ComparisonReport:
         for (contestant, epsilon), cells in groups.items():
             accuracy = np.array([c.accuracy for c in cells])
             std = float(accuracy.std(ddof=1)) if len(cells) > 1 else math.nan
-            seconds = float(np.mean([c.seconds for c in cells]))
             mean = float(accuracy.mean())
             found.append(
                 {
@@ -160,7 +156,6 @@ class ComparisonReport:
                     "mean": mean,
                     "std": std,
                     "n": len(cells),
-                    "seconds": seconds,
                 }
             )
         return found
@@ -210,7 +205,7 @@ class ComparisonReport:
 
         Examples
         --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seconds=2.0, seed=7)
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").to_dict()["title"]
         'A on digits'
         """
@@ -280,7 +275,7 @@ class ComparisonReport:
         return goal
 
     def __repr__(self) -> str:
-        table = [("contestant", "epsilon", "accuracy", "seconds", "fits")]
+        table = [("contestant", "epsilon", "accuracy", "fits")]
         for s in self.summary():
             spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
             table.append(
@@ -288,7 +283,6 @@ class ComparisonReport:
                     s["contestant"],
                     f"{s['epsilon']:g}",
                     f"{s['mean']:.3f}{spread}",
-                    f"{s['seconds']:.1f}",
                     str(s["n"]),
                 )
             )

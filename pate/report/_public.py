@@ -168,14 +168,13 @@ def _accuracy(result: Mapping[str, Any]) -> str:
                 " / ".join(dict.fromkeys(promised(row["delta"]) for row in members)),
                 accuracy_text(members),
                 str(len(members)),
-                _mean(members, "seconds"),
                 _range(members, "queries"),
                 _range(members, "answers"),
             )
         )
-    heads = ["Contestant", "ε", "δ", "Accuracy", "Seeds", "Seconds", "Queries", "Answers"]
-    body += table(heads, lines, numbers=set(range(1, 8)))
-    fine = "Accuracy is the mean over the seeds, ± one standard deviation; seconds are the mean of a whole fit."
+    heads = ["Contestant", "ε", "δ", "Accuracy", "Seeds", "Queries", "Answers"]
+    body += table(heads, lines, numbers=set(range(1, 7)))
+    fine = "Accuracy is the mean over the seeds, ± one standard deviation."
     if seeds > 1:
         fine += " Each epsilon is that of one run. The repeats measure the method; releasing every one would cost more."
     return section("Accuracy and cost", body + f"<p class='fine'>{fine}</p>")
@@ -215,11 +214,6 @@ def _cost(result: Mapping[str, Any]) -> str:
     return section(
         "What more queries would cost", picture_of(picture, caption, "Epsilon against the number of queries")
     )
-
-
-def _mean(members: Sequence[Mapping[str, Any]], key: str) -> str:
-    values = [row[key] for row in members if row.get(key) is not None]
-    return f"{statistics.fmean(values):.3g}" if values else "–"
 
 
 def _range(members: Sequence[Mapping[str, Any]], key: str) -> str:

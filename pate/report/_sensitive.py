@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pate import _report_schema as schema
@@ -83,6 +83,8 @@ def render_sensitive_report(result: Mapping[str, Any], sensitive: Mapping[str, A
         text = "<p>Share of the released labels that are right, against true labels kept for evaluation.</p>"
         body = text + table(["Seed", "Right"], rows, numbers={1})
         parts.append(section("How many released labels are right", body, badge=BADGE))
+    if sensitive.get("seconds"):
+        parts.append(section("How long a fit took", _seconds(sensitive["seconds"]), badge=BADGE))
     if sensitive.get("data_dependent"):
         parts.append(section("Data-dependent prices", _data_dependent(sensitive), badge=BADGE))
     if sensitive.get("notes"):
@@ -155,6 +157,15 @@ def _ensemble_curve(curve: Mapping[str, Any]) -> str:
     return text + picture_of(
         plots.ensemble_curve(curve), caption, "Accuracy of the vote against the number of teachers"
     )
+
+
+def _seconds(measured: Sequence[Mapping[str, Any]]) -> str:
+    text = (
+        "<p>Training may end early or late by what the private rows are, so its time is private too: no public file "
+        "of a run has it.</p>"
+    )
+    rows = [(escape(row["name"]), escape(row["seed"]), f"{row['seconds']:.1f}") for row in measured]
+    return text + table(["Contestant", "Seed", "Seconds"], rows, numbers={2})
 
 
 def _data_dependent(sensitive: Mapping[str, Any]) -> str:
