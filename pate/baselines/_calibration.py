@@ -112,8 +112,7 @@ def dpsgd_epsilon(
         return gdp_to_epsilon(unsampled_mu(noise_multiplier, n_steps, adjacency), delta)
     found, slack = math.inf, rounding_slack(n_steps)
     if slack < delta:
-        accountant = _accountant(adjacency, interval).compose(_event(noise_multiplier, sample_rate, n_steps))
-        found = float(accountant.get_epsilon(delta - slack))
+        found = float(_composed(noise_multiplier, sample_rate, n_steps, adjacency, interval).get_epsilon(delta - slack))
     return (
         found if slack < 1e-3 * delta else min(found, _by_rdp(noise_multiplier, delta, sample_rate, n_steps, adjacency))
     )
@@ -223,8 +222,10 @@ def _check_delta(delta: float) -> float:
     return float(delta)
 
 
-def _accountant(adjacency: str, interval: float) -> pld.PLDAccountant:
-    return pld.PLDAccountant(ADJACENCIES[adjacency], value_discretization_interval=interval)
+@lru_cache(maxsize=2)  # for one run at several deltas
+def _composed(noise_multiplier: float, q: float, n_steps: int, adjacency: str, interval: float) -> pld.PLDAccountant:
+    accountant = pld.PLDAccountant(ADJACENCIES[adjacency], value_discretization_interval=interval)
+    return accountant.compose(_event(noise_multiplier, q, n_steps))
 
 
 def _event(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp_accounting.DpEvent:
