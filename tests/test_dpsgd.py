@@ -31,6 +31,7 @@ from pate.baselines._calibration import (
     discretization_interval,
     dpsgd_epsilon,
 )
+from pate.baselines._gradients import RecordGradients
 from pate.baselines._training import PoissonSampler, train
 from pate.baselines.modules import MLP, Linear, build_module
 from pate.exceptions import (
@@ -202,19 +203,18 @@ def test_accounting_refuses_what_it_cannot_do(change):
 
 
 def run(module, X, y, *, q, n_steps, sigma, seed=1, clip=1.0, batch=8, physical=64, lr=1.0):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Full backward hook is firing")
-        return train(
-            module,
-            torch.as_tensor(X, dtype=torch.float32),
-            torch.as_tensor(y),
-            sampler=PoissonSampler(len(X), q, n_steps, NoiseSource(seed)),
-            optimizer=torch.optim.SGD(module.parameters(), lr=lr),
-            noise_multiplier=sigma,
-            max_grad_norm=clip,
-            expected_batch_size=batch,
-            max_physical_batch_size=physical,
-        )
+    return train(
+        RecordGradients(module),
+        torch.as_tensor(X, dtype=torch.float32),
+        torch.as_tensor(y),
+        sampler=PoissonSampler(len(X), q, n_steps, NoiseSource(seed)),
+        optimizer=torch.optim.SGD(module.parameters(), lr=lr),
+        noise_multiplier=sigma,
+        max_grad_norm=clip,
+        expected_batch_size=batch,
+        max_physical_batch_size=physical,
+        random_state=0,
+    )
 
 
 def flat(module):
@@ -261,7 +261,7 @@ def test_one_step_is_the_clipped_sum_plus_one_noise(name):
     rng = np.random.default_rng(0)
     X, y = rng.random((23, 64)).astype("f4"), rng.integers(0, 10, 23)
     torch.manual_seed(0)
-    module = build_module(name, 64, 10, None)
+    module = build_module(name, 64, 10, None).module
     clip, batch, sigma = 0.8, 5, 2.0
     total = np.zeros(len(flat(module)))
     for row, label in zip(X, y, strict=True):
@@ -274,7 +274,7 @@ def test_one_step_is_the_clipped_sum_plus_one_noise(name):
     noise = clip * sigma * NoiseSource(1).normal(len(before))
     for physical in (64, 4):  # one physical batch or six: the same step, one noise
         torch.manual_seed(0)
-        fresh = build_module(name, 64, 10, None)
+        fresh = build_module(name, 64, 10, None).module
         released = run(fresh, X, y, q=1.0, n_steps=1, sigma=sigma, clip=clip, batch=batch, physical=physical)
         np.testing.assert_allclose(before - flat(released), (total + noise) / batch, rtol=2e-3, atol=2e-6)
 

@@ -146,10 +146,11 @@ def _verify(plan: Plan) -> str:
         apart = "2" if guarantee.adjacency == "replace-one" else "1"
         exact = f"mu = {apart} sqrt({plan.n_steps}) / {sigma!r}"
         return f"{exact}, then epsilon at delta {guarantee.delta!r} (Balle, Wang 2018)"
+    slack = f"{rounding_slack(plan.n_steps):.3g}"
     return (
         f"dp_accounting: PLDAccountant({ADJACENCIES[guarantee.adjacency].name}, {plan.interval:g}) composing "
         f"{plan.n_steps} times PoissonSampledDpEvent({plan.sample_rate!r}, GaussianDpEvent({sigma!r})), then "
-        f"get_epsilon({guarantee.delta!r} - {rounding_slack(plan.n_steps):.3g}): the rest of delta pays for rounding. Or by "
+        f"get_epsilon({guarantee.delta!r} - {slack}): the rest of delta pays for rounding. Or by "
         "Renyi divergence, where that says less"
     )
 

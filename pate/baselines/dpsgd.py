@@ -20,7 +20,7 @@ from pate.baselines._calibration import ADJACENCIES
 from pate.baselines._device import as_device, held_threads, seed_torch
 from pate.baselines._gradients import RecordGradients
 from pate.baselines._plan import Plan, make_plan
-from pate.baselines._rows import read_records, read_rows
+from pate.baselines._rows import read_features, read_records
 from pate.baselines._statement import dpsgd_statement
 from pate.baselines._training import PoissonSampler, train
 from pate.baselines.modules import build_module
@@ -382,7 +382,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         (16, 2)
         """
         check_is_fitted(self)
-        features = read_rows(self, X, reset=False)
+        features = read_features(self, X, reset=False)
         blocks = []
         with torch.inference_mode(), held_threads(self.n_threads):
             for start in range(0, len(features), _PREDICTION_ROWS):

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate._progress import track
-from pate._validation import check_classes, check_int, encode_labels
+from pate._validation import check_classes, check_int, check_labels, encode_labels, quietly
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
@@ -81,7 +81,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
-        rows = self._private_rows(X)
+        rows = quietly("X", self._private_rows, X)
         n_records = rows.shape[0]
         classes, labels = self._check_labels(y, n_records)
         if n_records < n_teachers:
@@ -94,13 +94,13 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
-        cut = partition(n_records, n_teachers, groups=groups, random_state=seed)
+        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, random_state=seed)
         _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
-        self._fingerprint = records_fingerprint(labels, groups)
+        self._fingerprint = quietly("groups", records_fingerprint, labels, groups)
         self._set_columns(rows, X)
         self.teachers_ = self._train_all(rows, labels, store)
         return self
@@ -237,19 +237,14 @@ class ShardEnsemble(BaseEstimator, ABC):
 
     def _check_labels(self, y: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
         """Return the classes and y as class indices."""
-        values = np.asarray(y)
-        if values.shape != (n_records,):
-            raise InvalidInputError(f"y must have shape ({n_records},), one class per row of X, got {values.shape}.")
+        values = check_labels("y", y, n_records)
         if self.classes is None:
             try:
                 found = np.unique(values)
-                missing = bool((found != found).any())
             except TypeError:
-                missing = True
-            if missing:
-                raise InvalidInputError(
-                    "y holds missing values or mixed types. Give every record a class, and name them in classes=."
-                )
+                found = None
+            if found is None:
+                raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
             if len(found) < 2:
                 raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
             classes = check_classes(found)
@@ -261,7 +256,7 @@ class ShardEnsemble(BaseEstimator, ABC):
             )
         else:
             classes = check_classes(self.classes)
-        labels = encode_labels("y", y, classes)
+        labels = encode_labels("y", values, classes)
         if (labels == labels[0]).all():
             raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
         return classes, labels
@@ -326,7 +321,7 @@ def _warn_of_duplicates(X: Any, cut: Partition) -> None:
         X = X.reshape(len(X), -1)
     if is_sparse(X):
         X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
-    n_duplicates = count_cross_shard_duplicates(X, cut)
+    n_duplicates = quietly("X", count_cross_shard_duplicates, X, cut)
     if n_duplicates:
         warnings.warn(
             f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "

@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
+from pate.teachers._classes import OwnClasses, has_gaps
 from pate.teachers._clusters import HERE, UnansweredCalls, answer, raise_given_up
 from pate.teachers._rows import slices
 from pate.teachers.checkpoints import pack
@@ -170,8 +171,10 @@ def _train(task: ShardTask) -> Trained:
             # Many estimators refuse a single class; this looks at the shard alone, as it must.
             model: Any = DummyClassifier(strategy="constant", constant=classes[0]).fit(task.X, task.y)
         else:
+            # Some refuse classes with a gap. Looked at in this shard alone; without gaps nothing is around the model.
+            model = OwnClasses(task.estimator) if has_gaps(classes) else task.estimator
             with interruptible():
-                model = task.estimator.fit(_writeable(task.X), task.y)
+                model = model.fit(_writeable(task.X), task.y)
     except Exception as error:
         return Trained(task.index, failure=_reason(error))
     if task.key is None:
@@ -262,6 +265,8 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if isinstance(value, dict):
         return all(map(is_plain, value.values()))
+    if isinstance(value, OwnClasses):
+        return is_plain(value.estimator)
     if isinstance(value, type) or not type(value).__module__.startswith("sklearn."):
         return False
     return hasattr(value, "get_params") and all(map(is_plain, value.get_params(deep=False).values()))

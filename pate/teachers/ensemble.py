@@ -10,9 +10,20 @@ import numpy.typing as npt
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
+from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._rows import as_floats, check_rows, column_kinds, is_texts, match_columns, take_rows
+from pate.teachers._rows import (
+    as_floats,
+    check_rows,
+    check_same_kind,
+    column_kinds,
+    copy_input_tags,
+    holds_objects,
+    is_texts,
+    match_columns,
+    take_rows,
+)
 from pate.teachers._shards import (
     Asked,
     ShardTask,
@@ -60,7 +71,8 @@ class TeacherEnsemble(ShardEnsemble):
     partition_ : Partition
         Who went to which shard.
     teachers_ : list of fitted classifiers
-        **Sensitive.** They predict class indices. A teacher whose shard holds a single class says it always.
+        **Sensitive.** They predict class indices. A teacher whose shard holds a single class says it always; one whose
+        shard lacks others was fitted on the ranks 0 .. k-1 of the classes it holds (as XGBoost wants them).
     classes_ : tuple
         The class values, in the order of the votes' columns.
     n_features_in_ : int
@@ -113,6 +125,11 @@ class TeacherEnsemble(ShardEnsemble):
         self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        copy_input_tags(self.estimator, tags)
+        return tags
+
     def _check_model(self) -> None:
         model = self.estimator
         if isinstance(model, type) or not all(hasattr(model, m) for m in ("fit", "predict", "get_params")):
@@ -132,14 +149,19 @@ class TeacherEnsemble(ShardEnsemble):
         return as_floats(check_rows(X, estimator=self.estimator))
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
+        if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
+            X = match_columns(X, self._columns, n_features)
         X = check_rows(X, estimator=self.estimator)
-        return match_columns(X, self._columns, getattr(self, "n_features_in_", None)), X
+        matched = match_columns(X, self._columns, n_features)
+        check_same_kind(X, objects=self._objects)
+        return matched, X
 
     def _set_columns(self, X: Any, given: Any) -> None:
         self.__dict__.pop("n_features_in_", None)
         if not is_texts(X):
             self.n_features_in_ = int(X.shape[1])
-        self._columns = column_kinds(X)
+        self._columns, self._objects = column_kinds(X), holds_objects(X)
         self.__dict__.pop("feature_names_in_", None)
         if self._columns is not None and all(isinstance(c, str) for c in self._columns):
             self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)

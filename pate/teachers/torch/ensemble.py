@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pate._validation import check_choice, check_int, check_real
+from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._rows import column_kinds, is_frame, is_sparse, match_columns, slices
+from pate.teachers._rows import column_kinds, is_frame, match_columns, slices
 from pate.teachers._shards import Asked, Trained, batches, on_cluster, side_by_side, workers
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
@@ -199,7 +200,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             raise InvalidInputError("precision must be 'float32' or 'bf16' on MPS, which has no float64.")
 
     def _private_rows(self, X: Any) -> npt.NDArray[Any]:
-        return _numbers(X)
+        return read_numbers(X)
 
     def _set_columns(self, X: Any, given: Any) -> None:
         self._columns = column_kinds(given)
@@ -236,7 +237,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         if is_frame(X) and self._columns is not None:
             X = match_columns(X, self._columns, self.n_features_in_)  # by name, whatever their order
-        rows = _numbers(X)
+        rows = read_numbers(X)
         if rows.shape[1:] != self._row_shape:
             raise InvalidInputError(
                 f"X must have rows of shape {self._row_shape}, as the private ones, got {tuple(rows.shape[1:])}. "
@@ -335,25 +336,3 @@ class TorchTeacherEnsemble(ShardEnsemble):
         while wave := list(islice(tasks, workers(n_jobs))):
             slotted = ((*args, slot) for slot, args in enumerate(wave))
             yield from side_by_side(function, slotted, n_jobs=n_jobs, **options)
-
-
-def _numbers(X: Any) -> npt.NDArray[Any]:
-    """Return rows as an array of finite numbers, without a copy where there is one already."""
-    if is_sparse(X):
-        raise InvalidInputError("X must be dense for torch modules, got a sparse matrix. Pass X.toarray().")
-    rows = np.asarray(X)
-    if is_frame(X) and rows.dtype.kind not in "biuf":
-        raise InvalidInputError(
-            "X must hold numbers for torch modules, got a table with other columns. TableEncoder makes numbers of it, "
-            "learning from public rows alone."
-        )
-    if rows.dtype.kind not in "biuf" or rows.ndim < 2 or not rows.size:
-        raise InvalidInputError(
-            f"X must be numbers of shape (n, n_features) or (n, channels, height, width), got dtype {rows.dtype} and "
-            f"shape {rows.shape}."
-        )
-    if rows.dtype.kind == "f":
-        for part in slices(len(rows), 65_536):
-            if not np.isfinite(rows[part]).all():
-                raise InvalidInputError("X holds NaN or infinity. Fill them or drop those rows.")
-    return rows
