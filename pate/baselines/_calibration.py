@@ -119,7 +119,7 @@ def dpsgd_epsilon(
 
 
 def unsampled_mu(noise_multiplier: float, n_steps: int, adjacency: str) -> float:
-    """Return the mu of n_steps steps that take every record, rounded up.
+    """Return the mu of n_steps steps that take every record, rounded up (by more than its conversion may round down).
 
     Two opposite gradients are 2 clipping norms apart, a gradient and its absence 1.
 
@@ -129,7 +129,7 @@ def unsampled_mu(noise_multiplier: float, n_steps: int, adjacency: str) -> float
     (1.0, 0.5)
     """
     apart = 2.0 if adjacency == "replace-one" else 1.0
-    return math.nextafter(apart * math.sqrt(n_steps) / noise_multiplier * (1 + 1e-15), math.inf)
+    return apart * math.sqrt(n_steps) / noise_multiplier * (1 + 1e-11)
 
 
 def rounding_slack(n_steps: int) -> float:

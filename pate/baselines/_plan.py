@@ -62,7 +62,7 @@ def dpsgd_cost(noise_multiplier: float, *, sample_rate: float, n_steps: int) -> 
     """
     step = dp_accounting.PoissonSampledDpEvent(sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
     found = from_dp_event(dp_accounting.SelfComposedDpEvent(step, n_steps))
-    mu_squared = unsampled_mu(noise_multiplier, n_steps, "replace-one") ** 2 * (1 + 1e-15)
+    mu_squared = unsampled_mu(noise_multiplier, n_steps, "replace-one") ** 2
     return PublicCost(found.orders, found.rdp, mu_squared, found.pure, found.delta0, found.event)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from pate._validation import check_classes, check_labels, encode_labels, quietly
+from pate._validation import check_classes, check_labels, encode_labels, quietly, unmasked
 from pate.data._door import is_frame, read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 
@@ -30,7 +31,17 @@ def read_records(
             "DPSGDClassifier requires y to be passed, but the target y is None. Pass one class per row."
         )
     features = read_features(estimator, X, reset=True)
+    if len(shape := quietly("y", lambda: np.asarray(y).shape)) == 2 and shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
+            DataConversionWarning,
+            stacklevel=5,
+        )
+        y = np.asarray(unmasked("y", y)).ravel()
     target = check_labels("y", y, len(features))
+    kind = quietly("y", type_of_target, target)
+    if kind not in ("binary", "multiclass"):
+        raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
     if classes is None:
         warnings.warn(
             "classes=None: the set of classes is read off the private labels and becomes public with the "
@@ -38,7 +49,6 @@ def read_records(
             PrivacyLeakWarning,
             stacklevel=5,
         )
-        quietly("y", check_classification_targets, target)
         classes = quietly("y", np.unique, target)
         if len(classes) < 2:
             raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
