@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from opacus import GradSampleModule
-from opacus.layers import DPLSTM, DPMultiheadAttention, DPRNN
+from opacus.layers import DPLSTM, DPRNN, DPMultiheadAttention
 from opacus.optimizers import DPOptimizer
 from torch import nn
 

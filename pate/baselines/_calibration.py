@@ -112,15 +112,14 @@ def dpsgd_epsilon(
         return gdp_to_epsilon(unsampled_mu(noise_multiplier, n_steps, adjacency), delta)
     found, slack = math.inf, rounding_slack(n_steps)
     if slack < delta:
-        accountant = _accountant(adjacency, interval).compose(_event(noise_multiplier, sample_rate, n_steps))
-        found = float(accountant.get_epsilon(delta - slack))
+        found = float(_composed(noise_multiplier, sample_rate, n_steps, adjacency, interval).get_epsilon(delta - slack))
     return (
         found if slack < 1e-3 * delta else min(found, _by_rdp(noise_multiplier, delta, sample_rate, n_steps, adjacency))
     )
 
 
 def unsampled_mu(noise_multiplier: float, n_steps: int, adjacency: str) -> float:
-    """Return the mu of n_steps steps that take every record, rounded up.
+    """Return the mu of n_steps steps that take every record, rounded up (by more than its conversion may round down).
 
     Two opposite gradients are 2 clipping norms apart, a gradient and its absence 1.
 
@@ -130,7 +129,7 @@ def unsampled_mu(noise_multiplier: float, n_steps: int, adjacency: str) -> float
     (1.0, 0.5)
     """
     apart = 2.0 if adjacency == "replace-one" else 1.0
-    return math.nextafter(apart * math.sqrt(n_steps) / noise_multiplier * (1 + 1e-15), math.inf)
+    return apart * math.sqrt(n_steps) / noise_multiplier * (1 + 1e-11)
 
 
 def rounding_slack(n_steps: int) -> float:
@@ -223,8 +222,10 @@ def _check_delta(delta: float) -> float:
     return float(delta)
 
 
-def _accountant(adjacency: str, interval: float) -> pld.PLDAccountant:
-    return pld.PLDAccountant(ADJACENCIES[adjacency], value_discretization_interval=interval)
+@lru_cache(maxsize=2)  # for one run at several deltas
+def _composed(noise_multiplier: float, q: float, n_steps: int, adjacency: str, interval: float) -> pld.PLDAccountant:
+    accountant = pld.PLDAccountant(ADJACENCIES[adjacency], value_discretization_interval=interval)
+    return accountant.compose(_event(noise_multiplier, q, n_steps))
 
 
 def _event(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp_accounting.DpEvent:

@@ -92,7 +92,7 @@ def check_on_made_up_rows(module: nn.Module, row_shape: tuple[int, ...], n_class
         with torch.no_grad():
             # Weights that start at zero would hide what becomes of rows.
             for p in filter(torch.is_floating_point, trial.parameters()):
-                p += 0.1 * torch.randn_like(p)
+                p.add_(torch.randn_like(p), alpha=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pristine = copy.deepcopy(trial)

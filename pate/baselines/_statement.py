@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+from collections.abc import Iterable
 
-from pate.baselines._calibration import ADJACENCIES
-from pate.privacy.guarantee import Guarantee
-from pate.privacy.statement import Assumption, PrivacyStatement, versions
+from pate.baselines._calibration import ADJACENCIES, dpsgd_epsilon, rounding_slack, unsampled_mu
+from pate.baselines._plan import Plan
+from pate.privacy._curve import CURVE_DELTAS
+from pate.privacy.ledger import Ledger
+from pate.privacy.statement import Assumption, PrivacyStatement
 
 _THEOREMS = {
     "replace-one": (
@@ -18,43 +20,89 @@ _THEOREMS = {
         "epsilons, which are up to twice as large at the same noise"
     ),
 }
+_UNSAMPLED = (
+    "every record is in every step: exact Gaussian composition (Dong, Roth, Su 2022), converted exactly (Balle, Wang "
+    "2018)"
+)
 
 
 def dpsgd_statement(
-    guarantee: Guarantee,
+    plan: Plan,
     *,
-    n_records: int,
-    n_steps: int,
-    sample_rate: float,
-    noise_multiplier: float,
     max_grad_norm: float,
-    interval: float,
     classes_given: bool,
     seeded: bool,
+    ledger: Ledger | None = None,
+    releases: Iterable[int] = (),
 ) -> PrivacyStatement:
-    """Return what was protected, from what, how, and at which price.
+    """Return what was protected, from what, how, and at which price; a function of public numbers alone.
 
     Parameters
     ----------
-    guarantee : Guarantee
-    n_records, n_steps : int
-    sample_rate, noise_multiplier, max_grad_norm : float
-    interval : float
-        Grid of the privacy loss that ``guarantee`` was computed on.
+    plan : Plan
+    max_grad_norm : float
     classes_given : bool
         False when the set of classes was read off the private labels.
     seeded : bool
+    ledger : Ledger or None
+    releases : iterable of int
+        The numbers under which the run was charged there.
 
     Examples
     --------
-    >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="pld")
-    >>> dpsgd_statement(g, n_records=100, n_steps=5, sample_rate=0.1, noise_multiplier=2.0, max_grad_norm=1.0,
-    ...     interval=1e-3, classes_given=True, seeded=True).headline
+    >>> from pate import Budget
+    >>> from pate.baselines._plan import make_plan
+    >>> plan = make_plan(Budget(1.0, 1e-5), n_records=100, expected_batch_size=10, epochs=1, noise_multiplier=None,
+    ...     adjacency="replace-one")
+    >>> dpsgd_statement(plan, max_grad_norm=1.0, classes_given=True, seeded=True).headline
     'not private: seeded noise (for tests and experiments only)'
     """
+    guarantee, sigma, q = plan.guarantee, plan.noise_multiplier, plan.sample_rate
     replace = guarantee.adjacency == "replace-one"
-    assumptions = [
-        Assumption(name="parameters", claim="the number of private records and all hyperparameters are public"),
+    releases = tuple(releases)
+    mu = unsampled_mu(sigma, plan.n_steps, guarantee.adjacency) if q == 1 and not seeded else None
+    return PrivacyStatement(
+        released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them",
+        unit="record",
+        n_units=plan.n_records if replace else None,
+        guarantee=guarantee,
+        mechanism=(
+            f"DP-SGD: {plan.n_steps} steps, Poisson sampling at rate {q:.6g}, gradients clipped to norm "
+            f"{max_grad_norm:g}, noise multiplier {sigma:.6g}"
+            + ("" if replace else f"; rate and steps from a nominal number of {plan.n_records:,} records")
+        ),
+        accounting=(
+            f"{guarantee.adjacency}: {_UNSAMPLED}"
+            if q == 1
+            else f"privacy loss distributions rounded towards a larger epsilon, {guarantee.adjacency}: "
+            f"{_THEOREMS[guarantee.adjacency]}"
+        ),
+        noise_source=(
+            "a fixed seed: NOT PRIVATE"
+            if seeded
+            else "the operating system's cryptographic generator, for the noise and for the Poisson samples"
+        ),
+        seeded=seeded,
+        covered=("this training run, every intermediate step included",),
+        not_covered=(
+            "choices made by looking at other runs on the same records",
+            "scaling of the features",
+            "whether training failed, and how long it took",
+        ),
+        assumptions=_assumptions(plan, replace=replace, classes_given=classes_given, seeded=seeded),
+        verify=_verify(plan),
+        ledger_head="" if ledger is None or not releases else ledger.head_of(releases),
+        ledger_releases=releases,
+        mu=mu,
+        rho=None if mu is None else mu * mu / 2,
+        curve=() if seeded else _curve(plan),
+    )
+
+
+def _assumptions(plan: Plan, *, replace: bool, classes_given: bool, seeded: bool) -> tuple[Assumption, ...]:
+    number = "the number of private records" if replace else f"the nominal number of records ({plan.n_records:,})"
+    return (
+        Assumption(name="parameters", claim=f"{number} and all hyperparameters are public"),
         Assumption(name="preprocessing", claim="the features were scaled without statistics of the private records"),
         Assumption(name="one person", claim="each person is one record"),
         Assumption(
@@ -66,7 +114,13 @@ def dpsgd_statement(
         Assumption(
             name="sampling",
             claim="every step drew its records by Poisson sampling, as the accounting says",
-            how="Opacus with a sampler of its own, no shuffling",
+            how="a sampler of its own, no shuffling",
+            by="pate",
+        ),
+        Assumption(
+            name="clipping",
+            claim="no record moves another one's gradient",
+            how="every record's gradient was computed from that record alone",
             by="pate",
         ),
         Assumption(
@@ -80,37 +134,33 @@ def dpsgd_statement(
         Assumption(
             name="classes",
             claim="the set of classes is public",
-            how="it was named beforehand" if classes_given else "it was read off the labels, at no charge",
+            how="they were passed as classes=" if classes_given else "it was read off the labels, at no charge",
             by="curator" if classes_given else "nobody",
         ),
-    ]
-    used = {name: metadata.version(name) for name in ("torch", "opacus", "dp-accounting")}
-    return PrivacyStatement(
-        released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them",
-        unit="record",
-        n_units=n_records if replace else None,
-        guarantee=guarantee,
-        mechanism=(
-            f"DP-SGD: {n_steps} steps, Poisson sampling at rate {sample_rate:.6g}, gradients clipped to norm "
-            f"{max_grad_norm:g}, noise multiplier {noise_multiplier:.6g}"
-        ),
-        accounting=(
-            f"privacy loss distributions rounded towards a larger epsilon, {guarantee.adjacency}: "
-            f"{_THEOREMS[guarantee.adjacency]}"
-        ),
-        noise_source=(
-            "a fixed seed: NOT PRIVATE"
-            if seeded
-            else "the operating system's cryptographic generator, for the noise and for the Poisson samples"
-        ),
-        seeded=seeded,
-        covered=("this training run, every intermediate step included",),
-        not_covered=("choices made by looking at other runs on the same records", "scaling of the features"),
-        assumptions=tuple(assumptions),
-        verify=(
-            f"dp_accounting: PLDAccountant({ADJACENCIES[guarantee.adjacency].name}, {interval:g}) composing {n_steps} "
-            f"times PoissonSampledDpEvent({sample_rate!r}, GaussianDpEvent({noise_multiplier!r})), then "
-            f"get_epsilon({guarantee.delta!r})"
-        ),
-        versions={**versions(), **used},
+    )
+
+
+def _verify(plan: Plan) -> str:
+    guarantee, sigma = plan.guarantee, plan.noise_multiplier
+    if plan.sample_rate == 1:
+        apart = "2" if guarantee.adjacency == "replace-one" else "1"
+        exact = f"mu = {apart} sqrt({plan.n_steps}) / {sigma!r}"
+        return f"{exact}, then epsilon at delta {guarantee.delta!r} (Balle, Wang 2018)"
+    slack = f"{rounding_slack(plan.n_steps):.3g}"
+    return (
+        f"dp_accounting: PLDAccountant({ADJACENCIES[guarantee.adjacency].name}, {plan.interval:g}) composing "
+        f"{plan.n_steps} times PoissonSampledDpEvent({plan.sample_rate!r}, GaussianDpEvent({sigma!r})), then "
+        f"get_epsilon({guarantee.delta!r} - {slack}): the rest of delta pays for rounding. Or by "
+        "Renyi divergence, where that says less"
+    )
+
+
+def _curve(plan: Plan) -> tuple[tuple[float, float], ...]:
+    settings = {"sample_rate": plan.sample_rate, "n_steps": plan.n_steps, "interval": plan.interval}
+    return tuple(
+        (
+            delta,
+            dpsgd_epsilon(plan.noise_multiplier, delta=delta, adjacency=plan.guarantee.adjacency, **settings),  # type: ignore[arg-type]
+        )
+        for delta in CURVE_DELTAS
     )

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pate._random import NoiseSource, training_seed
-from pate._validation import check_choice, check_classes, check_int, check_real, encode_labels
-from pate.baselines._calibration import (
-    ADJACENCIES,
-    calibrate_noise_multiplier,
-    discretization_interval,
-    dpsgd_epsilon,
-)
+from pate._validation import check_choice, check_int, check_real
+from pate.baselines._calibration import ADJACENCIES
+from pate.baselines._device import as_device, held_threads, seed_torch
+from pate.baselines._gradients import RecordGradients
+from pate.baselines._plan import Plan, make_plan
+from pate.baselines._rows import read_features, read_records
 from pate.baselines._statement import dpsgd_statement
 from pate.baselines._training import PoissonSampler, train
 from pate.baselines.modules import build_module
-from pate.exceptions import (
-    BudgetExceededError,
-    InvalidInputError,
-    PrivacyLeakWarning,
-    PrivacyParameterWarning,
-)
+from pate.data import records_fingerprint
+from pate.exceptions import InvalidInputError, PateError, PrivacyParameterWarning
 from pate.privacy.budget import Budget
-from pate.privacy.guarantee import Guarantee
+from pate.privacy.ledger import Ledger, Registration
 
 _PREDICTION_ROWS = 4096
 
@@ -46,15 +38,18 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     module : {"linear", "mlp", "cnn"}, a torch.nn.Module class, or a function that makes a module
-        Made anew by every fit as ``module(n_features=..., n_classes=..., **module_kwargs)``; maps a float32
-        tensor (batch, n_features) to logits (batch, n_classes). A module that already exists is refused: it would
-        carry what it learnt before. Nothing in it may mix the records of a batch (group norm instead of batch norm).
+        What :class:`pate.teachers.torch.TorchTeacherEnsemble` takes, or a name (those of its modules too): made anew by
+        every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where it takes them; maps
+        rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes), or to a mapping
+        or object that has them under ``logits``. A module that already exists is refused: it would carry what it
+        learnt before. In training it sees one record at a time; one that mixes the records of a batch is refused (use
+        group norm instead of batch norm).
     budget : Budget
         Spent whole by each fit.
     max_grad_norm : float
         L2 norm to which each record's gradient is clipped.
     epochs : int
-        Of ceil(n / expected_batch_size) steps each.
+        Of ceil(n / expected_batch_size) steps each; n is ``nominal_n`` where that is given.
     expected_batch_size : int
         Each record enters a step with probability expected_batch_size / n, independently.
     learning_rate : float
@@ -73,6 +68,14 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     adjacency : {"replace-one", "add-or-remove"}
         Replace-one, as everywhere in this package, gives epsilons that compare with PATE's. Most published DP-SGD
         epsilons are for add-or-remove, and smaller at the same noise (by half, where much noise is added).
+    nominal_n : int or None
+        For add-or-remove only, and needed there: a public number of records, from which sampling rate and steps follow.
+        Neighbours differ in the true one, which is then used nowhere.
+    ledger : Ledger or None
+        Charge the fit there before it begins, and stay within its total; replace-one only. The noise is then the least
+        that the budget and the ledger both allow (the ledger's currency prices a run somewhat higher: up to twice the
+        noise). A fit that dies after the charge stays charged, and every further fit draws new noise and is charged
+        anew.
     device : str
         ``"auto"`` takes a CUDA device where there is one.
     n_threads : int or None
@@ -102,9 +105,10 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     -----
     **Guarantees.** The trained parameters, those of every intermediate step included, are (epsilon,
     delta)-differentially private for one record under ``adjacency``; the module ``pate.baselines._calibration`` has
-    the theorem. The number of records and all parameters above are taken as public. Each fit is a fresh spend:
-    searching over k settings costs k budgets. Features are used as they come: scale them by public knowledge
-    (pixel / 255) or with statistics of public data, never with statistics of the private rows.
+    the theorem. That clipping bounds one record holds whatever the module does: every record's gradient is computed by
+    itself. All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh
+    spend: searching over k settings costs k budgets, which a ``ledger`` adds up. Features are used as they come: scale
+    them by public knowledge (pixel / 255) or with statistics of public data, never with statistics of the private rows.
 
     Examples
     --------
@@ -134,6 +138,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         max_physical_batch_size: int = 64,
         noise_multiplier: float | None = None,
         adjacency: str = "replace-one",
+        nominal_n: int | None = None,
+        ledger: Ledger | None = None,
         device: str = "cpu",
         n_threads: int | None = 1,
         random_state: int | None = None,
@@ -153,6 +159,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         self.max_physical_batch_size = max_physical_batch_size
         self.noise_multiplier = noise_multiplier
         self.adjacency = adjacency
+        self.nominal_n = nominal_n
+        self.ledger = ledger
         self.device = device
         self.n_threads = n_threads
         self.random_state = random_state
@@ -164,7 +172,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like of shape (n, n_features), or array of shape (n, ...) such as images
             Finite numbers on a scale fixed without looking at these rows.
         y : array-like of shape (n,)
             Class values.
@@ -179,7 +187,9 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         InvalidInputError
             A value is out of range, or the module cannot be trained with differential privacy.
         BudgetExceededError
-            ``noise_multiplier`` is too small for the budget.
+            ``noise_multiplier`` is too small for the budget, or the ledger does not pay for the fit.
+        LedgerError
+            The ledger could not be written, or is for other private data; nothing was trained.
 
         Examples
         --------
@@ -198,94 +208,131 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             raise
 
     def _fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DPSGDClassifier:
+        self._check_settings()
+        features, labels, classes = read_records(self, X, y, self.classes)
+        n_records = self._nominal(len(features))
+        source = NoiseSource(self.noise_seed)
+        device = as_device(self.device)
+        data = Registration("record", classes, n_units=len(features), fingerprint=records_fingerprint(labels))
+        if self.ledger is not None:
+            self.ledger.check(data)
+        plan = make_plan(
+            self.budget,
+            n_records=n_records,
+            expected_batch_size=self.expected_batch_size,
+            epochs=self.epochs,
+            noise_multiplier=self.noise_multiplier,
+            adjacency=self.adjacency,
+            ledger=self.ledger,
+        )
+        cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda), held_threads(self.n_threads):
+            seed_torch(training_seed(self.random_state, 0), device)
+            gradients = build_module(self.module, self._row_shape, len(classes), self.module_kwargs)
+            gradients.module.to(device)
+            # Charged once nothing public can fail any more, and before the first noise.
+            releases = self._pay(plan, data, seeded=source.seeded)
+            trained = self._train(gradients, features, labels, plan, source, device)
+
+        self.classes_ = np.asarray(classes)
+        self.noise_multiplier_, self.n_steps_, self.sample_rate_ = (
+            plan.noise_multiplier,
+            plan.n_steps,
+            plan.sample_rate,
+        )
+        self.module_ = trained
+        self.guarantee_ = plan.guarantee
+        self.statement_ = dpsgd_statement(
+            plan,
+            max_grad_norm=self.max_grad_norm,
+            classes_given=self.classes is not None,
+            seeded=source.seeded,
+            ledger=self.ledger,
+            releases=releases,
+        )
+        return self
+
+    def _pay(self, plan: Plan, data: Registration, *, seeded: bool) -> tuple[int, ...]:
+        """Charge the run to the ledger, durably; return the release's number."""
+        if self.ledger is None or plan.cost is None:
+            return ()
+        self.ledger.open_total(self.ledger.total or self.budget)
+        facts = {
+            "n_steps": plan.n_steps,
+            "sample_rate": plan.sample_rate,
+            "noise_multiplier": plan.noise_multiplier,
+            "max_grad_norm": float(self.max_grad_norm),
+        }
+        mechanism = f"DP-SGD(noise_multiplier={plan.noise_multiplier:.6g}, n_steps={plan.n_steps})"
+        release = self.ledger.record(
+            plan.cost, mechanism=mechanism, n_queries=0, facts=facts, seeded=seeded, registration=data, kind="DP-SGD"
+        )
+        return (release,)
+
+    def _train(
+        self,
+        gradients: RecordGradients,
+        features: npt.NDArray[np.float32],
+        labels: npt.NDArray[np.int64],
+        plan: Plan,
+        source: NoiseSource,
+        device: torch.device,
+    ) -> nn.Module:
+        problem = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the module's own code says may quote private values
+            try:
+                return train(
+                    gradients,
+                    torch.from_numpy(features).to(device),
+                    torch.from_numpy(labels).to(device),
+                    sampler=PoissonSampler(len(features), plan.sample_rate, plan.n_steps, source),
+                    optimizer=self._make_optimizer(gradients.module),
+                    noise_multiplier=plan.noise_multiplier,
+                    max_grad_norm=self.max_grad_norm,
+                    expected_batch_size=self.expected_batch_size,
+                    max_physical_batch_size=self.max_physical_batch_size,
+                    random_state=self.random_state,
+                    shared_draws=self.adjacency == "add-or-remove",
+                    show=self.verbose,
+                )
+            except PateError:
+                raise
+            except Exception as error:
+                problem = type(error).__name__
+        raise InvalidInputError(
+            f"training failed: the module raised {problem} on the private rows, though not on made-up ones. What it "
+            "said is not shown: it may quote private values. That it failed is for the curator alone."
+        )
+
+    def _nominal(self, n_records: int) -> int:
+        """Return the number of records that rate, steps and warnings follow from: one that neighbours agree on."""
+        remedy = (
+            f"There are {n_records} private records, and a step cannot expect more than all of them."
+            if self.nominal_n is None
+            else "A step cannot expect more records than nominal_n."
+        )
+        n_nominal = n_records if self.nominal_n is None else int(self.nominal_n)
+        check_int("expected_batch_size", self.expected_batch_size, low=1, high=n_nominal, remedy=remedy)
+        if self.budget.delta >= 1 / n_nominal:
+            warnings.warn(
+                f"delta={self.budget.delta:g} is not below 1/n for {n_nominal} records: such a guarantee allows "
+                "publishing a whole record now and then. Use a smaller delta.",
+                PrivacyParameterWarning,
+                stacklevel=4,
+            )
+        return n_nominal
+
+    def _check_settings(self) -> None:
         if not isinstance(self.budget, Budget):
             raise InvalidInputError(
                 f"budget must be a pate.Budget, got {type(self.budget).__name__}. Pass Budget(epsilon=1.0, delta=1e-5)."
             )
-        features, labels, classes = self._check_data(X, y)
-        n_records, n_features = features.shape
-        self._check_numbers(n_records)
-        source = NoiseSource(self.noise_seed)
-        device = _device(self.device)
-        n_steps = self.epochs * -(-n_records // self.expected_batch_size)
-        sample_rate = self.expected_batch_size / n_records
-        sigma, guarantee = self._account(sample_rate, n_steps)
-
-        cuda = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda), warnings.catch_warnings(), _threads(self.n_threads):
-            _seed_torch(training_seed(self.random_state, 0), device)
-            gradients = build_module(self.module, self._row_shape, len(classes), self.module_kwargs)
-            module = gradients.module.to(device)
-            trained = train(
-                gradients,
-                torch.from_numpy(features).to(device),
-                torch.from_numpy(labels).to(device),
-                sampler=PoissonSampler(n_records, sample_rate, n_steps, source),
-                optimizer=self._make_optimizer(module),
-                noise_multiplier=sigma,
-                max_grad_norm=self.max_grad_norm,
-                expected_batch_size=self.expected_batch_size,
-                max_physical_batch_size=self.max_physical_batch_size,
-                random_state=self.random_state,
-                shared_draws=self.adjacency == "add-or-remove",
-                show=self.verbose,
-            )
-
-        self.classes_ = np.asarray(classes)
-        self.noise_multiplier_, self.n_steps_, self.sample_rate_ = sigma, n_steps, sample_rate
-        self.module_ = trained
-        self.guarantee_ = guarantee
-        self.statement_ = dpsgd_statement(
-            guarantee,
-            n_records=n_records,
-            n_steps=n_steps,
-            sample_rate=sample_rate,
-            noise_multiplier=sigma,
-            max_grad_norm=self.max_grad_norm,
-            interval=discretization_interval(self.budget.epsilon, n_steps),
-            classes_given=self.classes is not None,
-            seeded=source.seeded,
-        )
-        return self
-
-    def _check_data(
-        self, X: npt.ArrayLike, y: npt.ArrayLike
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], tuple[Any, ...]]:
-        if y is None:
-            raise InvalidInputError(
-                "DPSGDClassifier requires y to be passed, but the target y is None. Pass one class per row."
-            )
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused just below
-                features = validate_data(self, X, dtype=np.float32)
-                target = column_or_1d(y, warn=True)
-                check_classification_targets(target)
-            if len(target) != len(features):
-                raise ValueError(
-                    f"X and y must have as many rows, got {len(features)} and {len(target)}. Pass one class per row."
-                )
-            check_classification_targets(target)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
-        classes = self.classes
-        if classes is None:
-            warnings.warn(
-                "classes=None: the set of classes is read off the private labels and becomes public with the "
-                "model. Pass classes=, the list of every class that could occur.",
-                PrivacyLeakWarning,
-                stacklevel=4,
-            )
-            classes = np.unique(target)
-            if len(classes) < 2:
-                raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
-        values = check_classes(classes)
-        return features, encode_labels("y", target, values), values
-
-    def _check_numbers(self, n_records: int) -> None:
         check_real("max_grad_norm", self.max_grad_norm, low=0, low_open=True)
         check_real("learning_rate", self.learning_rate, low=0, low_open=True)
         check_real("momentum", self.momentum, low=0, high=1, high_open=True)
         check_int("epochs", self.epochs, low=1)
+        check_int("expected_batch_size", self.expected_batch_size, low=1)
         check_int("max_physical_batch_size", self.max_physical_batch_size, low=1)
         check_choice("optimizer", self.optimizer, ["sgd", "adam"])
         check_choice("adjacency", self.adjacency, ADJACENCIES)
@@ -293,46 +340,29 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             check_int("n_threads", self.n_threads, low=1)
         if self.random_state is not None:
             check_int("random_state", self.random_state, low=0)
-        remedy = f"There are {n_records} private records, and a step cannot expect more than all of them."
-        check_int("expected_batch_size", self.expected_batch_size, low=1, high=n_records, remedy=remedy)
         if self.noise_multiplier is not None:
             check_real("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
-        if self.budget.delta >= 1 / n_records:
-            warnings.warn(
-                f"delta={self.budget.delta:g} is not below 1/n for {n_records} records: such a guarantee allows "
-                "publishing a whole record now and then. Use a smaller delta.",
-                PrivacyParameterWarning,
-                stacklevel=4,
+        if self.nominal_n is not None:
+            check_int("nominal_n", self.nominal_n, low=1)
+        if self.adjacency == "add-or-remove":
+            if self.nominal_n is None:
+                raise InvalidInputError(
+                    "nominal_n must be given for adjacency='add-or-remove', got None: neighbours differ in the number "
+                    "of records, so the sampling rate, the steps and what the statement says of them must follow from "
+                    "a public number. Pass about how many records there are, known without counting these."
+                )
+            if self.ledger is not None:
+                raise InvalidInputError(
+                    "ledger must be None for adjacency='add-or-remove': a ledger adds up replace-one costs. Use "
+                    "adjacency='replace-one'."
+                )
+        elif self.nominal_n is not None:
+            raise InvalidInputError(
+                "nominal_n is for adjacency='add-or-remove', got it with 'replace-one', under which the number of "
+                "records is public itself. Leave it at None."
             )
-
-    def _account(self, sample_rate: float, n_steps: int) -> tuple[float, Guarantee]:
-        epsilon, delta = self.budget.epsilon, self.budget.delta
-        sigma = self.noise_multiplier
-        if sigma is None:
-            sigma = calibrate_noise_multiplier(
-                epsilon, delta, sample_rate=sample_rate, n_steps=n_steps, adjacency=self.adjacency
-            )
-        spent = dpsgd_epsilon(
-            sigma,
-            delta=delta,
-            sample_rate=sample_rate,
-            n_steps=n_steps,
-            adjacency=self.adjacency,
-            interval=discretization_interval(epsilon, n_steps),
-        )
-        if spent > epsilon:
-            raise BudgetExceededError(
-                f"noise_multiplier={sigma:g} would cost epsilon={spent:.6g} over {n_steps} steps, more than "
-                f"{self.budget}. Pass noise_multiplier=None to have it chosen, or train for fewer epochs."
-            )
-        guarantee = Guarantee(
-            epsilon=spent,
-            delta=delta,
-            kind="public",
-            method="privacy loss distributions of the Poisson-subsampled Gaussian (dp_accounting)",
-            adjacency=self.adjacency,
-        )
-        return float(sigma), guarantee
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InvalidInputError(f"ledger must be a pate.Ledger or None, got a {type(self.ledger).__name__}.")
 
     def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         parameters = [p for p in module.parameters() if p.requires_grad]
@@ -352,13 +382,9 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         (16, 2)
         """
         check_is_fitted(self)
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                features = validate_data(self, X, dtype=np.float32, reset=False)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
+        features = read_features(self, X, reset=False)
         blocks = []
-        with torch.inference_mode(), _threads(self.n_threads):
+        with torch.inference_mode(), held_threads(self.n_threads):
             for start in range(0, len(features), _PREDICTION_ROWS):
                 logits = self.module_(torch.from_numpy(features[start : start + _PREDICTION_ROWS]))
                 blocks.append(torch.softmax(logits.double(), dim=1).numpy())
@@ -387,40 +413,3 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.noise_seed is None
         return tags
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise InvalidInputError(f"device must be 'auto' or a torch device, got {name!r}.") from error
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise InvalidInputError(
-                f"device={name!r} is not there: torch sees no CUDA device. Use device='cpu' or 'auto'."
-            )
-        # fork_rng and the seeding below need to know which one.
-        return device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
-    return device
-
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Hold torch to this many CPU threads, and give it back as it was."""
-    before = torch.get_num_threads()
-    try:
-        if number is not None:
-            torch.set_num_threads(number)
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _seed_torch(seed: int, device: torch.device) -> None:
-    """Seed the generators that fork_rng gives back, and no other."""
-    torch.random.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)

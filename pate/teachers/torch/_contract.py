@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from pate.exceptions import InvalidInputError
 
@@ -121,7 +121,7 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
     made = module(**copy.deepcopy(dict(kwargs)))
     if not isinstance(made, nn.Module):
         raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(made).__name__}.")
-    if any(isinstance(p, UninitializedTensorMixin) for p in (*made.parameters(), *made.buffers())):
+    if any(map(is_lazy, (*made.parameters(), *made.buffers()))):
         raise InvalidInputError(
             "module has lazy layers, whose sizes the first rows would decide. Give them sizes: n_features is passed to "
             "whatever takes it."
