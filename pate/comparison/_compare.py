@@ -54,7 +54,8 @@ def compare(
     n_repeats : int
         Fits per contestant and budget. Repeat r has the same ``random_state`` for everybody.
     random_state : int or None
-        Of training. None draws from the operating system.
+        Of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that the same call
+        compares the same teachers. None draws from the operating system; shards are then cut by a secret.
     out : path or None
         A folder that keeps every finished fit at once, so that the same call goes on after a kill. What a resumed
         run needs to recognise the private rows stands apart in ``resume.private/``: do not publish that.
@@ -123,7 +124,9 @@ def compare(
         with closing(bar):
             for name, epsilon, repeat in bar:
                 try:
-                    cell = _fit(entrants[name], data, name, Budget(epsilon, delta), repeat, seeds[repeat], noise_seed)
+                    budget, seed = Budget(epsilon, delta), seeds[repeat]
+                    cut_seed = None if random_state is None else seed
+                    cell = _fit(entrants[name], data, name, budget, repeat, seed, cut_seed, noise_seed)
                 except Exception as error:
                     kept = f"The {len(done)} finished fits are kept in {os.fspath(out)!r}." if out is not None else ""
                     where = f"contestant {name!r} failed at epsilon={epsilon:g}, repeat {repeat + 1} of {n_repeats}"
@@ -155,12 +158,21 @@ def compare(
 
 
 def _fit(
-    contestant: Any, data: Dataset, name: str, budget: Budget, repeat: int, seed: int, noise_seed: int | None
+    contestant: Any,
+    data: Dataset,
+    name: str,
+    budget: Budget,
+    repeat: int,
+    seed: int,
+    cut_seed: int | None,
+    noise_seed: int | None,
 ) -> Cell:
     # By name, not by position: a contestant more or less leaves the others' noise as it was.
     place = zlib.crc32(f"{name}\0{budget.epsilon!r}".encode())
     noise = None if noise_seed is None else training_seed(noise_seed, repeat, place)
     parameters = {"budget": budget, "random_state": seed, "noise_seed": noise}
+    if cut_seed is not None:
+        parameters["partition_seed"] = cut_seed
     takes = contestant.get_params(deep=False)
     model = clone(contestant).set_params(**{k: v for k, v in parameters.items() if k in takes})
     y, y_test = data.private.y, data.test.y

@@ -3,7 +3,7 @@
 Examples
 --------
 >>> from pate.data import partition
->>> partition(100, 10, random_state=0)
+>>> partition(100, 10)
 Partition(n_records=100, n_shards=10, unit='record', n_units=100)
 """
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
+from pate._secret import beside_ledger
 from pate._validation import check_choice, check_classes, check_int, encode_labels
 from pate.data import TableEncoder, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
@@ -96,7 +97,7 @@ class LabelJob:
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
     checkpoint_dir : path or None
-    n_jobs, random_state, noise_seed, verbose
+    n_jobs, random_state, partition_seed, noise_seed, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -161,6 +162,7 @@ class LabelJob:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
+        partition_seed: int | None = None,
         noise_seed: int | None = None,
         tuning: str = "not declared by the curator",
         verbose: bool = False,
@@ -217,9 +219,12 @@ class LabelJob:
             classes=named,
             n_jobs=n_jobs,
             random_state=random_state,
+            partition_seed=partition_seed,
             checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
             verbose=verbose,
         )
+        if self._ledger is not None:
+            self._teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
     def __repr__(self) -> str:
         return f"LabelJob({self.plan})"

@@ -10,10 +10,14 @@ _PREPROCESSING = {
     "shard": ("pate learnt scaling and encoding inside every shard", "pate"),
     "none": ("pate did none; what was done to the table before is not known here", "curator"),
 }
+#: The assumption of a cut that anybody who knows its seed can repeat.
+KNOWN_SHARDS = "known shards"
 _GIVEN = "the release was given votes and cannot see how they came about"
 
 
-def make_assumptions(*, unit: str, classes_inferred: bool, seeded: bool) -> tuple[Assumption, ...]:
+def make_assumptions(
+    *, unit: str, classes_inferred: bool, seeded: bool, partition_seeded: bool = False
+) -> tuple[Assumption, ...]:
     """Return the assumptions of a release of given votes.
 
     Examples
@@ -61,6 +65,15 @@ def make_assumptions(*, unit: str, classes_inferred: bool, seeded: bool) -> tupl
         found.append(
             Assumption(name="classes", claim="the set of classes is public knowledge", how="it was named beforehand")
         )
+    if partition_seeded:
+        place = "the group keeps its id" if unit == "group" else "all other records keep their places in the file"
+        found.append(
+            Assumption(
+                name=KNOWN_SHARDS,
+                claim=f"only such a replacement is protected against in which {place}",
+                how="the shards were cut by a seed that may be known (partition_seed), not by a secret",
+            )
+        )
     return tuple(found)
 
 
@@ -97,10 +110,12 @@ def vouch_for_training(statement: PrivacyStatement, *, preprocessing: str | None
     >>> [a.name for a in vouched.assumptions if a.by == "pate"]
     ['disjoint shards', 'own shard only', 'preprocessing', 'duplicates', 'noise']
     """
+    known = any(a.name == KNOWN_SHARDS for a in statement.assumptions)
+    by = "a seed that may be known" if known else "a secret of 256 bits from the operating system"
     shards = (
-        "pate dealt the groups out at random, whole, by their ids alone"
+        f"pate dealt each group out whole, by a keyed hash of its id alone, under {by}"
         if statement.unit == "group"
-        else "pate dealt the records out at random, by their place in the file alone"
+        else f"pate dealt the records out by a keyed permutation of their places in the file, under {by}"
     )
     s = statement.with_evidence("disjoint shards", shards)
     s = s.with_evidence("own shard only", "pate trained one classifier per shard on that shard's rows")
