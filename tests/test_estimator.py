@@ -58,6 +58,7 @@ def classifier(estimator=None, **options):
         "classes": range(10),
         "n_queries": 80,
         "random_state": 0,
+        "partition_seed": 0,
         "noise_seed": 0,
     }
     return PATEClassifier(GaussianNB(var_smoothing=0.1) if estimator is None else estimator, **(defaults | options))
@@ -96,7 +97,7 @@ EXPECTED = {
 
 
 def test_scikit_learn_checks():
-    estimator = PublicIsPrivate(n_teachers=2, budget=RICH, noise_seed=0, random_state=0)
+    estimator = PublicIsPrivate(n_teachers=2, budget=RICH, noise_seed=0, random_state=0, partition_seed=0)
     with warnings.catch_warnings():
         # The checks name no classes, repeat rows and have a handful of records; each of these warns, rightly.
         warnings.simplefilter("ignore")

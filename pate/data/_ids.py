@@ -113,7 +113,10 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
             f"groups must have shape ({n_records},), one id per record, got {np.shape(values)}. "
             "Pass the column that names each record's owner."
         )
-    codes, unique = pd.factorize(values if isinstance(values, pd.Series | pd.Index) else pd.Series(values))
+    try:
+        codes, unique = pd.factorize(values if isinstance(values, pd.Series | pd.Index) else pd.Series(values))
+    except TypeError:
+        raise InvalidInputError("groups has ids that cannot be compared. Use texts or whole numbers.") from None
     if (codes < 0).any() or any(isinstance(u, str) and not u.strip() for u in unique):
         raise InvalidInputError(
             "groups has missing ids (None, NaN or empty). Give every record an owner or drop it: "

@@ -158,7 +158,8 @@ class TeacherEnsemble(ShardEnsemble):
     def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
         shard = self.partition_.shard(index)
         model = seeded_clone(self.estimator, self._seed, index)
-        fingerprint = self.partition_.fingerprint()
+        # The global generators' seed too: an estimator without a random_state may draw from them.
+        fingerprint = f"{self.partition_.fingerprint()} {global_seed(self._seed, index)}"
         return recipe_key(model, take_rows(X, shard), labels[shard], partition=fingerprint, index=index)
 
     def _train(
