@@ -15,6 +15,7 @@ from pate.cli._app import (
     MaxAnswers,
     MechanismName,
     OnExhausted,
+    PartitionSeed,
     Queries,
     Scale,
     Seed,
@@ -102,6 +103,7 @@ def label(
     kind: Annotated[
         str | None, typer.Option(help="With --votes: labels or counts, where the file's shape does not tell.")
     ] = None,
+    key: Annotated[str | None, typer.Option(help="With --votes: which array of an .npz, where it has several.")] = None,
     unit: Annotated[str, typer.Option(help="With --votes: what one teacher's shard holds whole: record or group.")] = (
         "record"
     ),
@@ -172,12 +174,21 @@ def label(
     resize: Annotated[bool, typer.Option("--resize", help="Bring other images to that size, not refuse them.")] = False,
     color: Annotated[str | None, typer.Option(help="grey or rgb: bring all images to that.")] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data; default: PRIVATE.ledger.sqlite, beside it.")
+        Path | None,
+        typer.Option(
+            help="Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside "
+            "it. For --votes it must be there, or --new-ledger be said."
+        ),
     ] = None,
+    new_ledger: Annotated[
+        bool,
+        typer.Option("--new-ledger", help="Start a ledger: nothing was released from these private data before."),
+    ] = False,
     checkpoints: Annotated[
         bool, typer.Option(help="Keep finished teachers in OUT.private, so that a killed run goes on.")
     ] = True,
     seed: Seed = 0,
+    partition_seed: PartitionSeed = None,
     jobs: Jobs = -1,
     tuning: Tuning = "not declared by the curator",
     safe_csv: Annotated[
@@ -207,7 +218,17 @@ def label(
         if private is not None:
             raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
         _finish(
-            VoteJob(votes, public=public, kind=kind, unit=unit, n_units=units, ledger=ledger, **common),
+            VoteJob(
+                votes,
+                public=public,
+                kind=kind,
+                key=key,
+                unit=unit,
+                n_units=units,
+                ledger=ledger,
+                new_ledger=new_ledger,
+                **common,
+            ),
             out,
             plan,
             safe_csv,
@@ -234,6 +255,8 @@ def label(
         resize=resize,
         color=color,
         ledger=ledger or private.with_name(private.name + ".ledger.sqlite"),
+        new_ledger=new_ledger,
+        partition_seed=partition_seed,
         checkpoint_dir=out.with_name(out.stem + ".private") / "teachers" if checkpoints and not plan else None,
         n_jobs=jobs,
         verbose=True,
@@ -259,9 +282,10 @@ _OF_TEACHERS = [
     "resize",
     "color",
     "checkpoints",
+    "partition_seed",
     "jobs",
 ]
-_OF_VOTES = ("kind", "unit", "units")
+_OF_VOTES = ("kind", "key", "unit", "units")
 
 
 def _check_way_in(context: typer.Context, votes: bool) -> None:

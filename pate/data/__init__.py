@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pate.data._fingerprint import records_fingerprint as records_fingerprint
+from pate.data._fingerprint import votes_fingerprint as votes_fingerprint
 from pate.data.datasets import Dataset as Dataset
 from pate.data.datasets import HeldOutRows as HeldOutRows
 from pate.data.datasets import PrivateRows as PrivateRows

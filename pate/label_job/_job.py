@@ -21,6 +21,7 @@ from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.label_job._choice import make_choice
 from pate.label_job._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
+from pate.label_job._ledgers import check_absent, check_only_ledger
 from pate.label_job._plan import LabelPlan
 from pate.label_job._reading import read_sources
 from pate.label_job._writing import write_labels
@@ -96,6 +97,8 @@ class LabelJob:
         None takes them from the public images, and refuses others.
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
+    new_ledger : bool
+        Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
     n_jobs, random_state, partition_seed, noise_seed, verbose
         See :class:`pate.PATEClassifier`.
@@ -159,6 +162,7 @@ class LabelJob:
         resize: bool = False,
         color: str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        new_ledger: bool = False,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
@@ -180,6 +184,9 @@ class LabelJob:
         )  # fmt: skip
         self._source, self._classes, self._seed = source, named, random_state
         self._ledger = None if ledger is None else Ledger(ledger)
+        if self._ledger is not None and new_ledger:
+            check_absent(self._ledger)
+        self._private, self._new_ledger = Path(private), new_ledger
         unit, n_units = units_of(source)
         if n_units < n_teachers:
             raise InvalidInputError(
@@ -348,6 +355,7 @@ class LabelJob:
             records = records_fingerprint(encode_labels("target", y, values), source.groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
+            check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
         self._teachers.fit(X, y, groups=source.groups)
         del X
         if self.plan.queries is not None:
