@@ -1,4 +1,7 @@
-"""Two sources of randomness that never meet: training seeds, and noise for privacy."""
+"""Two sources of randomness that never meet: training seeds, and noise for privacy.
+
+The third one, the secret of the shards, is in :mod:`pate._secret`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ _TWO_POW_MINUS_64 = 2.0**-64
 def training_seed(seed: int | None, *path: int) -> int:
     """Return a 32-bit seed for one piece of training, fixed by ``seed`` and the piece's place.
 
-    The result does not depend on the order in which pieces are trained, nor on the number of workers.
+    The result does not depend on the order in which pieces are trained, nor on the number of workers. It is no secret:
+    32 bits are guessed, and reports print them. Nothing that privacy rests on may hang on it.
 
     Parameters
     ----------

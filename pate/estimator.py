@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pate._random import training_seed
+from pate._secret import beside_ledger
 from pate._validation import check_int, check_real
 from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
@@ -124,8 +125,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     estimator : scikit-learn classifier, ensemble of teachers or None
         The teacher; None means ``LogisticRegression()``. Or how all of them are trained and vote: an unfitted
         :class:`TorchTeacherEnsemble` (or :class:`TeacherEnsemble`), which is cloned. What is said here wins over what
-        it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``checkpoint_dir``) is as
-        it says.
+        it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``partition_seed``,
+        ``checkpoint_dir``) is as it says.
     n_teachers : int or None
         Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100.
     budget : Budget
@@ -152,8 +153,12 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     n_jobs : int or None
         Teachers trained side by side, as in joblib.
     random_state : int or None
-        Seed of the partition and of training, never of the privacy noise. With None and a ledger, the rows to ask about
-        follow from the public rows, so that the same fit again finds its stored answers.
+        Seed of training and of the choice of queries; never of the shards, nor of the privacy noise. With None and a
+        ledger, the rows to ask about follow from the public rows, so that the same fit again finds its stored answers.
+    partition_seed : int or None
+        None cuts the shards by a secret, kept beside the ledger (or in ``checkpoint_dir``) so that every fit there cuts
+        the same data alike. A number is for experiments; the statement then says what it assumes. See
+        :func:`pate.partition`.
     noise_seed : int or None
         For tests and experiments only: the statement then says that nothing is private.
     ledger : Ledger or None
@@ -236,6 +241,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         on_exhausted: str = "raise",
         n_jobs: int | None = None,
         random_state: int | None = None,
+        partition_seed: int | None = None,
         noise_seed: int | None = None,
         ledger: Any = None,
         checkpoint_dir: Any = None,
@@ -257,6 +263,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self.on_exhausted = on_exhausted
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.partition_seed = partition_seed
         self.noise_seed = noise_seed
         self.ledger = ledger
         self.checkpoint_dir = checkpoint_dir
@@ -475,15 +482,17 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
 
     def _ensemble(self) -> ShardEnsemble:
-        return make_ensemble(
+        teachers = make_ensemble(
             LogisticRegression() if self.estimator is None else self.estimator,
             self.n_teachers,
             classes=self.classes,
             n_jobs=self.n_jobs,
             random_state=self.random_state,
+            partition_seed=self.partition_seed,
             checkpoint_dir=self.checkpoint_dir,
             verbose=self.verbose,
         )
+        return teachers if self.ledger is None else teachers.keep_secret_in(beside_ledger(self.ledger.path))
 
     def _student(self, teachers: ShardEnsemble) -> Any:
         student = _student_of(teachers, self.student)

@@ -52,6 +52,9 @@ class RunConfig:
         Every repeat draws its own split (``standard`` protocol), teachers and noise.
     n_public, n_private : int or None
     random_state : int
+    partition_seed : int or None
+        None takes ``random_state``: a named data set is public, and its runs are to be repeatable. The statement says
+        what a known cut assumes (see :func:`pate.partition`).
     n_jobs : int or None
     tuning : str
         What was tuned on private data and whether that is charged, for the statement.
@@ -79,6 +82,7 @@ class RunConfig:
     n_public: int | None = None
     n_private: int | None = None
     random_state: int = 0
+    partition_seed: int | None = None
     n_jobs: int | None = None
     tuning: str = ""
 
@@ -86,6 +90,8 @@ class RunConfig:
         check_choice("dpsgd", self.dpsgd, MODULES)
         check_int("n_repeats", self.n_repeats, low=1)
         check_int("random_state", self.random_state, low=0)
+        if self.partition_seed is not None:
+            check_int("partition_seed", self.partition_seed, low=0)
 
     def identity(self) -> dict[str, Any]:
         """Return everything that decides the run, as plain values.
@@ -261,6 +267,7 @@ def _classifier(
         on_exhausted=config.on_exhausted,
         n_jobs=config.n_jobs,
         random_state=seed,
+        partition_seed=seed if config.partition_seed is None else config.partition_seed + repeat,
         checkpoint_dir=None if kept is None else kept / "teachers",
         ledger=None if kept is None else Ledger(kept / "ledger.sqlite"),
         tuning=config.tuning,

@@ -78,6 +78,8 @@ class Votes:
         True when the set of classes was read off the private labels, which the statement then says.
     fingerprint : str or None
         A digest by which a ledger recognises the private records: **sensitive**, and stored under a secret key only.
+    partition_seeded : bool
+        True when the shards were cut by a seed that may be known, not by a secret: the statement then says so.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class Votes:
     query_hashes: tuple[str, ...] | None = None
     classes_inferred: bool = False
     fingerprint: str | None = None
+    partition_seeded: bool = False
 
     @classmethod
     def from_counts(
@@ -250,6 +253,7 @@ class Votes:
             None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
             self.classes_inferred,
             self.fingerprint,
+            self.partition_seeded,
         )
 
     def __repr__(self) -> str:

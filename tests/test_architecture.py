@@ -27,6 +27,7 @@ FLOORS = {
     "exceptions": 0,
     "_validation": 0,
     "_random": 0,
+    "_secret": 0,
     "_progress": 0,
     "_files": 0,
     "_html": 0,

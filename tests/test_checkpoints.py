@@ -64,7 +64,7 @@ K = 6
 
 
 def ensemble(folder, estimator=None, **options):
-    options = {"classes": range(10), "random_state": 0, "checkpoint_dir": folder} | options
+    options = {"classes": range(10), "random_state": 0, "partition_seed": 0, "checkpoint_dir": folder} | options
     return TeacherEnsemble(GaussianNB(var_smoothing=0.1) if estimator is None else estimator, K, **options)
 
 
@@ -183,7 +183,7 @@ def test_a_run_killed_by_force_goes_on(tmp_path, trained, n_jobs, seed):
     assert resumed.n_resumed_ == done
     assert len(trained) == 12 - done
     drawn = json.loads((folder / "manifest.json").read_text())["seed"] if seed is None else seed
-    whole = digits_mlp(None, drawn).fit(DIGITS[:600], LABELS[:600])
+    whole = digits_mlp(None, drawn).keep_secret_in(folder / "shards.key").fit(DIGITS[:600], LABELS[:600])
     assert resumed.partition_.fingerprint() == whole.partition_.fingerprint()
     assert resumed.vote(PUBLIC).labels.tolist() == whole.vote(PUBLIC).labels.tolist()
 
@@ -207,16 +207,35 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
 
 
 def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):
-    first = ensemble(tmp_path, random_state=None).fit(X, Y)
-    second = ensemble(tmp_path, random_state=None).fit(X, Y)
+    first = ensemble(tmp_path, random_state=None, partition_seed=None).fit(X, Y)
+    second = ensemble(tmp_path, random_state=None, partition_seed=None).fit(X, Y)
     assert second.n_resumed_ == K
     assert second.partition_.fingerprint() == first.partition_.fingerprint()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.warns(CheckpointWarning, match="new shards"):
-        third = ensemble(tmp_path, random_state=None).fit(X, Y)
+    with pytest.warns(CheckpointWarning, match="the seed"):
+        third = ensemble(tmp_path, random_state=None, partition_seed=None).fit(X, Y)
     assert third.n_resumed_ == 0
-    assert third.partition_.fingerprint() != first.partition_.fingerprint()
-    assert ensemble(tmp_path, random_state=None).fit(X, Y).n_resumed_ == K
+    assert third.partition_.fingerprint() == first.partition_.fingerprint()
+    assert ensemble(tmp_path, random_state=None, partition_seed=None).fit(X, Y).n_resumed_ == K
+
+
+@pytest.mark.parametrize("damage", ["", "7", "not hexadecimal", "ab" * 3])
+def test_the_secret_of_the_shards_is_kept_with_the_teachers(tmp_path, damage):
+    first = ensemble(tmp_path, partition_seed=None).fit(X, Y)
+    key = tmp_path / "shards.key"
+    assert len(bytes.fromhex(key.read_text())) >= 16
+    assert ensemble(tmp_path, partition_seed=None).fit(X, Y).n_resumed_ == K
+    key.write_text(damage)
+    with pytest.warns(CheckpointWarning, match="new shards"):
+        other = ensemble(tmp_path, partition_seed=None).fit(X, Y)
+    assert other.n_resumed_ == 0
+    assert other.partition_.fingerprint() != first.partition_.fingerprint()
+    assert ensemble(tmp_path, partition_seed=None).fit(X, Y).n_resumed_ == K
+
+
+def test_a_known_cut_writes_no_secret(tmp_path):
+    ensemble(tmp_path, partition_seed=4).fit(X, Y)
+    assert not (tmp_path / "shards.key").exists()
 
 
 def test_a_given_seed_is_not_written_down(tmp_path):
@@ -233,6 +252,8 @@ def test_a_given_seed_is_not_written_down(tmp_path):
         {"estimator": GaussianNB(var_smoothing=0.2)},
         {"estimator": make_pipeline(GaussianNB(var_smoothing=0.1))},
         {"random_state": 1},
+        {"partition_seed": 1},
+        {"partition_seed": None},
         {"classes": [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]},
     ],
 )
@@ -544,12 +565,12 @@ def test_the_folder_is_private_and_says_so(tmp_path):
     folder = tmp_path / "teachers"
     umask = os.umask(0)
     try:
-        ensemble(folder, random_state=None).fit(X, Y)
+        ensemble(folder, random_state=None, partition_seed=None).fit(X, Y)
     finally:
         os.umask(umask)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(f.stat().st_mode) for f in folder.iterdir()} == {0o600}
-    assert {f.suffix for f in folder.iterdir()} == {".skops", ".txt", ".json"}
+    assert {f.suffix for f in folder.iterdir()} == {".skops", ".txt", ".json", ".key"}
     assert "sensitive" in (folder / "README.txt").read_text()
 
 

@@ -30,7 +30,7 @@ from pate.teachers.torch.modules import MLP
 distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")
 psutil = pytest.importorskip("psutil")  # comes with distributed
 
-COMMON = {"classes": range(10), "random_state": 0}
+COMMON = {"classes": range(10), "random_state": 0, "partition_seed": 0}
 SECRET = "4711"
 
 

@@ -71,6 +71,7 @@ TEMPLATE = {
     "classes": (0, 1),
     "n_jobs": 2,
     "random_state": 3,
+    "partition_seed": 4,
     "checkpoint_dir": "here",
     "verbose": True,
 }
@@ -84,7 +85,14 @@ def test_what_is_said_wins_and_what_is_not_is_the_templates(template):
     same = make_ensemble(template)
     assert same is not template
     assert {k: same.get_params()[k] for k in TEMPLATE} == TEMPLATE
-    said = {"n_teachers": 9, "classes": "ab", "n_jobs": 1, "random_state": 0, "checkpoint_dir": "there"}
+    said = {
+        "n_teachers": 9,
+        "classes": "ab",
+        "n_jobs": 1,
+        "random_state": 0,
+        "partition_seed": 1,
+        "checkpoint_dir": "there",
+    }
     other = make_ensemble(template, **said)
     assert {k: other.get_params()[k] for k in TEMPLATE} == {**said, "verbose": True}
     assert type(other) is type(template)

@@ -58,6 +58,7 @@ def classifier(estimator=None, **options):
         "classes": range(10),
         "n_queries": 80,
         "random_state": 0,
+        "partition_seed": 0,
         "noise_seed": 0,
     }
     if isinstance(estimator, MustNotTrain):  # its student is tried before any training
@@ -98,7 +99,9 @@ EXPECTED = {
 
 
 def test_scikit_learn_checks():
-    estimator = PublicIsPrivate(overlap_is_public=True, n_teachers=2, budget=RICH, noise_seed=0, random_state=0)
+    estimator = PublicIsPrivate(
+        overlap_is_public=True, n_teachers=2, budget=RICH, noise_seed=0, random_state=0, partition_seed=0
+    )
     with warnings.catch_warnings():
         # The checks name no classes, repeat rows and have a handful of records; each of these warns, rightly.
         warnings.simplefilter("ignore")

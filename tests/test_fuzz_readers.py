@@ -131,7 +131,7 @@ def ledger_files() -> tuple[bytes, bytes]:
 
 
 def partition_file(**changes) -> bytes:
-    p = partition(9, 3, random_state=0)
+    p = partition(9, 3, partition_seed=0)
     stored = {"format": np.int64(1), "assignment": p.assignment, "n_shards": np.int64(3), "n_units": np.int64(9)}
     return npz(**{**stored, "unit": np.array("record"), **changes})
 

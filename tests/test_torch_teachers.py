@@ -102,7 +102,15 @@ OPTIMIZERS = (
 
 
 def ensemble(module=MLP, n_teachers=5, **options):
-    given = {"classes": range(10), "epochs": 2, "batch_size": 16, "device": "cpu", "random_state": 3, **options}
+    given = {
+        "classes": range(10),
+        "epochs": 2,
+        "batch_size": 16,
+        "device": "cpu",
+        "random_state": 3,
+        "partition_seed": 3,
+        **options,
+    }
     return TorchTeacherEnsemble(module, n_teachers, **given)
 
 

@@ -10,9 +10,17 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, NoisyHistogram
+from pate import (
+    Budget,
+    BudgetExceededError,
+    ConfidentGNMax,
+    GNMax,
+    InvalidInputError,
+    Ledger,
+    NoisyHistogram,
+)
 from pate.cli import app
-from pate.exceptions import PrivacyParameterWarning, RunFolderError
+from pate.exceptions import LedgerError, PrivacyParameterWarning, RunFolderError
 from pate.label_job import LabelJob, VoteJob
 
 BUDGET = Budget(3.0, 1e-5)
@@ -39,7 +47,9 @@ def public(tmp_path):
 
 
 def job(votes, **options):
-    return VoteJob(votes, **({"classes": CLASSES, "budget": BUDGET} | options))
+    """A job on the ledger that is there, or on a new one where there is none."""
+    ledger = options.get("ledger") or votes.with_name(votes.name + ".ledger.sqlite")
+    return VoteJob(votes, **({"classes": CLASSES, "budget": BUDGET, "new_ledger": not ledger.exists()} | options))
 
 
 def test_labels_stand_at_their_rows(tmp_path, votes, truth):
@@ -174,7 +184,7 @@ def test_nothing_of_the_votes_is_in_texts(votes):
 def test_the_command_labels_from_a_vote_file(tmp_path, votes):
     out = tmp_path / "labels.csv"
     base = ["label", "--votes", str(votes), "--classes", "no,yes", "--epsilon", "5", "--kind", "labels"]
-    base += ["--sigma", "20", "--mechanism", "gnmax", "--queries", "10", "--out", str(out)]
+    base += ["--sigma", "20", "--mechanism", "gnmax", "--queries", "10", "--out", str(out), "--new-ledger"]
     planned = CliRunner().invoke(app, [*base, "--plan"])
     assert planned.exit_code == 0, planned.output
     assert "10 of 40 public rows" in planned.output
@@ -223,7 +233,8 @@ def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
         "n_queries": 10,
         "ledger": tmp_path / "ledger.sqlite",
     }
-    VoteJob(tmp_path / "votes.npy", public=tmp_path / "public.csv", kind="counts", **common).run()
+    VoteJob(tmp_path / "votes.npy", public=tmp_path / "public.csv", kind="counts", new_ledger=True, **common).run()
+    Ledger(tmp_path / "ledger.sqlite").revise("the records themselves instead of votes made elsewhere")
     files = (tmp_path / "private.csv", tmp_path / "public.csv")
     work = LabelJob(*files, target="ill", teacher="naive-bayes", n_teachers=6, **common)
     statement = work.run().statement
@@ -232,3 +243,109 @@ def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
     assert "90 teachers" in statement.mechanism
     own = LabelJob(*files, target="ill", teacher="naive-bayes", n_teachers=6, **{**common, "ledger": None})
     assert "own shard only" in {a.name for a in own.run().statement.assumptions if a.by == "pate"}
+
+
+# One private data set, one ledger ------------------------------------------------------------------------------
+
+
+def granted(make, names):
+    """How often epsilon was granted: jobs that ran, out of one for each name."""
+    n = 0
+    for name in names:
+        try:
+            make(name).run()
+        except (InvalidInputError, LedgerError, BudgetExceededError):
+            continue
+        n += 1
+    return n
+
+
+def test_votes_need_a_ledger_or_a_word(votes):
+    with pytest.raises(InvalidInputError, match=r"there is no ledger .*new_ledger=True \(--new-ledger\)"):
+        job(votes, new_ledger=False)
+    with pytest.raises(InvalidInputError, match="there is no ledger"):
+        job(votes, new_ledger=False, ledger=votes.with_name("other.sqlite"))
+    assert sorted(p.name for p in votes.parent.iterdir()) == ["votes.npy"]
+    job(votes, n_queries=3, new_ledger=True).run()
+    with pytest.raises(InvalidInputError, match="already"):
+        job(votes, n_queries=3, new_ledger=True)
+
+
+def test_five_names_are_not_five_budgets(tmp_path, votes):
+    """The same votes as copies, as counts, as csv, in another order: one ledger knows them all."""
+    labels = np.load(votes)
+    counts = np.stack([100 - labels.sum(0), labels.sum(0)], axis=1)
+    np.save(tmp_path / "a.npy", labels)
+    np.save(tmp_path / "b.npy", counts)
+    np.savetxt(tmp_path / "c.csv", counts, fmt="%d", delimiter=",")
+    np.savez(tmp_path / "d.npz", unrelated=np.zeros(2), votes=labels[::-1])
+    np.save(tmp_path / "e.npy", counts[::-1])
+    kinds = {"a.npy": "labels", "b.npy": "counts", "c.csv": "counts", "d.npz": "labels", "e.npy": "counts"}
+    terms = {"mechanism": GNMax(60.0), "n_queries": 20, "budget": Budget(3.5, 1e-5)}
+
+    def make(name, **options):
+        key = "votes" if name.endswith("npz") else None
+        return VoteJob(tmp_path / name, classes=CLASSES, kind=kinds[name], key=key, **terms, **options)
+
+    assert granted(make, kinds) == 0
+    book = tmp_path / "book.sqlite"
+    make("a.npy", ledger=book, new_ledger=True).run()
+    for name in kinds:
+        with pytest.raises(InvalidInputError, match=r"holds the private data set of the ledger .*book\.sqlite"):
+            make(name)
+        with pytest.raises(InvalidInputError, match=r"holds the private data set of the ledger .*book\.sqlite"):
+            make(name, ledger=tmp_path / "fresh.sqlite")
+    total = Ledger(book).total
+    granted(lambda name: make(name, ledger=book), [*kinds] * 5)
+    assert Ledger(book).spent_mu_squared <= total.mu_squared
+    assert granted(lambda name: make(name, new_ledger=True), kinds) == 5  # five times said
+
+
+def test_a_ledger_of_one_file_of_votes_refuses_another(tmp_path, votes, truth):
+    job(votes, n_queries=3, mechanism=GNMax(60.0)).run()
+    np.save(votes, np.tile(1 - truth, (100, 1)))
+    with pytest.raises(LedgerError, match="other private records"):
+        job(votes, n_queries=3, mechanism=GNMax(60.0))
+    Ledger(votes.with_name("votes.npy.ledger.sqlite")).revise("teachers trained again")
+    job(votes, n_queries=3, mechanism=GNMax(60.0)).run()
+
+
+def test_a_renamed_private_file_is_known(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(size=90), "w": rng.normal(size=90), "ill": rng.choice(CLASSES, 90)})
+    rows[["age", "w"]].iloc[::6].to_csv(tmp_path / "public.csv", index=False)
+    names = [f"p{i}.csv" for i in range(5)]
+    for name in names:
+        rows.assign(age=rows["age"] + 1).to_csv(tmp_path / name, index=False)
+
+    def make(name, **options):
+        return LabelJob(
+            tmp_path / name, tmp_path / "public.csv", target="ill", classes=CLASSES, budget=Budget(1.0, 1e-3),
+            teacher="naive-bayes", n_teachers=6, ledger=tmp_path / f"{name}.ledger.sqlite", **options,
+        )  # fmt: skip
+
+    assert granted(make, names) == 1
+    with pytest.raises(InvalidInputError, match=r"p1\.csv holds the private data set of the ledger .*p0\.csv\.ledger"):
+        make("p1.csv").run()
+    (tmp_path / "p0.csv.ledger.sqlite").rename(tmp_path / "kept.sqlite")
+    (tmp_path / "p0.csv.ledger.sqlite.key").rename(tmp_path / "kept.sqlite.key")
+    (tmp_path / "noise.sqlite").write_bytes(b"not a ledger")
+    assert granted(make, names) == 0
+    assert granted(lambda name: make(name, new_ledger=True), names) == 5
+    with pytest.raises(InvalidInputError, match="already"):
+        make("p1.csv", new_ledger=True)
+    # Other people's records in the same folder are theirs.
+    rows[::-1].to_csv(tmp_path / "others.csv", index=False)
+    assert granted(make, ["others.csv"]) == 1
+
+
+def test_the_command_takes_an_array_by_its_key(tmp_path, votes):
+    np.savez(tmp_path / "two.npz", unrelated=np.zeros((3, 2)), votes=np.load(votes))
+    base = ["label", "--votes", str(tmp_path / "two.npz"), "--classes", "no,yes", "--epsilon", "5", "--kind", "labels"]
+    base += ["--queries", "5", "--out", str(tmp_path / "labels.csv"), "--new-ledger"]
+    advised = CliRunner().invoke(app, base)
+    assert isinstance(advised.exception, InvalidInputError)
+    assert "--key" in str(advised.exception)
+    done = CliRunner().invoke(app, [*base, "--key", "votes"])
+    assert done.exit_code == 0, done.output
+    assert len(pd.read_csv(tmp_path / "labels.csv")) == 40

@@ -42,7 +42,11 @@ Gap = Annotated[float | None, typer.Option(help="Abstain below so many votes of 
 MaxAnswers = Annotated[int | None, typer.Option(help="Cap on answers (confident); the whole cap is charged.")]
 OnExhausted = Annotated[str, typer.Option(help="When the budget does not buy all queries: raise or abstain.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Teachers side by side; -1 takes every core.")]
-Seed = Annotated[int, typer.Option(help="Seed of splits and training; never of the privacy noise.")]
+Seed = Annotated[int, typer.Option(help="Seed of splits and training; never of the shards or the privacy noise.")]
+PartitionSeed = Annotated[
+    int | None,
+    typer.Option(help="Cut the shards by this seed, not by a secret: for data that are nobody's secret only."),
+]
 Tuning = Annotated[str, typer.Option(help="For the statement: what was tuned on private data, and if it is charged.")]
 SensitiveReport = Annotated[
     bool, typer.Option("--sensitive-report", help="Also write sensitive.html, which must stay inside.")

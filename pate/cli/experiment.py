@@ -16,6 +16,7 @@ from pate.cli._app import (
     MaxAnswers,
     MechanismName,
     OnExhausted,
+    PartitionSeed,
     Queries,
     Scale,
     Seed,
@@ -80,6 +81,7 @@ def run(
     public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
     private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
     seed: Seed = 0,
+    partition_seed: PartitionSeed = None,
     jobs: Jobs = -1,
     tuning: Tuning = "",
     sensitive_report: SensitiveReport = False,
@@ -106,6 +108,7 @@ def run(
         n_public=public,
         n_private=private,
         random_state=seed,
+        partition_seed=partition_seed,
         n_jobs=jobs,
         tuning=tuning,
     )

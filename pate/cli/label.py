@@ -15,6 +15,7 @@ from pate.cli._app import (
     MaxAnswers,
     MechanismName,
     OnExhausted,
+    PartitionSeed,
     Queries,
     Scale,
     Seed,
@@ -102,6 +103,7 @@ def label(
     kind: Annotated[
         str | None, typer.Option(help="With --votes: labels or counts, where the file's shape does not tell.")
     ] = None,
+    key: Annotated[str | None, typer.Option(help="With --votes: which array of an .npz, where it has several.")] = None,
     unit: Annotated[str, typer.Option(help="With --votes: what one teacher's shard holds whole: record or group.")] = (
         "record"
     ),
@@ -176,7 +178,11 @@ def label(
         typer.Option("--overlap-is-public", help="You say that the public rows are public, wherever they also stand."),
     ] = False,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data; default: PRIVATE.ledger.sqlite, beside it.")
+        Path | None,
+        typer.Option(
+            help="Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside "
+            "it. For --votes it must be there, or --new-ledger be said."
+        ),
     ] = None,
     ledger_currency: Annotated[
         str | None,
@@ -185,10 +191,15 @@ def label(
             "most of the first release's kind.",
         ),
     ] = None,
+    new_ledger: Annotated[
+        bool,
+        typer.Option("--new-ledger", help="Start a ledger: nothing was released from these private data before."),
+    ] = False,
     checkpoints: Annotated[
         bool, typer.Option(help="Keep finished teachers in OUT.private, so that a killed run goes on.")
     ] = True,
     seed: Seed = 0,
+    partition_seed: PartitionSeed = None,
     jobs: Jobs = -1,
     tuning: Tuning = "",
     dataset_name: Annotated[str | None, typer.Option(help="For the statement: what the private data are.")] = None,
@@ -231,7 +242,17 @@ def label(
         if private is not None:
             raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
         _finish(
-            VoteJob(votes, public=public, kind=kind, unit=unit, n_units=units, ledger=ledger, **common),
+            VoteJob(
+                votes,
+                public=public,
+                kind=kind,
+                key=key,
+                unit=unit,
+                n_units=units,
+                ledger=ledger,
+                new_ledger=new_ledger,
+                **common,
+            ),
             out,
             plan,
             safe_csv,
@@ -259,6 +280,8 @@ def label(
         color=color,
         overlap_is_public=overlap_is_public,
         ledger=ledger or private.with_name(private.name + ".ledger.sqlite"),
+        new_ledger=new_ledger,
+        partition_seed=partition_seed,
         checkpoint_dir=out.with_name(out.stem + ".private") / "teachers" if checkpoints and not plan else None,
         n_jobs=jobs,
         verbose=True,
@@ -298,9 +321,10 @@ _OF_TEACHERS = [
     "color",
     "overlap_is_public",
     "checkpoints",
+    "partition_seed",
     "jobs",
 ]
-_OF_VOTES = ("kind", "unit", "units")
+_OF_VOTES = ("kind", "key", "unit", "units")
 
 
 def _check_way_in(context: typer.Context, votes: bool) -> None:

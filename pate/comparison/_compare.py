@@ -53,7 +53,8 @@ def compare(
     n_repeats : int
         Fits per contestant and budget. Repeat r has the same ``random_state`` for everybody.
     random_state : int or None
-        Of training. None draws from the operating system.
+        Of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that the same call
+        compares the same teachers. None draws from the operating system; shards are then cut by a secret.
     out : path or None
         A folder that keeps every finished fit at once, so that the same call goes on after a kill. What a resumed
         run needs to recognise the private rows stands apart in ``resume.private/``: do not publish that.
@@ -125,8 +126,9 @@ def compare(
         with closing(bar):
             for name, epsilon, repeat in bar:
                 try:
-                    model = entrants[name]
-                    cell = _fit(model, data, name, Budget(epsilon, delta), repeat, seeds[repeat], noise_seed, created)
+                    model, budget, seed = entrants[name], Budget(epsilon, delta), seeds[repeat]
+                    cut_seed = None if random_state is None else seed
+                    cell = _fit(model, data, name, budget, repeat, seed, cut_seed, noise_seed, created)
                 except Exception as error:
                     kept = f"The {len(done)} finished fits are kept in {os.fspath(out)!r}." if out is not None else ""
                     where = f"contestant {name!r} failed at epsilon={epsilon:g}, repeat {repeat + 1} of {n_repeats}"
@@ -164,6 +166,7 @@ def _fit(
     budget: Budget,
     repeat: int,
     seed: int,
+    cut_seed: int | None,
     noise_seed: int | None,
     created: str,
 ) -> Cell:
@@ -171,6 +174,8 @@ def _fit(
     place = zlib.crc32(f"{name}\0{budget.epsilon!r}".encode())
     noise = None if noise_seed is None else training_seed(noise_seed, repeat, place)
     parameters = {"budget": budget, "random_state": seed, "noise_seed": noise}
+    if cut_seed is not None:
+        parameters["partition_seed"] = cut_seed
     takes = contestant.get_params(deep=False)
     model = clone(contestant).set_params(**{k: v for k, v in parameters.items() if k in takes})
     y, y_test = data.private.y, data.test.y

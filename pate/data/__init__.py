@@ -3,7 +3,7 @@
 Examples
 --------
 >>> from pate.data import partition
->>> partition(100, 10, random_state=0)
+>>> partition(100, 10)
 Partition(n_records=100, n_shards=10, unit='record', n_units=100)
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pate.data._fingerprint import records_fingerprint as records_fingerprint
+from pate.data._fingerprint import votes_fingerprint as votes_fingerprint
 from pate.data._overlap import check_other_file as check_other_file
 from pate.data._overlap import check_public_rows as check_public_rows
 from pate.data.datasets import Dataset as Dataset

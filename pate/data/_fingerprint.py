@@ -1,4 +1,4 @@
-"""By what a ledger recognises private records."""
+"""By what a ledger recognises private records, or the votes of teachers that were trained on them."""
 
 from __future__ import annotations
 
@@ -31,4 +31,24 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     for owner in () if groups is None else groups:
         text = str(owner).encode("utf-8", "surrogatepass")
         digest.update(f"{len(text)}:".encode() + text)
+    return digest.hexdigest()
+
+
+def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
+    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**.
+
+    Parameters
+    ----------
+    counts : int64 array of shape (n_queries, n_classes)
+    n_teachers : int
+
+    Examples
+    --------
+    >>> a, b = np.array([[8, 2], [5, 5]]), np.array([[5, 5], [8, 2]])
+    >>> votes_fingerprint(a, 10) == votes_fingerprint(b, 10), votes_fingerprint(a, 10) == votes_fingerprint(a[:1], 10)
+    (True, False)
+    """
+    rows = np.ascontiguousarray(counts, dtype="<i8")
+    digest = hashlib.sha256(f"pate votes 1 {rows.shape} {n_teachers}\n".encode())
+    digest.update(np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes())
     return digest.hexdigest()

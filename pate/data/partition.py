@@ -13,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._files import atomic_path
-from pate._random import training_seed
+from pate._secret import check_secret, derive, fresh_secret, from_seed
 from pate._validation import check_choice, check_int
-from pate.data._columns import order_key
+from pate.data._ids import distinct_ids
 from pate.data._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
 _FORMAT = 1
-#: The place of the assignment in the tree of training seeds: apart from the teachers' own seeds.
-_SEED_PATH = (0x5A4D,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +70,8 @@ class Partition:
             raise InvalidInputError(
                 f"assignment must hold shards 0 to {n_shards - 1}; it does not. Build a Partition with partition(...)."
             )
-        if (np.bincount(given, minlength=n_shards) == 0).any():
+        # Groups are dealt by their ids alone, and may leave a shard empty. Places are dealt evenly.
+        if self.unit == "record" and (np.bincount(given, minlength=n_shards) == 0).any():
             raise InvalidInputError(
                 f"assignment leaves some of the {n_shards} shards empty. Every shard needs a record: ask for fewer."
             )
@@ -112,7 +111,7 @@ class Partition:
 
         Examples
         --------
-        >>> partition(5, 2, random_state=0).shard(0).dtype
+        >>> partition(5, 2).shard(0).dtype
         dtype('int64')
         """
         i = check_int("shard", i, low=0, high=self.n_shards - 1)
@@ -123,7 +122,7 @@ class Partition:
 
         Examples
         --------
-        >>> [len(s) for s in partition(7, 3, random_state=0).shards()]
+        >>> [len(s) for s in partition(7, 3).shards()]
         [3, 2, 2]
         """
         order = np.argsort(self.assignment, kind="stable").astype(np.int64, copy=False)
@@ -138,8 +137,8 @@ class Partition:
 
         Examples
         --------
-        >>> a, b = partition(9, 3, random_state=0), partition(9, 3, random_state=1)
-        >>> a.fingerprint() == partition(9, 3, random_state=0).fingerprint(), a.fingerprint() == b.fingerprint()
+        >>> a, b = partition(9, 3, partition_seed=0), partition(9, 3, partition_seed=1)
+        >>> a.fingerprint() == partition(9, 3, partition_seed=0).fingerprint(), a.fingerprint() == b.fingerprint()
         (True, False)
         """
         head = f"pate.Partition {_FORMAT} {self.n_records} {self.n_shards} {self.unit} {self.n_units}\n"
@@ -154,7 +153,7 @@ class Partition:
         --------
         >>> import tempfile, pathlib
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "shards.npz"
-        >>> p = partition(9, 3, random_state=0)
+        >>> p = partition(9, 3)
         >>> p.save(file)
         >>> Partition.load(file).fingerprint() == p.fingerprint()
         True
@@ -207,8 +206,15 @@ class Partition:
             ) from None
 
 
-def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state: int | None = None) -> Partition:
-    """Cut records into disjoint shards at random, by record or by group.
+def partition(
+    n_records: int,
+    n_shards: int,
+    *,
+    groups: Any = None,
+    secret: bytes | None = None,
+    partition_seed: int | None = None,
+) -> Partition:
+    """Cut records into disjoint shards by a secret, by record or by group.
 
     Parameters
     ----------
@@ -216,91 +222,111 @@ def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state
     n_shards : int
         At most ``n_records``, or at most the number of groups.
     groups : array-like of shape (n_records,) or None
-        Who each record belongs to (a patient, a user). All records of a group go to one shard: user-level privacy.
-    random_state : int or None
-        Seed of the assignment; None draws from the operating system. It is a training seed, not privacy noise.
+        Who each record belongs to (a patient, a user): texts, numbers, dates, UUIDs or tuples of such. All records of a
+        group go to one shard: user-level privacy.
+    secret : bytes or None
+        At least 16 from the operating system (``secrets.token_bytes(32)``): the same secret cuts the same data alike.
+        **Sensitive**, and good for one data set. None draws one, used once and forgotten.
+    partition_seed : int or None
+        Instead of a secret: a seed that may be known, for experiments and tests that are to be repeated. The guarantee
+        is then narrower; see Notes.
 
     Returns
     -------
     Partition
-        By record, shard sizes differ by at most 1. By group, every shard has the same number of *groups*, up to 1;
-        the numbers of records are only as even as the groups are.
+        By record, shard sizes differ by at most 1. By group, each goes its own way: shards hold about
+        ``n_groups / n_shards`` groups, more or fewer by its square root, and some may be **empty**.
 
     Raises
     ------
     InvalidInputError
-        Fewer records or groups than shards, ``groups`` of another length, or a missing group id.
+        Fewer records or groups than shards, ``groups`` of another length, a missing group id, or a secret that is none.
 
     Notes
     -----
-    **Guarantees.** The shard of every other unit is the same for both neighbours, so the replaced one reaches a single
-    teacher.
+    **The rule.** A group's shard is a keyed hash of its id (BLAKE2b), so no group's shard depends on any other group.
+    Records without ids are dealt out in the order of keyed pseudo-random numbers (SHAKE-256), one per place in the
+    file. Labels and values are never looked at.
 
-    - By record, neighbours differ in one record, replaced in place by another. The shard depends on
-      ``(n_records, n_shards, random_state)`` and the record's position only: labels and values are never looked at (no
-      stratifying).
-    - By group, neighbours have the same set of group ids, and one id's records are replaced by any other non-empty set
-      of records, anywhere in the file. Ids are public bookkeeping: the person who takes another's place inherits the
-      id. The shard depends on ``(number of groups, n_shards, random_state)`` and the id's rank among the *sorted* ids
-      only. The order and the number of records do not enter: ranking by first appearance would move other people when
-      somebody's first record is removed, and so would filling the shards by group sizes, at the price of shards with
-      unequal numbers of records.
-    - With ``random_state=None`` (a secret seed from the operating system) a replacement that changes the id is covered
-      too. It changes others' ranks, but the assignment is a uniform permutation whatever the ranks are, so the two
-      neighbours' assignments can be matched one to one with everybody else in the same shard, and by joint convexity a
-      bound for each matched pair bounds the mixture. With a seed that an adversary knows, it is not.
-    - The number of groups is fixed between neighbours (it may be published); the number of records is not.
+    **Guarantees.** Neighbouring data sets have equally many units, and differ in one unit.
+
+    - *The unit keeps its id (its place), and its records are replaced by any others*: everybody's shard is the same for
+      both neighbours, so one shard differs, whatever the key is.
+    - *The person a is replaced by a person b of another id.* For a given key that is two shards: a's loses one person,
+      b's gains one. But the key is secret. Let h be the function from ids to shards. Under the key it is a random one
+      (as far as a keyed hash cannot be told from one): its values are independent and of one law, so h and
+      h' = h o (a b), which exchanges the values of a and b, are equally likely. The data with a under h, and the data
+      with b instead under h', put everybody else into the same shards (neither data set has both a and b), and a and b
+      into the same one: *one* shard differs. So for every h the two mechanisms are within the (epsilon, delta), Renyi
+      divergence or trade-off curve of a single changed shard, and the mixtures over h, which has the same law in both,
+      are within it too, by joint convexity (for Renyi divergences, quasi-convexity). The bijection is the same for all
+      that is ever released under one secret, so that holds for the whole transcript, however adaptive.
+    - *A record is removed, and another put in anywhere in the file* (a sorted file, say). Others move up or down one
+      place, in the order they had. A uniform order of the places is as likely as the one composed with that move, and
+      under it one shard differs: the same argument. It asks one order of the file per secret:
+      :class:`pate.TeacherEnsemble` derives a secret of its own for each list of labels.
+
+    Whoever knows the key can tell the two shards apart in the second case, or follow everybody's move in the third. So
+    with ``partition_seed`` the guarantee is for neighbours of the first kind alone, and statements say so.
+
+    The number of groups is fixed between neighbours (it may be published); the number of records is not.
 
     Examples
     --------
-    >>> p = partition(10, 3, random_state=0)
+    >>> p = partition(10, 3)
     >>> p, [len(p.shard(i)) for i in range(3)]
     (Partition(n_records=10, n_shards=3, unit='record', n_units=10), [4, 3, 3])
     >>> patients = ["a", "b", "a", "c", "b", "a"]
-    >>> p = partition(6, 3, groups=patients, random_state=0)
-    >>> sorted(p.shard(i).tolist() for i in range(3))
-    [[0, 2, 5], [1, 4], [3]]
+    >>> p = partition(6, 2, groups=patients, partition_seed=1)
+    >>> sorted(p.shard(i).tolist() for i in range(2))
+    [[0, 2, 5], [1, 3, 4]]
     >>> partition(3, 5)
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: n_shards must be at most the number of records (3), got 5. ...
     """
     n_records = check_int("n_records", n_records, low=1)
     n_shards = check_int("n_shards", n_shards, low=1)
-    codes = None if groups is None else _group_ranks(groups, n_records)
-    n_units = n_records if codes is None else int(codes.max()) + 1
-    unit = "record" if codes is None else "group"
+    key = _key(secret, partition_seed)
+    codes, ids = (None, None) if groups is None else distinct_ids(groups, n_records)
+    n_units = n_records if ids is None else len(ids)
+    unit = "record" if ids is None else "group"
     if n_shards > n_units:
         raise InvalidInputError(
             f"n_shards must be at most the number of {unit}s ({n_units}), got {n_shards}. "
             "Ask for fewer shards (teachers): each needs at least one."
         )
-    rng = np.random.default_rng(training_seed(random_state, *_SEED_PATH))
-    shard_of_unit = np.empty(n_units, dtype=np.int32)
-    shard_of_unit[rng.permutation(n_units)] = np.arange(n_units) % n_shards
-    return Partition(shard_of_unit if codes is None else shard_of_unit[codes], n_shards, unit, n_units)
+    if codes is None or ids is None:
+        return Partition(_dealt_places(key, n_records, n_shards), n_shards)
+    return Partition(_hashed_ids(key, ids, n_shards)[codes], n_shards, unit, n_units)
 
 
-def _group_ranks(groups: Any, n_records: int) -> npt.NDArray[np.intp]:
-    """Return each record's group as its id's rank among the sorted ids, shape (n_records,)."""
-    import pandas as pd
+def _key(secret: bytes | None, partition_seed: int | None) -> bytes:
+    if partition_seed is None:
+        return fresh_secret() if secret is None else check_secret(secret)
+    if secret is not None:
+        raise InvalidInputError("secret and partition_seed are two ways to cut: give one of them.")
+    return from_seed(check_int("partition_seed", partition_seed, low=0, remedy="None takes a secret."))
 
-    # A list goes in as objects: numpy would turn [1, "1"] into one and the same string.
-    values = groups if hasattr(groups, "dtype") else np.asarray(list(groups), dtype=object)
-    if getattr(values, "ndim", 1) != 1 or len(values) != n_records:
-        raise InvalidInputError(
-            f"groups must have shape ({n_records},), one id per record, got {np.shape(values)}. "
-            "Pass the column that names each record's owner."
-        )
-    codes, unique = pd.factorize(values if isinstance(values, pd.Series | pd.Index) else pd.Series(values))
-    if (codes < 0).any() or any(isinstance(u, str) and not u.strip() for u in unique):
-        raise InvalidInputError(
-            "groups has missing ids (None, NaN or empty). Give every record an owner or drop it: "
-            "a record of unknown owner could put one person into two shards."
-        )
-    ids = unique.tolist()
-    ranks = np.empty(len(ids), dtype=np.intp)
-    ranks[sorted(range(len(ids)), key=lambda i: order_key(ids[i]))] = np.arange(len(ids))
-    return ranks[codes]
+
+def _hashed_ids(key: bytes, ids: list[bytes], n_shards: int) -> npt.NDArray[np.int32]:
+    """Return the shard of each id, a function of the key and the id alone."""
+    keyed = hashlib.blake2b(key=derive(key, "ids"), digest_size=16)
+
+    def shard_of(one: bytes) -> int:
+        digest = keyed.copy()
+        digest.update(one)
+        return int.from_bytes(digest.digest(), "big") % n_shards
+
+    return np.fromiter(map(shard_of, ids), dtype=np.int32, count=len(ids))
+
+
+def _dealt_places(key: bytes, n_records: int, n_shards: int) -> npt.NDArray[np.int32]:
+    """Return the shard of each place in the file, all shards equally large."""
+    stream = hashlib.shake_256(derive(key, f"places {n_records} {n_shards}")).digest(16 * n_records)
+    high, low = np.frombuffer(stream, dtype="<u8").reshape(n_records, 2).T
+    shards = np.empty(n_records, dtype=np.int32)
+    shards[np.lexsort((low, high))] = np.arange(n_records) % n_shards
+    return shards
 
 
 def count_cross_shard_duplicates(X: Any, p: Partition) -> int:

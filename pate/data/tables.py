@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import warnings
 import zlib
 from collections import Counter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 #: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
 MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
 
+_WHOLE_NUMBER = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 
 
@@ -42,7 +44,7 @@ class Table:
     y : array of shape (n,) or None
         The target column, its values as they are in the file.
     groups : array of shape (n,) or None
-        Whose row it is.
+        Whose row it is, as texts.
     path : Path
 
     Examples
@@ -87,7 +89,8 @@ def read_table(
     target : str or None
         Column of the labels; None: there is none, every column is a feature.
     group : str or None
-        Column that says whose row it is; it is no feature.
+        Column that says whose row it is; it is no feature. Ids are texts, each cell by itself: an odd id changes nobody
+        else's. Whole numbers are one person however they are written (``007``, ``7``, ``7.0``).
     drop : iterable of str
         Columns to leave out.
     text : iterable of str
@@ -127,7 +130,7 @@ def read_table(
     drop = [drop] if isinstance(drop, str) else list(drop)
     text = [text] if isinstance(text, str) else list(text)
     if suffix in (".csv", ".csv.gz"):
-        frame = _read_csv(path, text)
+        frame = _read_csv(path, text if group is None else [*text, group])
     else:
         frame = {".parquet": _read_parquet, ".npz": read_npz_table, ".npy": read_npy}[suffix](path)
     if is_matrix(frame):
@@ -324,7 +327,7 @@ def _split(
     return Table(
         X=_tidy(frame[features], path, text),
         y=_complete(frame, target, "target"),
-        groups=_complete(frame, group, "group"),
+        groups=_owners(frame, group),
         path=path,
     )
 
@@ -338,6 +341,22 @@ def _complete(frame: pd.DataFrame, name: str | None, role: str) -> npt.NDArray[A
     values = column.to_numpy()
     # The same text whether it came as a category, as a string or as an object.
     return values.astype(object) if values.dtype.kind in "US" else values
+
+
+def _owners(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
+    """Return ids as texts; were they numbers where all cells are, one person's odd id would rename everybody."""
+    values = _complete(frame, name, "group")
+    if values is None:
+        return None
+    owners = np.empty(len(values), dtype=object)
+    owners[:] = [_owner(value) for value in values.tolist()]
+    return owners
+
+
+def _owner(value: Any) -> str:
+    text = (str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)).strip()
+    number = _WHOLE_NUMBER.fullmatch(text)
+    return f"{number[1].replace('+', '')}{number[2]}" if number else text
 
 
 def _tidy(X: pd.DataFrame, path: Path, text: list[str]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ OPTIONS: dict[str, str] = {
     "public": "path",
     "votes": "path",
     "kind": "text",
+    "key": "text",
     "unit": "text",
     "units": "whole",
     "target": "text",
@@ -51,6 +52,7 @@ OPTIONS: dict[str, str] = {
     "ledger_currency": "text",
     "checkpoints": "flag",
     "seed": "whole",
+    "partition_seed": "whole",
     "jobs": "whole",
     "tuning": "text",
     "dataset_name": "text",
@@ -63,6 +65,8 @@ OPTIONS: dict[str, str] = {
 #: Options that a file must not hold, and why.
 _NOT_IN_A_FILE = {
     "allow_import": "it lets code run, and a file that is passed on must not decide that. Say --allow-import on the "
+    "command line",
+    "new_ledger": "it grants a whole budget once more, which is for a person to say each time. Say --new-ledger on the "
     "command line",
     "config": "a file names no other file. Put all options into one",
 }

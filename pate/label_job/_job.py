@@ -14,12 +14,14 @@ import numpy.typing as npt
 from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
+from pate._secret import beside_ledger
 from pate._validation import check_choice, check_classes, check_int, encode_labels
 from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.label_job._choice import make_choice
 from pate.label_job._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
+from pate.label_job._ledgers import check_absent, check_only_ledger
 from pate.label_job._plan import LabelPlan
 from pate.label_job._reading import read_sources
 from pate.label_job._writing import write_labels
@@ -102,8 +104,10 @@ class LabelJob:
         All releases from this private data; their total is the first one's budget.
     ledger_currency : str or None
         What a new ledger counts in; see :class:`pate.Ledger`.
+    new_ledger : bool
+        Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
-    n_jobs, random_state, noise_seed, tuning, stated, verbose
+    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -167,9 +171,11 @@ class LabelJob:
         overlap_is_public: bool = False,
         ledger: str | os.PathLike[str] | None = None,
         ledger_currency: str | None = None,
+        new_ledger: bool = False,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
+        partition_seed: int | None = None,
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
@@ -191,6 +197,9 @@ class LabelJob:
         self._source, self._classes, self._seed = source, named, random_state
         self._resumed = False
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
+        if self._ledger is not None and new_ledger:
+            check_absent(self._ledger)
+        self._private, self._new_ledger = Path(private), new_ledger
         unit, n_units = units_of(source)
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
@@ -234,9 +243,12 @@ class LabelJob:
             classes=named,
             n_jobs=n_jobs,
             random_state=random_state,
+            partition_seed=partition_seed,
             checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
             verbose=verbose,
         )
+        if self._ledger is not None:
+            self._teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
     def __repr__(self) -> str:
         return f"LabelJob({self.plan})"
@@ -360,6 +372,7 @@ class LabelJob:
             records = records_fingerprint(encode_labels("target", y, values), source.groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
+            check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
         self._teachers.fit(X, y, groups=source.groups)
         del X
         if self.plan.queries is not None:

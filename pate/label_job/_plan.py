@@ -82,6 +82,8 @@ class LabelPlan:
         """
         small, more = divmod(self.n_units, self.n_teachers)
         size = f"{small}" if not more else f"{small} to {small + 1}"
+        if self.unit == "group":  # by a hash of each id: some shards get more, some none
+            size = f"about {self.n_units / self.n_teachers:.3g}"
         how = f"{sum(self.rounds)} of {self.n_public} public rows, chosen by {self.select}"
         if len(self.rounds) > 1:
             how += f" in {len(self.rounds)} rounds of {', '.join(map(str, self.rounds))}, all paid for before the first"

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._validation import check_choice, check_int
-from pate.data import read_table
+from pate.data import read_table, votes_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
+from pate.label_job._ledgers import check_votes_ledger
 from pate.label_job._writing import write_labels
 from pate.labeling import (
     LabelRelease,
@@ -28,7 +29,7 @@ from pate.labeling import (
 )
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.ledger import Ledger
+from pate.privacy.ledger import Ledger, Registration
 from pate.queries import select_queries
 from pate.vote_files import read_votes
 from pate.votes import hash_queries
@@ -128,10 +129,13 @@ class VoteJob:
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
     ledger : path or None
-        All releases from this private data; their total is the first one's budget. None: beside the votes, as
-        ``NAME.ledger.sqlite``.
+        The ledger of all releases from the teachers' private data, whatever the file of votes is called. None: beside
+        the votes, as ``NAME.ledger.sqlite``.
     ledger_currency : str or None
         What a new ledger counts in; see :class:`pate.Ledger`.
+    new_ledger : bool
+        Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
+        there must be one.
     random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
 
@@ -142,7 +146,9 @@ class VoteJob:
     Raises
     ------
     InvalidInputError
-        Files or parameters that do not fit; nothing was spent.
+        Files or parameters that do not fit, or no ledger; nothing was spent.
+    LedgerError
+        The ledger is for other votes (or records): see :meth:`pate.Ledger.revise`.
     BudgetExceededError
         The budget, or what the ledger has left, does not buy the queries.
 
@@ -150,14 +156,16 @@ class VoteJob:
     -----
     **Guarantees.** The file is taken at its word: one unit of the private data may change the votes of one teacher
     only. That holds if no unit stands in two shards (two sites, say) and no teacher saw anything of another one's.
-    The charge is that of :func:`pate.release_labels`, which is the only thing that reads the votes' values here.
+    The charge is that of :func:`pate.release_labels`. Besides it the votes' values make a fingerprint, under the
+    ledger's secret key, by which the ledger knows these votes again under any name, in any form and order of rows.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "votes.npy", [[98, 2], [5, 95], [60, 40]])
-    >>> job = VoteJob(folder / "votes.npy", classes=["no", "yes"], budget=Budget(5.0, 1e-5), n_teachers=100)
+    >>> job = VoteJob(folder / "votes.npy", classes=["no", "yes"], budget=Budget(5.0, 1e-5), n_teachers=100,
+    ...     new_ledger=True)
     >>> print(job.plan)
     100 teachers; NoisyHistogram(sigma=...); 3 of 3 public rows asked; will spend (...)-DP, public, ...
     >>> [path.name for path in job.write(job.run(), folder / "labels.csv")]
@@ -184,6 +192,7 @@ class VoteJob:
         on_exhausted: str = "raise",
         ledger: str | os.PathLike[str] | None = None,
         ledger_currency: str | None = None,
+        new_ledger: bool = False,
         random_state: int | None = 0,
         noise_seed: int | None = None,
         tuning: str = "",
@@ -212,9 +221,12 @@ class VoteJob:
         places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
         queries = select_queries(places, n_asked, strategy=select, random_state=random_state)
         hashes = None if rows is None else hash_queries(rows.iloc[queries])
-        self._votes = replace(cast.take(queries), unit=unit, n_units=n_units, query_hashes=hashes)
+        records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
+        self._votes = replace(cast.take(queries), unit=unit, n_units=n_units, query_hashes=hashes, fingerprint=records)
         place = file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger
         book = Ledger(place, currency=ledger_currency)
+        check_votes_ledger(book, records, file, new_ledger=new_ledger)
+        book.check(Registration(unit, cast.classes, n_units=n_units, fingerprint=records))
         price: dict[str, Any] = {
             "budget": budget,
             "ledger": book,

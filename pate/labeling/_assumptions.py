@@ -20,6 +20,8 @@ _PREPROCESSING = {
         "nobody",
     ),
 }
+#: The assumption of a cut that anybody who knows its seed can repeat.
+KNOWN_SHARDS = "known shards"
 _GIVEN = "the release was given votes and cannot see how they came about"
 _UNKNOWN = (
     "how many other fits were made on these data is not known to this statement; a ledger counts those it charged"
@@ -30,7 +32,12 @@ _PATES_OWN = ("noise",)
 
 
 def make_assumptions(
-    *, unit: str, classes_inferred: bool, seeded: bool, classes_named: bool = False
+    *,
+    unit: str,
+    classes_inferred: bool,
+    seeded: bool,
+    classes_named: bool = False,
+    partition_seeded: bool = False,
 ) -> tuple[Assumption, ...]:
     """Return the assumptions of a release of given votes: all open but the noise, and the classes that somebody named.
 
@@ -42,6 +49,8 @@ def make_assumptions(
     seeded : bool
     classes_named : bool
         A person named every class at the door.
+    partition_seeded : bool
+        The shards were cut by a seed that somebody may know.
 
     Examples
     --------
@@ -88,6 +97,16 @@ def make_assumptions(
     if not classes_inferred:
         how, by = (_NAMED, "curator") if classes_named else ("they came with the votes", "nobody")
         found.append(Assumption(name="classes", claim="the set of classes is public knowledge", how=how, by=by))
+    if partition_seeded:
+        place = "the group keeps its id" if unit == "group" else "all other records keep their places in the file"
+        found.append(
+            Assumption(
+                name=KNOWN_SHARDS,
+                claim=f"only such a replacement is protected against in which {place}",
+                how="the shards were cut by a seed that may be known (partition_seed), not by a secret",
+                by="nobody",
+            )
+        )
     return tuple(found)
 
 
@@ -150,10 +169,12 @@ def vouch_for_training(
     >>> [a.name for a in vouched.assumptions if a.by == "pate"]
     ['disjoint shards', 'own shard only', 'preprocessing', 'noise']
     """
+    known = any(a.name == KNOWN_SHARDS for a in statement.assumptions)
+    by = "a seed that may be known" if known else "a secret of 256 bits from the operating system"
     shards = (
-        "pate dealt the groups out at random, whole, by their ids alone"
+        f"pate dealt each group out whole, by a keyed hash of its id alone, under {by}"
         if statement.unit == "group"
-        else "pate dealt the records out at random, by their place in the file alone"
+        else f"pate dealt the records out by a keyed permutation of their places in the file, under {by}"
     )
     s = statement.with_evidence("disjoint shards", shards)
     s = s.with_evidence("own shard only", "pate trained one classifier per shard on that shard's rows")

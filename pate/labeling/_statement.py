@@ -109,7 +109,11 @@ def make_statement(
             *(("the set of classes, which was read off the private labels",) if votes.classes_inferred else ()),
         ),
         assumptions=make_assumptions(
-            unit=votes.unit, classes_inferred=votes.classes_inferred, seeded=seeded, classes_named=classes_named
+            unit=votes.unit,
+            classes_inferred=votes.classes_inferred,
+            seeded=seeded,
+            classes_named=classes_named,
+            partition_seeded=votes.partition_seeded,
         ),
         # The charge is in the ledger by now: no text of the caller's may stop the labels.
         tuning=as_plain_text(tuning),

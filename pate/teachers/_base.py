@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate._progress import track
+from pate._secret import derive, fresh_secret, kept_secret
 from pate._validation import check_classes, check_int, check_labels, encode_labels, quietly
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
@@ -40,6 +42,7 @@ class ShardEnsemble(BaseEstimator, ABC):
     classes: Any
     n_jobs: int | None
     random_state: int | None
+    partition_seed: int | None
     checkpoint_dir: Any
     verbose: bool
 
@@ -76,7 +79,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
         >>> X, y, patients = np.arange(6.0).reshape(6, 1), [0, 1, 0, 1, 0, 1], list("aabbcc")
-        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), random_state=0).fit(X, y, patients)
+        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), partition_seed=1).fit(X, y, patients)
         >>> teachers.partition_
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
@@ -94,13 +97,15 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
-        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, random_state=seed)
+        fingerprint = quietly("groups", records_fingerprint, labels, groups)
+        keyed = self._key_of_cut(store, groups, fingerprint)
+        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, **keyed)
         _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
-        self._fingerprint = quietly("groups", records_fingerprint, labels, groups)
+        self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
         self._set_columns(rows, X)
         self.teachers_ = self._train_all(rows, labels, store)
         return self
@@ -171,7 +176,43 @@ class ShardEnsemble(BaseEstimator, ABC):
             votes = Votes.from_labels(kept, **facts)
         else:
             votes = Votes.from_counts(counts, n_teachers=n_teachers, **facts)
-        return replace(votes, classes_inferred=self._classes_inferred, fingerprint=self._fingerprint)
+        return replace(votes, **self._facts_of_fit())
+
+    def keep_secret_in(self, path: Any) -> Self:
+        """Take the secret by which shards are cut from this file, made at the first ``fit``; not kept by a clone.
+
+        With ``checkpoint_dir`` one is kept there anyway; a job with a ledger keeps it beside the ledger.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from pate import TeacherEnsemble
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> key = pathlib.Path(tempfile.mkdtemp()) / "shards.key"
+        >>> X, y = np.arange(8.0).reshape(8, 1), [0, 0, 0, 0, 1, 1, 1, 1]
+        >>> a, b = (TeacherEnsemble(GaussianNB(), 2, classes=(0, 1)).keep_secret_in(key).fit(X, y) for _ in range(2))
+        >>> a.partition_.fingerprint() == b.partition_.fingerprint()
+        True
+        """
+        self._secret_file = Path(path)
+        return self
+
+    def _key_of_cut(self, store: CheckpointStore | None, groups: Any, fingerprint: str) -> dict[str, Any]:
+        """Return by what :func:`pate.partition` cuts this fit's data."""
+        if self.partition_seed is not None:
+            return {"partition_seed": self.partition_seed}
+        file = getattr(self, "_secret_file", None)
+        kept = None if file is None else kept_secret(file)
+        secret = kept or (fresh_secret() if store is None else _kept_secret(store))
+        # Places mean something in one order of the file only. Ids mean the same person in every one.
+        return {"secret": derive(secret, f"records {fingerprint}") if groups is None else secret}
+
+    def _facts_of_fit(self) -> dict[str, Any]:
+        return {
+            "classes_inferred": self._classes_inferred,
+            "fingerprint": self._fingerprint,
+            "partition_seeded": self._partition_seeded,
+        }
 
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None
@@ -230,7 +271,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         if self.n_jobs is not None and check_int("n_jobs", self.n_jobs) == 0:
             raise InvalidInputError("n_jobs must be None or a whole number other than 0, got 0. -1 takes all cores.")
         if self.random_state is None:
-            seed = secrets.randbits(63)
+            seed = secrets.randbits(128)
         else:
             seed = check_int("random_state", self.random_state, low=0, remedy="None draws a seed.")
         return check_int("n_teachers", self.n_teachers, low=1), seed
@@ -308,11 +349,24 @@ def _kept_seed(store: CheckpointStore, fresh: int) -> int:
         return store.seed(fresh)
     except DamagedCheckpointError:
         warnings.warn(
-            "the seed kept in checkpoint_dir could not be read; new shards are cut and all teachers trained again.",
+            "the seed kept in checkpoint_dir could not be read; all teachers are trained again.",
             CheckpointWarning,
             stacklevel=3,
         )
         return fresh
+
+
+def _kept_secret(store: CheckpointStore) -> bytes:
+    try:
+        return store.secret()
+    except DamagedCheckpointError:
+        warnings.warn(
+            "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all teachers "
+            "trained again.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
+        return store.secret()
 
 
 def _warn_of_duplicates(X: Any, cut: Partition) -> None:

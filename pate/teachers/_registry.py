@@ -125,6 +125,7 @@ def make_ensemble(
     classes: Any = None,
     n_jobs: int | None = None,
     random_state: int | None = None,
+    partition_seed: int | None = None,
     checkpoint_dir: Any = None,
     verbose: bool = False,
 ) -> ShardEnsemble:
@@ -136,7 +137,7 @@ def make_ensemble(
         A classifier becomes a :class:`~pate.TeacherEnsemble`; an ensemble is cloned, never changed.
     n_teachers : int or None
         None takes the ensemble's own, or 100 for a classifier.
-    classes, n_jobs, random_state, checkpoint_dir
+    classes, n_jobs, random_state, partition_seed, checkpoint_dir
         See :class:`~pate.TeacherEnsemble`; None takes the ensemble's own.
     verbose : bool
         True here or in the ensemble shows progress.
@@ -162,6 +163,7 @@ def make_ensemble(
         "classes": classes,
         "n_jobs": n_jobs,
         "random_state": random_state,
+        "partition_seed": partition_seed,
         "checkpoint_dir": checkpoint_dir,
         "verbose": verbose or None,
     }

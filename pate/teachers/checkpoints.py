@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pate._files import atomic_path, write_json, write_text
+from pate._secret import kept_secret
 from pate.exceptions import InvalidInputError
 from pate.teachers._recipes import describe, recipe_key
 from pate.teachers._seal import DamagedCheckpointError
@@ -123,9 +124,9 @@ class CheckpointStore:
         return f"CheckpointStore({os.fspath(self.folder)!r})"
 
     def seed(self, fresh: int) -> int:
-        """Return the seed drawn for this folder, keeping ``fresh`` if there is none yet.
+        """Return the training seed drawn for this folder, keeping ``fresh`` if there is none yet.
 
-        A run without ``random_state`` that was killed must cut the same shards when it goes on.
+        A run without ``random_state`` that was killed must train the same teachers when it goes on.
 
         Raises
         ------
@@ -153,6 +154,28 @@ class CheckpointStore:
         if damaged:
             raise DamagedCheckpointError("the manifest could not be read")
         return fresh
+
+    def secret(self) -> bytes:
+        """Return the secret by which this folder's shards are cut, drawn when there is none yet.
+
+        Raises
+        ------
+        DamagedCheckpointError
+            It was there but not readable; the next call draws a new one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> CheckpointStore(folder).secret() == CheckpointStore(folder).secret()
+        True
+        """
+        file = self.folder / "shards.key"
+        try:
+            return kept_secret(file)
+        except InvalidInputError:
+            file.unlink(missing_ok=True)
+            raise DamagedCheckpointError("the secret of the shards could not be read") from None
 
     def path(self, index: int, key: bytes) -> Path:
         """Return where the teacher made by the recipe ``key`` is kept.

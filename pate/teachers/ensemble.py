@@ -59,10 +59,14 @@ class TeacherEnsemble(ShardEnsemble):
         Teachers side by side, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). Results do
         not depend on it. Inner threads are held to one per worker.
     random_state : int or None
-        Seed of the partition and of the teachers' training; None draws one from the operating system.
+        Seed of the teachers' training; None draws one from the operating system. It does not decide the shards.
+    partition_seed : int or None
+        None cuts the shards by a secret from the operating system: who shares a shard with whom must not be known. A
+        number makes the cut repeatable, for experiments on data that are nobody's secret; statements then say what that
+        assumes. See :func:`pate.partition`.
     checkpoint_dir : path or None
         Keep every finished teacher here, so that a killed run goes on with the remaining ones. The folder is as
-        sensitive as the data. Without ``random_state`` it also keeps the seed that was drawn.
+        sensitive as the data: it keeps the secret of the shards too, and the seed where ``random_state`` is None.
     verbose : bool
         Show progress bars.
 
@@ -114,6 +118,7 @@ class TeacherEnsemble(ShardEnsemble):
         classes: Any = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        partition_seed: int | None = None,
         checkpoint_dir: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -122,6 +127,7 @@ class TeacherEnsemble(ShardEnsemble):
         self.classes = classes
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.partition_seed = partition_seed
         self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
@@ -174,7 +180,8 @@ class TeacherEnsemble(ShardEnsemble):
     def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
         shard = self.partition_.shard(index)
         model = seeded_clone(self.estimator, self._seed, index)
-        fingerprint = self.partition_.fingerprint()
+        # The global generators' seed too: an estimator without a random_state may draw from them.
+        fingerprint = f"{self.partition_.fingerprint()} {global_seed(self._seed, index)}"
         return recipe_key(model, take_rows(X, shard), labels[shard], partition=fingerprint, index=index)
 
     def _train(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from pate.privacy.currency import Opening
 from pate.privacy.ledger import _entries
 from pate.privacy.ledger._chain import pack_query, unpack_counts, unpack_query
 from pate.privacy.ledger._export import write_answers
+from pate.privacy.ledger._key import mac, read_key
 from pate.privacy.ledger._registration import SENSITIVE_KEYS
 from pate.privacy.ledger._rows import Answer, LedgerRow, Remaining, Verification
 from pate.privacy.ledger._store import transaction
@@ -53,6 +55,27 @@ class LedgerLooks:
             **{k: v for k, v in held.items() if k not in SENSITIVE_KEYS},
             "fingerprinted": held["fingerprint"] is not None,
         }
+
+    def recognises(self, fingerprint: str) -> bool:
+        """Return whether the private records of this fingerprint are the ones this ledger is for.
+
+        False where it does not say: no data set is registered, none with a fingerprint, or the key file is gone.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> from pate.privacy.ledger import Registration
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
+        >>> ledger.recognises("0123abcd"), ledger.recognises("4567cdef")
+        (True, False)
+        """
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_registration(connection, self.path)
+        known = None if held is None else held.get("fingerprint")
+        key = None if known is None else read_key(self.path, make=False)
+        return key is not None and hmac.compare_digest(str(known), mac(key, "fingerprint", fingerprint))
 
     def remaining(self, *, default_total: Budget | None = None) -> Remaining:
         """Return what the total still allows now (another process may be quicker).

@@ -75,7 +75,11 @@ class TorchTeacherEnsemble(ShardEnsemble):
         Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). GPUs
         have one each, whatever is said here.
     random_state : int or None
-        Seed of the partition and of the teachers' training; None draws one from the operating system.
+        Seed of the teachers' training; None draws one from the operating system. It does not decide the shards.
+    partition_seed : int or None
+        None cuts the shards by a secret from the operating system: who shares a shard with whom must not be known. A
+        number makes the cut repeatable, for experiments on data that are nobody's secret; statements then say what that
+        assumes. See :func:`pate.partition`.
     checkpoint_dir : path or None
         Keep every finished teacher here (safetensors, sealed), so that a killed run goes on with the remaining ones.
         The folder is as sensitive as the data.
@@ -136,6 +140,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         group_size: int | str = "auto",
         n_jobs: int | None = None,
         random_state: int | None = None,
+        partition_seed: int | None = None,
         checkpoint_dir: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -155,6 +160,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         self.group_size = group_size
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.partition_seed = partition_seed
         self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
