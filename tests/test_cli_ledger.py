@@ -33,7 +33,17 @@ def ledger(tmp_path):
 def test_show(ledger):
     done = pate("show", ledger.path)
     assert done.exit_code == 0, done.output
-    for text in ("GNMax(sigma=40.0)", "500 units", ledger.head, "SEEDED", "left:", "recognised"):
+    for text in (
+        "GNMax(sigma=40.0)",
+        "500 units",
+        ledger.head,
+        "SEEDED",
+        "left:",
+        "recognised",
+        "paid for",
+        "labels",
+        "renyi:",
+    ):
         assert text in done.output
     assert "\x1b" not in done.output
     assert "abab" not in done.output
@@ -46,7 +56,7 @@ def test_show(ledger):
 def test_verify_ends_with_one_when_something_is_wrong(ledger):
     done = pate("verify", ledger.path)
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("verified: 4 entries, 2 releases, 9 answers")
+    assert done.output.startswith("verified: 5 entries, 2 releases, 9 answers")
     assert pate("verify", ledger.path, "--head", ledger.head).exit_code == 0
     assert pate("verify", ledger.path, "--head", "ab" * 32).exit_code == 1
     with closing(sqlite3.connect(ledger.path)) as connection:
@@ -78,9 +88,9 @@ def test_revise(ledger):
     ledger.check(Registration("record", ("no", "=yes"), n_units=502, fingerprint="cd" * 32))
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "remaining", "migrate"])
+@pytest.mark.parametrize("command", ["show", "verify", "remaining"])
 def test_no_ledger_is_a_clear_error_and_makes_no_file(tmp_path, command):
-    done = pate(command, tmp_path / "none.sqlite", *([tmp_path / "new.sqlite"] if command == "migrate" else []))
+    done = pate(command, tmp_path / "none.sqlite")
     assert isinstance(done.exception, LedgerError)
     assert "no ledger at" in str(done.exception)
     assert list(tmp_path.iterdir()) == []

@@ -151,7 +151,8 @@ class Ledger(LedgerLooks):
                 if held is None:
                     body = _entries.opening(total, asked, failures)
                     _entries.append(connection, self.path, "opened", _now(), body=body)
-                    held = Opening(total, asked, failures, None)
+                    held = _entries.read_opening(connection, self.path)
+                    assert held is not None
         if held.total != total:
             raise LedgerError(
                 f"the ledger {str(self.path)!r} holds a total budget of {held.total}, not {total}. "
