@@ -37,7 +37,8 @@ class Currency:
     Sums of prices that stay within :meth:`limit`, whatever later releases depend on, satisfy the budget under
     fully adaptive composition. GDP: Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023. Renyi at one order:
     Feldman and Zrnic 2021, Theorem 3.1; Lecuyer 2021; converted by Canonne, Kamath and Steinke 2020. Pure: Rogers,
-    Roth, Ullman and Vadhan 2016. Failure probabilities (delta0) add up within a share of delta set aside beforehand.
+    Roth, Ullman and Vadhan 2016. Failure probabilities (delta0) add up within a share of delta set aside beforehand
+    (approximate concentrated privacy under full adaptivity: Whitehouse, Ramdas, Rogers and Wu 2023).
 
     Examples
     --------
