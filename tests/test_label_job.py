@@ -308,11 +308,12 @@ def test_many_runs_never_exceed_the_first_ones_budget(tmp_path, files):
     held = Ledger(ledger)
     assert 1 < runs == len(held.releases()) < 12
     assert held.total == budget
-    assert held.spent <= budget.mu_squared
+    terms = held.remaining().terms
+    assert held.spent <= terms.limit
     rest = job(*files, ledger=ledger, budget=budget, mechanism=GNMax(12.0), n_queries=60, on_exhausted="abstain")
     rest.run()
-    assert Ledger(ledger).spent <= budget.mu_squared
-    assert GNMax(12.0).charge(1).mu_squared > budget.mu_squared - Ledger(ledger).spent
+    assert Ledger(ledger).spent <= terms.limit
+    assert terms.currency.price(GNMax(12.0).charge(1)) > terms.limit - Ledger(ledger).spent
 
 
 def test_a_larger_budget_later_does_not_raise_the_total(tmp_path, files):

@@ -126,7 +126,7 @@ def hashed(n, start=0):
 
 
 def test_ledger_answers_again_for_free_and_adds_up(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger = Ledger(tmp_path / "l.sqlite", currency="gdp")
     budget = Budget(2.0, 1e-5)
     first = release_labels(hashed(20), GNMax(40.0), budget=budget, ledger=ledger)
     spent = ledger.spent
@@ -145,7 +145,7 @@ def test_ledger_answers_again_for_free_and_adds_up(tmp_path):
 
 
 def test_ledger_never_exceeds_its_total(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5))
+    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5), currency="gdp")
     asked = 0
     while True:
         try:
@@ -323,7 +323,7 @@ def test_the_statement_names_the_entry_in_the_chain(tmp_path):
 
 
 def test_answers_of_a_run_of_capped_votes_are_kept(tmp_path):
-    ledger, budget = Ledger(tmp_path / "l.sqlite"), Budget(2.0, 1e-5)
+    ledger, budget = Ledger(tmp_path / "l.sqlite", currency="gdp"), Budget(2.0, 1e-5)
     cap = VoteCap(max_votes=8, sigma=10.0)
     run = open_vote_cap(cap, n_teachers=60, classes=["no", "yes"], budget=budget, ledger=ledger, n_units=5000)
     spent = ledger.spent

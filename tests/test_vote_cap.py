@@ -204,7 +204,7 @@ def test_bad_parameters(bad):
 
 def test_the_door_charges_the_whole_run_first(tmp_path):
     cap, budget = VoteCap(20, 40.0), Budget(1.0, 1e-5)
-    ledger = Ledger(tmp_path / "ledger.sqlite", total=budget)
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=budget, currency="gdp")
     run = open_vote_cap(cap, n_teachers=50, classes=["no", "yes"], budget=budget, ledger=ledger)
     assert ledger.spent == cap.charge().mu_squared
     for _ in range(5):

@@ -273,6 +273,7 @@ class PTRGate:
             self,
             mechanism=repr(self).partition(":")[0] + ")",
             n_queries=n_queries,
+            facts={} if data is None else {"n_teachers": data.n_shards},
             seeded=seeded,
             open_ended=True,
             registration=data,

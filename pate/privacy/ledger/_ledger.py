@@ -151,7 +151,8 @@ class Ledger(LedgerLooks):
                 if held is None:
                     body = _entries.opening(total, asked, failures)
                     _entries.append(connection, self.path, "opened", _now(), body=body)
-                    held = Opening(total, asked, failures, None)
+                    held = _entries.read_opening(connection, self.path)
+                    assert held is not None
         if held.total != total:
             raise LedgerError(
                 f"the ledger {str(self.path)!r} holds a total budget of {held.total}, not {total}. "
@@ -171,8 +172,9 @@ class Ledger(LedgerLooks):
         share = held.failure_delta if held.terms is None else held.terms.failure_delta
         if self._failure_delta not in (None, share):
             raise LedgerError(
-                f"the ledger {str(self.path)!r} sets {share!r} of its delta aside for costs that may fail, not "
-                f"{self._failure_delta!r}. That is fixed when a ledger opens: leave it out."
+                f"the ledger {str(self.path)!r} sets {'what its first charge needs' if share is None else share} of its "
+                f"delta aside for costs that may fail, not {self._failure_delta!r}. That is fixed when a ledger opens: "
+                "leave it out."
             )
 
     def check(self, registration: Registration) -> None:
