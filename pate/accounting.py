@@ -5,9 +5,11 @@ Nothing is released here but, when asked for, a sanitised epsilon, whose own pri
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -15,12 +17,13 @@ import numpy.typing as npt
 
 from pate._random import NoiseSource
 from pate._validation import check_choice, check_int
-from pate.exceptions import InvalidInputError
+from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.labeling import warn_if_weak
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
 from pate.privacy import papernot
 from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee, Sensitive
+from pate.privacy.ledger import Ledger, Registration
 from pate.privacy.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.votes import Votes, as_votes
 
@@ -31,7 +34,8 @@ PLD_SECONDS = 5.0
 USES: Mapping[str, str] = MappingProxyType(
     {
         "public": "a constant known before the run: this is the number to publish and to budget by",
-        "sanitised": "a noisy form of the data-dependent number, its release included: publish one draw, once",
+        "sanitised": "an upper bound at this data set that may be published; it is too low with a probability that delta "
+        "contains, its own release is paid for, and the ledger keeps the one draw",
         "data_dependent": "private: internal study only; never publish it",
         "papernot2018": "private: to compare with papers, as published (one direction); never publish it",
         "papernot2017": "private: to compare with papers, as published (one direction); never publish it",
@@ -59,7 +63,8 @@ class PrivacyReport:
         Every exact analysis that was made (``"rdp"``, ``"pld"``); empty for a mechanism without one. ``data_dependent``
         is the least of these and of the public number.
     sanitised : Guarantee or None
-        A publishable form of the data-dependent number, when it was asked for: noisy, and its own release is paid for.
+        A publishable upper bound at these votes, when it was asked for; see
+        :func:`pate.privacy.smooth_sensitivity.release_smooth` for what exactly is claimed.
 
     Examples
     --------
@@ -88,9 +93,10 @@ def account(
     max_answers: int | None = None,
     pld: bool | str = "auto",
     sanitise: SmoothSensitivity | None = None,
+    ledger: Ledger | None = None,
     noise_seed: int | None = None,
 ) -> PrivacyReport:
-    """Account for an existing vote matrix, without releasing anything.
+    """Account for an existing vote matrix, without releasing anything but a sanitised epsilon, when asked for.
 
     The data-dependent number is exact: the divergence of the true law of the outcomes (for Confident-GNMax that of
     the joint mechanism, refusals included) from that of every neighbour, in both directions. With teachers' labels
@@ -114,8 +120,11 @@ def account(
         classes, far more at hundreds; "auto" does it where the estimate is at most `PLD_SECONDS` = 5 seconds.
 
     sanitise : SmoothSensitivity or None
-        Also draw a publishable form of the data-dependent epsilon, of :class:`GNMax` answers only: a noisy value with
-        the cost of its own release. Every call draws anew, and every draw that is published costs its price again.
+        Also give a publishable upper bound on the data-dependent epsilon, of :class:`GNMax` or :class:`ConfidentGNMax`
+        answers: it is drawn once, charged to the ledger and kept there. Asked again about the same votes, mechanism,
+        delta and parameters, the ledger gives the same number for free.
+    ledger : Ledger or None
+        Needed with ``sanitise``: the one of these private data, with a total. It has to count in Renyi divergence.
     noise_seed : int or None
         For tests only: the sanitised guarantee is then of kind ``"seeded"``.
 
@@ -128,7 +137,9 @@ def account(
     ------
     InvalidInputError
         Votes that may be something else, a delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or
-        ``sanitise`` with another mechanism.
+        ``sanitise`` without a ledger that has a total, with another mechanism, or for teachers who abstain.
+    BudgetExceededError
+        The ledger cannot pay for the sanitised number.
 
     Examples
     --------
@@ -144,7 +155,9 @@ def account(
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
-    sanitised = None if sanitise is None else _sanitised(votes, mechanism, delta, sanitise, NoiseSource(noise_seed))
+    sanitised = None
+    if sanitise is not None:
+        sanitised = _sanitised(votes, mechanism, check_delta(delta), sanitise, ledger, NoiseSource(noise_seed))
     warn_if_weak(delta, votes.n_units)
     public = mechanism.charge(votes.n_queries, max_answers).guarantee(delta)
     exact = _exact(votes, mechanism, delta, pld)
@@ -168,25 +181,58 @@ def account(
 
 
 def _sanitised(
-    votes: Votes, mechanism: Mechanism, delta: float, parameters: SmoothSensitivity, noise: NoiseSource
+    votes: Votes,
+    mechanism: Mechanism,
+    delta: float,
+    how: SmoothSensitivity,
+    ledger: Ledger | None,
+    noise: NoiseSource,
 ) -> Guarantee:
-    if not isinstance(mechanism, GNMax):
+    """Return the one sanitised epsilon of a request: from the ledger, or drawn and charged there."""
+    if not isinstance(mechanism, GNMax | ConfidentGNMax):
         raise InvalidInputError(
-            f"sanitise must be None for {mechanism}, got {parameters!r}: smooth sensitivity here covers GNMax answers. "
-            "For Confident-GNMax use pate.privacy.ptr."
+            f"sanitise must be None for {mechanism}: smooth sensitivity here covers GNMax and Confident-GNMax."
         )
-    public = float(mechanism.public_rdp([parameters.order])[0])
-    return release_smooth(
-        votes.counts,
-        mechanism.sigma,
-        order=parameters.order,
-        beta=parameters.beta,
-        noise_scale=parameters.noise_scale,
-        deviations=parameters.deviations,
-        delta=delta,
-        noise=noise,
-        public=public,
+    if ledger is None or ledger.total is None:
+        raise InvalidInputError(
+            "ledger must be given with sanitise, and have a total: the number is drawn once and paid for. Pass "
+            "ledger=Ledger(path, total=Budget(...), currency='renyi') of these private data."
+        )
+    how.delta_left(delta)
+    data = Registration(
+        votes.unit, votes.classes, n_units=votes.n_units, n_shards=votes.n_teachers, fingerprint=votes.fingerprint
     )
+    # Refused before anything is read off the votes; the registration makes the key by which they are recognised.
+    if refusal := ledger.remaining().refusal(how.cost):
+        raise BudgetExceededError(f"the ledger {str(ledger.path)!r} cannot pay for a sanitised epsilon: {refusal}.")
+    ledger.register(data)
+    said = json.dumps([str(mechanism), asdict(how), delta, noise.seeded, votes.counts.shape])
+    content = hashlib.sha256(np.ascontiguousarray(votes.counts, dtype="<i8").tobytes()).hexdigest()
+    request = ledger.keyed_digest(f"sanitised {said} {content}")
+    row = ledger.find(request)
+    if row is None:
+        drawn = release_smooth(
+            votes.counts,
+            mechanism.sigma,
+            **asdict(how),
+            threshold=mechanism.threshold if isinstance(mechanism, ConfidentGNMax) else None,
+            sigma_threshold=mechanism.sigma_threshold if isinstance(mechanism, ConfidentGNMax) else None,
+            delta=delta,
+            noise=noise,
+        )
+        ledger.record(
+            how.cost,
+            mechanism=f"sanitised epsilon of {votes.n_queries} queries by {mechanism}",
+            n_queries=0,
+            facts={"guarantee": drawn.to_dict()},
+            request=request,
+            seeded=noise.seeded,
+            kind="sanitised value",
+        )
+        # What the ledger holds is what gets out: two processes that ask at once get the first one's draw.
+        row = ledger.find(request)
+    assert row is not None
+    return Guarantee(**row.facts["guarantee"])
 
 
 def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:

@@ -245,7 +245,14 @@ class GroupedLaw:
 
 
 def _grouped_divergence(outcomes: Sequence[tuple[int, Any, Any]], order: float) -> Any:
-    """D_order of laws given as (number of classes, p, q); the same sum as :func:`divergence`, in more digits."""
+    """D_order of laws given as (number of classes, p, q); the same sum as :func:`divergence`."""
     a = mp.mpf(order)
-    total = sum(n * q * (mp.expm1(a * mp.log(p / q)) - a * (p / q - 1)) for n, p, q in outcomes)
+    total = mp.mpf(0)
+    big = max(range(len(outcomes)), key=lambda j: outcomes[j][2] / outcomes[j][0])
+    for j, (n, p, q) in enumerate(outcomes):
+        change = p / q - 1
+        if j == big and n == 1:
+            # A near-certain outcome has its digits in the others.
+            change = -sum(k * (x - y) for i, (k, x, y) in enumerate(outcomes) if i != big) / q
+        total += n * q * (mp.expm1(a * mp.log1p(change)) - a * change)
     return mp.log1p(total) / (a - 1)

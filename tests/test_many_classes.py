@@ -43,7 +43,9 @@ def scattered(m):
 
 
 def largest_error(found, wanted):
-    return max(abs(float(mp.mpf(float(f)) / w - 1)) for f, w in zip(found, wanted, strict=True))
+    """Relative; below the smallest double, absolute."""
+    pairs = zip(found, wanted, strict=True)
+    return max(abs(float(mp.mpf(float(f)) / w - 1)) if w > 1e-290 else abs(float(f)) for f, w in pairs)
 
 
 def check(counts, noise):

@@ -27,7 +27,17 @@ def account(
     max_answers: MaxAnswers = None,
     sanitise: Annotated[
         str | None,
-        typer.Option(help="ORDER,BETA,NOISE of a smooth-sensitivity release (gnmax), chosen without the votes."),
+        typer.Option(
+            help="ORDER,BETA,NOISE[,DELTA0] of a smooth-sensitivity release (gnmax, confident), chosen without the "
+            "votes; DELTA0, a tenth of delta if left out, is its part of delta. Needs --ledger."
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger of the private data, which pays for the sanitised number and keeps it.")
+    ] = None,
+    new_ledger: Annotated[
+        float | None,
+        typer.Option("--new-ledger", help="Make that ledger, with this total epsilon (at --delta), in Renyi currency."),
     ] = None,
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Also print data-dependent costs, which are private.")
@@ -50,6 +60,13 @@ def account(
 
     if plot is not None and not reveal:
         raise InvalidInputError("--plot draws numbers that are functions of the votes. Say --reveal if that is meant.")
+    if sanitise is None and (ledger is not None or new_ledger is not None):
+        raise InvalidInputError("--ledger and --new-ledger serve --sanitise alone: nothing else is released here.")
+    if sanitise is not None and ledger is None:
+        raise InvalidInputError(
+            "--sanitise needs --ledger FILE, the ledger of these private data: the number is drawn once, paid for and "
+            "kept there. Add --new-ledger EPSILON, its total, if there is none yet."
+        )
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InvalidInputError(f"--plot must end in .png or .svg, got {plot.name!r}.")
 
@@ -57,8 +74,11 @@ def account(
     matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=rows, ask=ask)
     chosen = chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
     how: bool | str = "auto" if pld is None else pld
-    smooth = None if sanitise is None else _smooth(sanitise)
-    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth)
+    smooth = None if sanitise is None else _smooth(sanitise, delta)
+    purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta)
+    report = account_votes(
+        matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=purse
+    )
     say(f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}")
     say(f"public            {report.public}")
     say(f"                  {USES['public']}")
@@ -93,12 +113,29 @@ def account(
         say(f"{plot} is sensitive: only its public curve may be published.")
 
 
-def _smooth(text: str) -> Any:
+def _smooth(text: str, delta: float) -> Any:
     from pate.exceptions import InvalidInputError
     from pate.privacy.smooth_sensitivity import SmoothSensitivity
 
     try:
-        order, beta, noise_scale = (float(part) for part in text.split(","))
+        order, beta, noise_scale, *rest = (float(part) for part in text.split(","))
+        (delta0,) = rest or [delta / 10]
     except ValueError:
-        raise InvalidInputError(f"sanitise must be ORDER,BETA,NOISE such as 8,0.02,5, got {text!r}.") from None
-    return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale)
+        raise InvalidInputError(
+            f"sanitise must be ORDER,BETA,NOISE or ORDER,BETA,NOISE,DELTA0 such as 8,0.0125,4,1e-6, got {text!r}."
+        ) from None
+    return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
+
+
+def _purse(path: Path, new: float | None, delta: float) -> Any:
+    from pate.exceptions import InvalidInputError
+    from pate.privacy.budget import Budget
+    from pate.privacy.ledger import Ledger
+
+    if new is None:
+        if not path.exists():
+            raise InvalidInputError(f"there is no ledger {str(path)!r}. Add --new-ledger EPSILON, its total, to make it.")
+        return Ledger(path)
+    if path.exists():
+        raise InvalidInputError(f"the ledger {str(path)!r} exists, and has its total. Leave --new-ledger out.")
+    return Ledger(path, total=Budget(new, delta), currency="renyi")

@@ -1,44 +1,44 @@
-"""A data-dependent cost made publishable by noise of smooth sensitivity.
+"""A data-dependent cost made publishable by noise of smooth sensitivity: an upper bound that rarely fails.
 
 Nissim, Raskhodnikova, Smith 2007: if A_d(D) bounds how much a statistic R changes between any data set within d of D
 and a neighbour of it, then S(D) = max_d exp(-beta d) A_d(D) is beta-smooth, S(D) <= exp(beta) S(D') for neighbours,
-and the release R + S noise_scale N(0, 1) is private. The released number is itself paid for.
+and the release R + S noise_scale (N(0, 1) + c) is private (:func:`gnss_rdp`). The released number is itself paid for.
 
-Statistic here: R = sum of Q(u_i), u = Phi^-1(Pr[not the most likely class]) of the exact law. u moves by at most mu =
-sqrt(2)/sigma per teacher (:mod:`pate.privacy.tail_bound`, Lemma 1) and Q is nondecreasing, so
+R is a bound on the answers' cost that moves slowly with the votes (:mod:`pate.privacy.smooth_statistic`).
 
-    A_d = sum_i sup over e in [-d - 1, d] of Q(u_i + (e + 1) mu) - Q(u_i + e mu)
+What is claimed. Let c = Phi^-1(1 - delta0). With probability 1 - delta0 over its noise, the number T = R + S
+noise_scale (Z + c) is at least R, which bounds the Renyi cost, at this data set, of the answers: between it and any
+neighbour, in both directions. The noise of the number is independent of the answers', so both together cost at most T
++ price, hence (epsilon, delta - delta0) by conversion, and delta with the number's failure. This is a statement about
+the one data set at hand, of an epsilon that varies with it; it is weaker than that of propose-test-release, whose
+epsilon is a constant known before the run. Releasing T is (order, price)-Renyi private for *every* pair of
+neighbours, whether the bound fails or not: for other releases it costs that, and no delta.
 
-(e starts at -d - 1: from a data set d away, u may fall by one more step). Q is piecewise linear with knots mu/K
-apart, so the supremum is taken at knots. Everything is a bound in both directions.
-
-The claim is weaker than that of propose-test-release: a noisy number about one data set, below the truth by chance
-with a probability that ``deviations`` lowers, and not a constant known before the run.
+Only a multiple of a public grid gets out, the next one above T's epsilon, decided as for real numbers
+(:func:`pate.sampling.rounded_up`): T's noise is exact, and its low bits carry nothing.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import ndtri
 
 from pate._random import NoiseSource
-from pate._validation import check_int, check_real
+from pate._validation import check_real
 from pate.exceptions import InvalidInputError
-from pate.privacy.conversion import check_delta, rdp_to_epsilon
+from pate.privacy.composition import PublicCost
+from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, delta_left, rdp_overhead
 from pate.privacy.guarantee import Guarantee
-from pate.privacy.ptr import query_scores
-from pate.privacy.tail_bound import TailBound
-from pate.privacy.term_tables import loser_tables, term_table
+from pate.privacy.smooth_statistic import ROUNDING, query_cap, smooth_bound
+from pate.sampling import rounded_up
 
-FloatArray = npt.NDArray[np.float64]
-
-_LOWEST, _HIGHEST = -38.0, 8.0
-_SPLITS = 64
+#: Published epsilons are multiples of this.
+GRID = Fraction(1, 100)
 
 
 def gnss_rdp(beta: float, noise_scale: float, order: float, *, deviations: float = 0.0) -> float:
@@ -82,96 +82,6 @@ def gnss_rdp(beta: float, noise_scale: float, order: float, *, deviations: float
     return -beta - math.log(v) / (2 * (a - 1)) + a * centre**2 / (2 * scale**2 * v)
 
 
-@dataclass(frozen=True, repr=False)
-class ConsensusCost:
-    """Q(u): a bound on one query's cost, a nondecreasing, piecewise linear function of u. No votes are in it.
-
-    Attributes
-    ----------
-    start, step : float
-        First knot and distance of knots, in standard deviations.
-    knots_per_teacher : int
-        mu / step.
-    values : (n_knots,)
-        Constant beyond either end.
-    """
-
-    start: float
-    step: float
-    knots_per_teacher: int
-    values: FloatArray
-
-    def _knot(self, u: FloatArray) -> npt.NDArray[np.int64]:
-        return np.floor((u - self.start) / self.step).astype(np.int64)
-
-    def cost(self, u: FloatArray) -> FloatArray:
-        """Return Q(u), the shape of ``u``."""
-        return np.asarray(np.interp((u - self.start) / self.step, np.arange(len(self.values)), self.values))
-
-    def local_sensitivity(self, u: FloatArray, beta: float) -> tuple[float, int]:
-        """Return the smooth sensitivity of the sum of Q(u), and the distance that attains it. Private numbers."""
-        k = self.knots_per_teacher
-        padded = np.concatenate([np.full(k, self.values[0]), self.values, np.full(k, self.values[-1])])
-        change = padded[k:] - padded[:-k]  # between each knot from start - mu on and the knot one mu to the right
-        # Largest over k + 1 knots from each one on.
-        reach = np.max(np.lib.stride_tricks.sliding_window_view(np.pad(change, (0, k)), k + 1), axis=1)
-        largest = float(change.max())
-
-        def at(table: FloatArray, knot: npt.NDArray[np.int64]) -> FloatArray:
-            return table[np.clip(knot + k, 0, len(table) - 1)]
-
-        left = self._knot(u)
-        worst = np.maximum(at(reach, left - k), at(change, left + 1))
-        best, where, d = float(worst.sum()), 0, 0
-        while math.exp(-beta * (d + 1)) * largest * len(u) > best:
-            d += 1
-            worst = np.maximum(worst, np.maximum(at(reach, left - (d + 1) * k), at(reach, left + 1 + (d - 1) * k)))
-            here = math.exp(-beta * d) * float(worst.sum())
-            if here > best:
-                best, where = here, d
-        return best, where
-
-
-@lru_cache(maxsize=8)
-def consensus_cost(sigma: float, order: float, n_classes: int, public: float | None = None) -> ConsensusCost:
-    """Tabulate Q(u) for GNMax with continuous noise.
-
-    With Pr[not the leader] = q: the leader's term, and the largest sum of the losers' terms with total probability q,
-    of which one vote touches two classes (as :class:`~pate.privacy.tail_bound.TailBound`, without each loser's own
-    score).
-
-    Examples
-    --------
-    >>> q = consensus_cost(40.0, 8.0, 10)
-    >>> q.cost(np.array([-6.0, -3.0, 0.0])).round(6)
-    array([0.      , 0.00015..., 0.005   ])
-    """
-    m = check_int("n_classes", n_classes, low=2)
-    bound = TailBound(sigma=sigma, order=order, public=public)
-    mu = bound.shift
-    if (order - 1) * bound.cap > 300:
-        raise InvalidInputError(f"order must be small enough for (order - 1) cost < 300, got {order:g}.")
-    k = max(4, min(64, int(2e5 * mu / (_HIGHEST - _LOWEST))))
-    step = mu / k
-    knots: FloatArray = _LOWEST + step * np.arange(math.ceil((_HIGHEST - _LOWEST) / step) + 1, dtype=np.float64)
-    right: FloatArray = knots + step * (1 + 1e-6)  # a knot carries the bound of the next one: interpolation stays above
-    p, low, high, log_scale = loser_tables(mu, mu / 2, order)
-    mass = ndtr(right)
-    best = np.zeros(len(knots))
-    for i in range(_SPLITS if m > 2 else 1):
-        others = np.interp(mass * (1 - i / _SPLITS) / (m - 2), p, low) * (m - 2) if m > 2 else 0.0
-        first = np.interp(mass * ((i + 1) / _SPLITS if m > 2 else 1.0), p, high)
-        best = np.maximum(best, first + others)
-    touched, aside = (np.exp(np.minimum(term_table(s, order).from_(-right), 600.0)) for s in (mu, mu / 2))
-    surplus = np.interp(mass / 2, p, high) - np.interp(mass / 2, p, low) if m > 2 else 0.0
-    scale = math.exp(log_scale)
-    total = best * scale + np.maximum(touched, aside + surplus * scale)
-    values = np.minimum(np.log1p(total) / (order - 1) * (1 + 1e-9), bound.cap)
-    values = np.maximum.accumulate(values)
-    values.setflags(write=False)
-    return ConsensusCost(_LOWEST, step, k, values)
-
-
 def release_smooth(
     counts: npt.ArrayLike,
     sigma: float,
@@ -181,77 +91,97 @@ def release_smooth(
     noise_scale: float,
     delta: float,
     noise: NoiseSource,
-    deviations: float = 0.0,
-    public: float | None = None,
+    delta0: float = 1e-6,
+    threshold: float | None = None,
+    sigma_threshold: float | None = None,
 ) -> Guarantee:
-    """Return a sanitised epsilon of GNMax answers to a batch of queries.
+    """Return a sanitised epsilon of GNMax or Confident-GNMax answers to a batch of queries.
 
     Parameters
     ----------
     counts : array-like of shape (n_queries, n_classes), or anything with such ``counts``
     sigma : float
         Standard deviation of the continuous Gaussian noise on every count, in votes.
-    order, beta, noise_scale, deviations : float
-        See :func:`gnss_rdp`. Chosen without looking at the votes; around beta = .2/order and noise_scale = 5 are a
-        start.
+    order, beta, noise_scale, delta0 : float
+        See :class:`SmoothSensitivity`.
     delta : float
+        Above ``delta0``, which is part of it.
     noise : NoiseSource
-    public : float or None
-        Public cost of one query at ``order``; None takes the Gaussian one.
+    threshold, sigma_threshold : float or None
+        Those of Confident-GNMax, in votes.
 
     Returns
     -------
     Guarantee
-        Kind ``"sanitised"``: the noisy bound, plus the cost of releasing it, converted at ``delta``; never above the
-        public price plus that cost. Release it once: every further draw costs again.
+        Kind ``"sanitised"``: a multiple of `GRID`, the noisy bound plus the cost of releasing it, converted. Release it
+        once: every further draw costs :attr:`SmoothSensitivity.cost` again. :func:`pate.account` keeps it in a ledger.
 
     Guarantees
     ----------
-    Releasing the number is (order, gnss_rdp)-Renyi private for replace-one. What it says of the answers holds where
-    its noise did not fall below -deviations standard deviations; the noise hides how far the truth is.
+    With probability at least 1 - delta0 over its noise, epsilon is at least that of answers and number together at
+    this data set, against every neighbour and in both directions, at delta - delta0 (module docstring). Releasing the
+    number is :attr:`SmoothSensitivity.cost`-private for every pair of neighbours.
 
     Raises
     ------
     InvalidInputError
-        A parameter is out of range.
+        A parameter is out of range, delta0 not below delta, or teachers abstain.
 
     Examples
     --------
     >>> done = release_smooth(
-    ...     [[240, 10]] * 100, 40.0, order=8.0, beta=0.02, noise_scale=5.0, delta=1e-5, noise=NoiseSource()
+    ...     [[240, 10]] * 100, 40.0, order=8.0, beta=0.01, noise_scale=5.0, delta=1e-5, noise=NoiseSource()
     ... )
     >>> done.kind, 1.0 < done.epsilon < 3.0
     ('sanitised', True)
     """
-    delta = check_delta(delta)
-    price = gnss_rdp(beta, noise_scale, order, deviations=deviations)
-    votes = np.asarray(getattr(counts, "counts", counts))
-    u = query_scores(votes, sigma).rest
-    table = consensus_cost(float(sigma), float(order), votes.shape[1], public)
-    value = float(table.cost(u).sum())
-    deviation = noise_scale * table.local_sensitivity(u, beta)[0]
-    noisy = value + deviation * (float(noise.normal(1)[0]) + deviations)
-    # Clipping between two constants is post-processing.
-    noisy = min(max(noisy, 0.0), len(votes) * TailBound(sigma=sigma, order=order, public=public).cap)
-    epsilon, _ = rdp_to_epsilon([noisy + price], delta, orders=[order])
+    how = SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
+    left = how.delta_left(delta)
+    value, sensitivity = smooth_bound(
+        counts, sigma, order=order, beta=beta, threshold=threshold, sigma_threshold=sigma_threshold
+    )
+    most = len(np.asarray(getattr(counts, "counts", counts))) * query_cap(order, sigma, sigma_threshold)
+    steps = _draw(value, sensitivity, how, rdp_overhead(order, left), most, noise)
     return Guarantee(
-        epsilon=epsilon,
+        epsilon=float(steps * GRID),
         delta=delta,
         kind="seeded" if noise.seeded else "sanitised",
-        method=f"smooth sensitivity, beta {beta:g}, noise scale {noise_scale:g}, deviations {deviations:g}",
+        method=(
+            f"smooth sensitivity, beta {beta:g}, noise scale {noise_scale:g}, "
+            f"too low with probability at most {delta0:g} (within delta)"
+        ),
         order=float(order),
         adaptivity="fixed queries",
     )
 
 
+def _draw(
+    value: float, sensitivity: float, how: SmoothSensitivity, overhead: float, most: float, noise: NoiseSource
+) -> int:
+    """Return the published epsilon, in steps of `GRID`."""
+    fixed = Fraction(how.price) + Fraction(overhead)
+    deviation = Fraction(how.noise_scale) * Fraction(sensitivity)
+    centre = Fraction(value) + deviation * Fraction(how.deviations) + fixed
+    steps = rounded_up(centre, scale=deviation, grid=GRID, source=noise)
+    # Clipping between two constants is post-processing: 0, and what the public cost says.
+    highest = math.ceil((Fraction(most) * (1 + Fraction(ROUNDING)) + fixed) / GRID)
+    return min(max(steps, 0), highest)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SmoothSensitivity:
-    """How a data-dependent epsilon is sanitised: parameters of :func:`release_smooth`, chosen without the votes.
+    """How a data-dependent epsilon is sanitised: chosen without the votes.
 
     Attributes
     ----------
-    order, beta, noise_scale, deviations : float
-        See :func:`gnss_rdp`.
+    order : float
+        Renyi order of the statistic.
+    beta : float
+        Smoothness; around .1/order is a start. Needs exp(2 beta) < order/(order - 1).
+    noise_scale : float
+        Deviation of the noise in units of the smooth sensitivity; around 4 is a start.
+    delta0 : float
+        The probability, part of delta, that the published bound is too low.
 
     Raises
     ------
@@ -260,19 +190,60 @@ class SmoothSensitivity:
 
     Examples
     --------
-    >>> round(SmoothSensitivity(order=8.0, beta=0.02, noise_scale=5.0).price, 3)
-    0.228
+    >>> how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
+    >>> round(how.price, 3), how.delta0
+    (0.493, 1e-06)
     """
 
     order: float
     beta: float
     noise_scale: float
-    deviations: float = 0.0
+    delta0: float = 1e-6
 
     def __post_init__(self) -> None:
-        gnss_rdp(self.beta, self.noise_scale, self.order, deviations=self.deviations)
+        check_real("delta0", self.delta0, low=0, high=1, low_open=True, high_open=True, remedy="Take a tenth of delta.")
+        gnss_rdp(self.beta + 8 * ROUNDING, self.noise_scale, self.order, deviations=self.deviations)
+
+    @property
+    def deviations(self) -> float:
+        """Phi^-1(1 - delta0), rounded up: how many of its deviations the number is raised by."""
+        return max(0.0, -float(ndtri(self.delta0)) * (1 + 1e-12))
 
     @property
     def price(self) -> float:
         """Renyi cost, at ``order``, of the release itself."""
-        return gnss_rdp(self.beta, self.noise_scale, self.order, deviations=self.deviations)
+        return self._price(self.order)
+
+    def _price(self, order: float) -> float:
+        beta = self.beta + 8 * ROUNDING
+        return gnss_rdp(beta, self.noise_scale, order, deviations=self.deviations) * (1 + 1e-12)
+
+    @property
+    def cost(self) -> PublicCost:
+        """What releasing the number costs other releases: a Renyi curve, for every pair of neighbours, and no delta.
+
+        There is no mu^2 in it (the two normals differ in their deviations): a ledger has to count in Renyi divergence.
+        """
+        highest = 1 / -math.expm1(-2 * (self.beta + 8 * ROUNDING)) if self.beta > 0 else math.inf
+        orders = sorted({a for a in (*DEFAULT_ORDERS, self.order) if a < highest * (1 - 1e-9)})
+        return PublicCost(tuple(orders), tuple(self._price(a) for a in orders))
+
+    def delta_left(self, delta: float) -> float:
+        """Return delta - delta0, rounded down.
+
+        Raises
+        ------
+        InvalidInputError
+            delta0 is not below delta.
+
+        Examples
+        --------
+        >>> SmoothSensitivity(order=8.0, beta=0.01, noise_scale=4.0).delta_left(1e-5) <= 9e-6
+        True
+        """
+        left = delta_left(check_delta(delta), self.delta0)
+        if left <= 0:
+            raise InvalidInputError(
+                f"delta0 must be below delta={delta:g}, which contains it, got {self.delta0:g}. Take a tenth of delta."
+            )
+        return left

@@ -2,7 +2,7 @@
 
 from pate.sampling._shared import WordSource
 from pate.sampling.integers import discrete_gaussian, discrete_laplace, noisy_argmax, uniform_below
-from pate.sampling.reals import real_argmax, real_at_least, rounded_counts
+from pate.sampling.reals import real_argmax, real_at_least, rounded_counts, rounded_up
 
 __all__ = [
     "WordSource",
@@ -12,5 +12,6 @@ __all__ = [
     "real_argmax",
     "real_at_least",
     "rounded_counts",
+    "rounded_up",
     "uniform_below",
 ]

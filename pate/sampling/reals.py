@@ -9,6 +9,7 @@ released, and what is proved for the continuous mechanism holds for the program,
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -188,3 +189,41 @@ def rounded_counts(
             guess -= 1
         out[n] = guess
     return np.asarray((out * grid).reshape(array.shape) + 0.0)
+
+
+def rounded_up(value: Fraction, *, scale: Fraction, grid: Fraction, source: WordSource, noise: str = "gaussian") -> int:
+    """Return the least k with k grid >= value + scale (real noise), exactly: one number, safe to publish.
+
+    Parameters
+    ----------
+    value, scale, grid : Fraction
+        Exact, whatever floats they came from; scale and grid above 0.
+    source : WordSource
+    noise : {"gaussian", "laplace"}
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    Guarantee: post-processing of the real number value + scale (noise), of which only the multiple of the public
+    ``grid`` above it gets out: no low bit of a float does.
+
+    Examples
+    --------
+    >>> from pate._random import NoiseSource
+    >>> rounded_up(Fraction(5), scale=Fraction(1, 10**9), grid=Fraction(1, 100), source=NoiseSource(0)) in (500, 501)
+    True
+    """
+    check_choice("noise", noise, ["gaussian", "laplace"])
+    if scale <= 0 or grid <= 0:
+        raise InvalidInputError("scale and grid must be above 0.")
+    lazy = RealNoise(int(source.words(1)[0]), source, noise)
+    low, high = lazy.interval(64)
+    guess = math.ceil((value + scale * (low + high) / 2) / grid)
+    while not lazy.below((guess * grid - value) / scale):
+        guess += 1
+    while lazy.below(((guess - 1) * grid - value) / scale):
+        guess -= 1
+    return guess

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pate.exceptions import LedgerError
 from pate.privacy.budget import Budget
 from pate.privacy.composition import Cost
 from pate.privacy.currency import Opening
@@ -195,6 +196,27 @@ class LedgerLooks:
             query = "SELECT release FROM entries WHERE request = ? ORDER BY seq LIMIT 1"
             row = connection.execute(query, (request,)).fetchone()
         return None if row is None else row[0]
+
+    def keyed_digest(self, text: str) -> str:
+        """Return HMAC-SHA256 of a private text under the key beside the ledger: it can be recognised, not guessed.
+
+        Raises
+        ------
+        LedgerError
+            There is no key: nothing was registered or released yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5)).keyed_digest("votes")
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... has no key yet. Register the data set first.
+        """
+        key = read_key(self.path, make=False)
+        if key is None:
+            raise LedgerError(f"the ledger {str(self.path)!r} has no key yet. Register the data set first.")
+        return mac(key, "digest", text)
 
     def releases(self, ids: Iterable[int] | None = None) -> list[LedgerRow]:
         """Return every release, or those of the given numbers, oldest first.
