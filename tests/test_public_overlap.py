@@ -21,6 +21,7 @@ from pate.exceptions import PublicOverlapWarning
 from pate.label_job import LabelJob
 
 R = np.random.default_rng(11)
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 X = R.normal(size=(300, 4))
 Y = (X[:, 0] > 0).astype(int)
 PUBLIC = R.normal(size=(80, 4))

@@ -414,6 +414,8 @@ def test_the_command(tmp_path):
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "evil"])
 def test_it_prints_on_one_sheet(tmp_path, name):
     s = replace(MAKERS[name](tmp_path), ledger_head="0123456789abcdef" * 4, ledger_releases=tuple(range(1, 30)))
+    s = replace(s, dataset="a ward's letters", organisation="a hospital", purpose="triage", tuning="nothing")
+    s = s.of_file("labels.csv", b"")
     (tmp_path / "a.html").write_text(statement_page(s.to_dict()), encoding="utf-8")
     subprocess.run(
         ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",

@@ -42,6 +42,7 @@ from pate.privacy.statement import OPEN_TUNING, Assumption, PrivacyStatement
 from pate.statement_page import check_against_ledger, read_statement, statement_page
 
 R = np.random.default_rng(5)
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 X = R.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 PUBLIC = R.normal(size=(60, 3))
@@ -100,7 +101,6 @@ def test_duplicates_that_were_only_warned_of_are_vouched_for_by_nobody():
     assert replace(found, created="") == replace(clean, created="")
 
 
-@pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
     estimator = PATEClassifier(LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1])
     search = GridSearchCV(estimator, {"n_teachers": [4, 5]}, cv=2, error_score="raise")
@@ -172,7 +172,6 @@ class Strangers(TeacherEnsemble):
     """Somebody else's ensemble: pate cannot know what it does with the records."""
 
 
-@pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 def test_pate_vouches_for_its_own_ensembles_alone():
     options = {"n_teachers": 20, "budget": BUDGET, "classes": [0, 1], "student": GaussianNB()}
     own = PATEClassifier(TeacherEnsemble(GaussianNB(), 20), **options).fit(X, Y, X_public=PUBLIC).statement_
