@@ -119,3 +119,16 @@ def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
 def test_a_ledger_that_nobody_charged_says_that_its_currency_is_open(tmp_path):
     Ledger(tmp_path / "l.sqlite", total=Budget(6.0, 1e-5))
     assert "currency open until the first charge" in pate("show", tmp_path / "l.sqlite").output
+
+
+def test_a_plan_for_a_ledger_fits_what_is_left_there(tmp_path):
+    made = Ledger(tmp_path / "l.sqlite", total=Budget(2.0, 1e-5), currency="renyi:8")
+    made.record(ONE, mechanism="m", n_queries=10)
+    asked = ["plan", "--epsilon", "2", "--queries", "100", "--classes", "3", "--teachers", "250"]
+    alone = CliRunner().invoke(app, asked)
+    fitted = CliRunner().invoke(app, [*asked, "--ledger", str(made.path)])
+    assert alone.exit_code == fitted.exit_code == 0
+    sigmas = [float(line.split("│")[3]) for line in (alone.output + fitted.output).splitlines() if "│ gnmax" in line]
+    assert len(sigmas) == 2
+    assert sigmas[0] < sigmas[1]
+    assert made.allows(GNMax(sigmas[1]).charge(100))

@@ -191,7 +191,7 @@ def test_a_currency_can_be_named(path, given, name):
     ledger.record(Charge.laplace(shifts=(1.0,), scale=50.0), mechanism="m", n_queries=1)
     assert str(ledger.currency).startswith(name)
     Ledger(path, currency=given)
-    with pytest.raises(LedgerError, match="A currency is fixed when a ledger opens"):
+    with pytest.raises(LedgerError, match=r"not in renyi:9\. That is fixed when a ledger opens"):
         Ledger(path, currency="renyi:9")
     with pytest.raises(LedgerError, match="fixed when a ledger opens"):
         Ledger(path, failure_delta=1e-7)

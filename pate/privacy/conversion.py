@@ -76,7 +76,7 @@ def delta_left(delta: float, failures: float) -> float:
 
     Examples
     --------
-    >>> delta_left(1e-5, 0.0), delta_left(1e-5, 2e-6) < 8e-6
+    >>> delta_left(1e-5, 0.0), delta_left(1e-5, 2e-6) <= 8e-6
     (1e-05, True)
     """
     return math.nextafter(delta - failures, -math.inf) if failures else delta

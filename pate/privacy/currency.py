@@ -381,3 +381,20 @@ class Opening:
             return terms.refusal(prices, failures, cost)
         asked = "" if self.asked is None else f", counted by {self.asked}"
         return f"the total {self.total}{asked} does not buy it, or not with the share of delta that it may fail by"
+
+    def conflict(self, asked: str | None, failure_delta: float | None) -> str:
+        """Return how what is asked for differs from what is held, in words; "" if it does not, or nothing is asked.
+
+        Examples
+        --------
+        >>> Opening(Budget(1.0, 1e-5), "renyi:8", None, None).conflict("gdp", None)
+        'counts in renyi:8, not in gdp'
+        """
+        found = self.asked if self.terms is None else self.terms.currency.name
+        if not (asked in (None, found) or (asked == "renyi" and str(found).startswith("renyi:"))):
+            return f"counts in {found or 'what its first charge decides'}, not in {asked}"
+        share = self.failure_delta if self.terms is None else self.terms.failure_delta
+        if failure_delta not in (None, share):
+            held = "what its first charge needs" if share is None else share
+            return f"sets {held} of its delta aside for costs that may fail, not {failure_delta}"
+        return ""
