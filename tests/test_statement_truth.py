@@ -35,6 +35,8 @@ from pate._files import write_json
 from pate._provenance import git_commit
 from pate.cli import app
 from pate.exceptions import DuplicateRecordsWarning
+from pate.label_job import LabelJob
+from pate.labeling import LabelSession
 from pate.mechanisms import VoteCap
 from pate.privacy.charge import Charge
 from pate.privacy.conversion import DEFAULT_ORDERS
@@ -347,3 +349,36 @@ def test_pate_label_names_what_it_is_for(tmp_path):
         ])  # fmt: skip
         assert isinstance(done.exception, InvalidInputError), wrong
     assert not (tmp_path / "more.csv").exists()
+
+
+def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, monkeypatch):
+    """Labels of the first round are of teachers that another process trained: nobody here saw those."""
+    names = ["a", "b", "c"]
+    pd.DataFrame(X, columns=names).assign(ill=np.where(Y, "yes", "no")).to_csv(tmp_path / "private.csv", index=False)
+    pd.DataFrame(PUBLIC, columns=names).to_csv(tmp_path / "public.csv", index=False)
+
+    def job():
+        return LabelJob(
+            tmp_path / "private.csv", tmp_path / "public.csv", target="ill", classes=["no", "yes"], budget=BUDGET,
+            teacher="naive-bayes", n_teachers=20, mechanism=GNMax(20.0), n_queries=20, select="uncertain", rounds=3,
+            ledger=tmp_path / "l.sqlite",
+        )  # fmt: skip
+
+    ask, asked = LabelSession.ask, []
+
+    def dies(self, *args, **more):
+        asked.append(1)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+        return ask(self, *args, **more)
+
+    killed = job()
+    with monkeypatch.context() as patch:
+        patch.setattr(LabelSession, "ask", dies)
+        with pytest.raises(KeyboardInterrupt):
+            killed.run()
+    made = job().run().statement
+    assert {name for name, who in by(made).items() if who == "pate"} == {"noise"}
+    (tmp_path / "l.sqlite").rename(tmp_path / "old.sqlite")
+    (tmp_path / "l.sqlite.key").rename(tmp_path / "old.sqlite.key")
+    assert by(job().run().statement)["own shard only"] == "pate"  # all rounds in one process
