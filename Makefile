@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format slow clean
+LOWEST := .venv-lowest
+LOWEST_PYTHON ?= python3.11
+
+.PHONY: demo test test-lowest check format slow clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/noisy_max/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +19,14 @@ demo: $(READY)  ## the main job on an embedded data set; ends with a report to o
 
 test: $(READY)  ## tests and doctests, in a few minutes
 	$(BIN)/python -m pytest -q
+
+$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/noisy_max/_native.c
+	$(LOWEST_PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[dev]"
+	touch $@
+
+test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/python -m pytest -q
 
 slow: $(READY)  ## what make test leaves out
 	$(BIN)/python -m pytest -q -m slow
@@ -30,4 +41,4 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

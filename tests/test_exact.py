@@ -269,7 +269,8 @@ def test_order_chain_against_multiprecision(log):
     r = mp.mpf(float(r))
     for order, value in zip(orders, found, strict=True):
         exact = (1 + r) ** mp.mpf(order) - 1 - mp.mpf(order) * r
-        assert abs(value / exact - 1) < 1e-12, order
+        # Order 1.001 cancels a thousandfold, and the last digit of numpy's exp differs between its versions.
+        assert abs(value / exact - 1) < (3e-12 if order < 1.01 else 1e-12), order
         exact = mp.expm1(mp.mpf(order) * mp.mpf(log)) - mp.mpf(order) * mp.expm1(mp.mpf(log))
         assert abs(mp.mpf(float(log_terms(order, np.array([log]))[0])) - mp.log(exact)) < 1e-12 * max(
             1, abs(mp.log(exact))

@@ -65,8 +65,9 @@ def test_public_epsilons_at_sigma_40():
 def test_table_can_be_recomputed(plane):
     with np.load(certify.TABLE, allow_pickle=False) as stored:
         orders, hs, table = stored["orders"], stored["inverse_sigmas"], stored["table"]
-    np.testing.assert_array_equal(orders, certify.grid_orders())
-    np.testing.assert_array_equal(hs, certify.grid_inverse_sigmas())
+    # The last digit of numpy's powers differs between its versions; what is certified is the stored grid.
+    np.testing.assert_allclose(orders, certify.grid_orders(), rtol=1e-14)
+    np.testing.assert_allclose(hs, certify.grid_inverse_sigmas(), rtol=1e-14)
     assert (table <= certify.UNIT).all()
     assert (table >= 0.63 * certify.UNIT).all()
     for n in np.searchsorted(hs, [1 / 40, 0.31]):

@@ -78,6 +78,13 @@ def _take_config(context: typer.Context, value: Path | None) -> Path | None:
     return value
 
 
+def _size(value: Any) -> Size:
+    try:
+        return Size.parse(value)
+    except InvalidInputError as error:  # some versions of click tell of any ValueError in words of their own
+        raise typer.BadParameter(str(error)) from None
+
+
 def _names(text: str) -> Any:
     return typer.Option(help=text, parser=Names.parse, metavar="A,B,...")
 
@@ -169,7 +176,7 @@ def label(
     ] = 50,
     size: Annotated[
         Size | None,
-        typer.Option(help="Size of all images; the public ones' when left out.", parser=Size.parse, metavar="WxH"),
+        typer.Option(help="Size of all images; the public ones' when left out.", parser=_size, metavar="WxH"),
     ] = None,
     resize: Annotated[bool, typer.Option("--resize", help="Bring other images to that size, not refuse them.")] = False,
     color: Annotated[str | None, typer.Option(help="grey or rgb: bring all images to that.")] = None,

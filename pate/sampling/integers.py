@@ -41,8 +41,8 @@ def uniform_below(limits: npt.ArrayLike, source: WordSource) -> Ints:
     Examples
     --------
     >>> from pate._random import NoiseSource
-    >>> uniform_below([1, 1, 2], NoiseSource(0)).max() < 2
-    np.True_
+    >>> bool(uniform_below([1, 1, 2], NoiseSource(0)).max() < 2)
+    True
     """
     limit = np.asarray(limits, dtype=np.int64)
     if limit.ndim != 1 or (limit < 1).any():
