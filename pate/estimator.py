@@ -458,7 +458,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "student_")
         X = self._check_rows(X, self.student_)
-        return np.asarray(self.classes_[self.student_.predict(X)])
+        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
+        return np.asarray(self.classes_[said.astype(np.int64)])
 
     @available_if(_student_can("predict_proba"))
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:

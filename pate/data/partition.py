@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate._files import atomic_path
 from pate._secret import check_secret, derive, fresh_secret, from_seed
-from pate._validation import check_choice, check_int
+from pate._validation import check_choice, check_int, quietly
 from pate.data._ids import distinct_ids
 from pate.data._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
@@ -287,7 +287,7 @@ def partition(
     n_records = check_int("n_records", n_records, low=1)
     n_shards = check_int("n_shards", n_shards, low=1)
     key = _key(secret, partition_seed)
-    codes, ids = (None, None) if groups is None else distinct_ids(groups, n_records)
+    codes, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, n_records)
     n_units = n_records if ids is None else len(ids)
     unit = "record" if ids is None else "group"
     if n_shards > n_units:
@@ -354,6 +354,10 @@ def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
     >>> count_cross_shard_duplicates(X, Partition([0, 0, 1, 0], n_shards=2))
     1
     """
+    return quietly("X", _count_duplicates, X, p)
+
+
+def _count_duplicates(X: Any, p: Partition) -> int:
     if len(X) != p.n_records:
         raise InvalidInputError(f"X must have {p.n_records} rows, one per record of the partition, got {len(X)}.")
     first_shard: dict[bytes, int] = {}

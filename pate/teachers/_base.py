@@ -97,9 +97,9 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
-        fingerprint = quietly("groups", records_fingerprint, labels, groups)
+        fingerprint = records_fingerprint(labels, groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
-        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, **keyed)
+        cut = partition(n_records, n_teachers, groups=groups, **keyed)
         _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
@@ -375,7 +375,7 @@ def _warn_of_duplicates(X: Any, cut: Partition) -> None:
         X = X.reshape(len(X), -1)
     if is_sparse(X):
         X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
-    n_duplicates = quietly("X", count_cross_shard_duplicates, X, cut)
+    n_duplicates = count_cross_shard_duplicates(X, cut)
     if n_duplicates:
         warnings.warn(
             f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "
