@@ -83,7 +83,12 @@ def measure(config: Config) -> list[dict[str, dict[str, float]]]:
     X, y = X[chosen], y[chosen]
     estimator = Clocked(max_iter=config.max_iter, early_stopping=False, random_state=config.seed)
     ensemble = TeacherEnsemble(
-        estimator, config.n_teachers, classes=range(10), n_jobs=config.n_jobs, random_state=config.seed
+        estimator,
+        config.n_teachers,
+        classes=range(10),
+        n_jobs=config.n_jobs,
+        random_state=config.seed,
+        partition_seed=config.seed,
     ).fit(X, y)  # starts the workers as well
     shards = [ensemble.partition_.shard(i) for i in range(config.n_teachers)]
     n_threads = os.cpu_count() or 1

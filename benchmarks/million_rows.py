@@ -109,7 +109,12 @@ def main(argv: list[str] | None = None) -> None:
         public.flush()
         public = np.load(f"{folder}/public.npy", mmap_mode="r", allow_pickle=False)
         teachers = TeacherEnsemble(
-            LogisticRegression(max_iter=200), config.n_teachers, classes=range(10), n_jobs=config.n_jobs, random_state=0
+            LogisticRegression(max_iter=200),
+            config.n_teachers,
+            classes=range(10),
+            n_jobs=config.n_jobs,
+            random_state=0,
+            partition_seed=0,
         )
         kept: dict[str, Any] = {}
 

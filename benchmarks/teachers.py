@@ -59,7 +59,12 @@ def measure(config: Config) -> tuple[list[dict[str, float]], str]:
     X, y, public, _, source = load_mnist(config.n_records, config.n_queries, config.seed)
     estimator = LogisticRegression(max_iter=100)
     teachers = TeacherEnsemble(
-        estimator, config.n_teachers, classes=range(10), n_jobs=config.n_jobs, random_state=config.seed
+        estimator,
+        config.n_teachers,
+        classes=range(10),
+        n_jobs=config.n_jobs,
+        random_state=config.seed,
+        partition_seed=config.seed,
     )
     # Starting worker processes is paid once per session, not per fit: warm them up.
     TeacherEnsemble(estimator, 2 * config.n_jobs, classes=range(10), n_jobs=config.n_jobs).fit(X[:400], y[:400])

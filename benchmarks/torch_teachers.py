@@ -114,6 +114,7 @@ def ensemble(name: str, config: Config, **options: Any) -> TorchTeacherEnsemble:
         device=config.device,
         n_jobs=config.n_jobs if config.device == "cpu" else None,
         random_state=config.seed,
+        partition_seed=config.seed,
         **options,
     )
 

@@ -42,6 +42,7 @@ def make_teachers(config: Config, classes: tuple[Any, ...], checkpoint_dir: Path
     common: dict[str, Any] = {
         "classes": classes,
         "random_state": config.random_state,
+        "partition_seed": config.random_state,
         "checkpoint_dir": checkpoint_dir,
         "verbose": True,
     }

@@ -116,7 +116,7 @@ IMAGES = {"private": "private", "public": "public", "target": None, "classes": "
 
 
 def test_folders_of_images(pictures):
-    done = run(pictures, "--safe-csv", **IMAGES, group="prefix", epsilon=20, select="cluster")
+    done = run(pictures, "--safe-csv", **IMAGES, group="prefix", epsilon=20, select="cluster", teachers=6)
     assert done.returncode == 0, done.stderr
     frame = pd.read_csv(pictures / "labels.csv")
     assert frame.columns.tolist() == ["file", "label", "status"]
@@ -332,6 +332,7 @@ def test_the_order_of_options_does_not_matter(tables):
         ("teacher = {import = 'os:system'}", "teacher must be a text"),
         ("allow-import = true", "must not hold 'allow-import'"),
         ("config = 'other.toml'", "must not hold 'config'"),
+        ("new-ledger = true", "must not hold 'new-ledger'"),
         ("max-answers = 1\nmax_answers = 2", "twice"),
         ("epsilon = ", "not a readable TOML file"),
         ("x = " + "[" * 5000, "not a readable TOML file"),
@@ -363,7 +364,7 @@ def test_a_file_runs_nothing(tables, module):
     assert done.returncode == 0, done.stderr
 
 
-def test_every_option_may_stand_in_a_file_but_two():
+def test_every_option_may_stand_in_a_file_but_three():
     options = set(inspect.signature(command.label).parameters) - {"context"}
     assert options == set(OPTIONS) | set(_NOT_IN_A_FILE)
 

@@ -321,7 +321,7 @@ def test_a_renamed_private_file_is_known(tmp_path):
     def make(name, **options):
         return LabelJob(
             tmp_path / name, tmp_path / "public.csv", target="ill", classes=CLASSES, budget=Budget(1.0, 1e-3),
-            teacher="naive-bayes", n_teachers=6, ledger=tmp_path / f"{name}.ledger.sqlite", **options,
+            teacher="naive-bayes", n_teachers=6, **({"ledger": tmp_path / f"{name}.ledger.sqlite"} | options),
         )  # fmt: skip
 
     assert granted(make, names) == 1
@@ -334,6 +334,8 @@ def test_a_renamed_private_file_is_known(tmp_path):
     assert granted(lambda name: make(name, new_ledger=True), names) == 5
     with pytest.raises(InvalidInputError, match="already"):
         make("p1.csv", new_ledger=True)
+    with pytest.raises(InvalidInputError, match="Name a file"):
+        make("p1.csv", new_ledger=True, ledger=None)
     # Other people's records in the same folder are theirs.
     rows[::-1].to_csv(tmp_path / "others.csv", index=False)
     assert granted(make, ["others.csv"]) == 1

@@ -114,7 +114,9 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
             "Pass the column that names each record's owner."
         )
     try:
-        codes, unique = pd.factorize(values if isinstance(values, pd.Series | pd.Index) else pd.Series(values))
+        # Objects as they are: pandas' own type of text takes time, and refuses some (lone surrogates).
+        plain = isinstance(values, pd.Series | pd.Index) or values.dtype == np.dtype(object)
+        codes, unique = pd.factorize(values if plain else pd.Series(values))
     except TypeError:
         raise InvalidInputError("groups has ids that cannot be compared. Use texts or whole numbers.") from None
     if (codes < 0).any() or any(isinstance(u, str) and not u.strip() for u in unique):

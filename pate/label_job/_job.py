@@ -197,7 +197,7 @@ class LabelJob:
         self._source, self._classes, self._seed = source, named, random_state
         self._resumed = False
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
-        if self._ledger is not None and new_ledger:
+        if new_ledger:
             check_absent(self._ledger)
         self._private, self._new_ledger = Path(private), new_ledger
         unit, n_units = units_of(source)

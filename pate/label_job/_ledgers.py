@@ -61,14 +61,16 @@ def check_only_ledger(book: Ledger, records: str, private: Path, *, new_ledger: 
         )
 
 
-def check_absent(book: Ledger) -> None:
-    """Refuse to begin a new ledger where there is one.
+def check_absent(book: Ledger | None) -> None:
+    """Refuse to begin a new ledger where there is one, or where none is named.
 
     Examples
     --------
     >>> import tempfile
     >>> check_absent(Ledger(Path(tempfile.mkdtemp()) / "a.sqlite"))
     """
+    if book is None:
+        raise InvalidInputError("new_ledger starts the one that ledger= names, and ledger is None. Name a file.")
     if book.total is not None:
         raise InvalidInputError(
             f"new_ledger (--new-ledger) starts one, but there is a ledger {str(book.path)!r} already. Leave it out to "
