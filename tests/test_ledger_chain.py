@@ -765,6 +765,19 @@ def test_no_more_answers_than_a_session_paid_for(path):
     assert ledger.verify().ok
 
 
+def test_answers_of_many_releases_are_all_found(path):
+    """More of them than one look takes: the rest of a long list was looked for in one release only, and paid again."""
+    ledger, queries = Ledger(path, total=TOTAL), [f"q{i}" for i in range(1100)]
+    for start in range(0, 1100, 275):
+        answers = [(q, "gnmax", start // 275, None) for q in queries[start : start + 275]]
+        ledger.record(ONE, mechanism="m", n_queries=275, answers=answers)
+    found = ledger.stored(queries, "gnmax")
+    assert {q: (a.label, a.release) for q, a in found.items()} == {
+        q: (i // 275, i // 275 + 1) for i, q in enumerate(queries)
+    }
+    assert set(ledger.stored(queries, "gnmax", release=3)) == set(queries[550:825])
+
+
 def test_answers_beyond_what_was_paid_are_found(path):
     """Written by something that did not ask: the chain itself fits."""
     ledger = Ledger(path, total=TOTAL)
