@@ -308,7 +308,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             "on_exhausted": self.on_exhausted,
         }
         # Refuse an unaffordable release before days of training, not after.
-        quote(count_fresh(hashes, mechanism, **price), mechanism, **price)
+        fresh = count_fresh(hashes, mechanism, **price)
+        quote(fresh, mechanism, **price)
+        if self.ledger is not None and fresh:
+            self.ledger.check_writable()
 
         inferred = teachers.classes is None
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)

@@ -343,6 +343,8 @@ class LabelJob:
             records = records_fingerprint(encode_labels("target", y, values), source.groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
+            if self.plan.quote.n_queries:
+                self._ledger.check_writable()
         self._teachers.fit(X, y, groups=source.groups)
         del X
         if self.plan.queries is not None:

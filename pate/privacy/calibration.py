@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from pate._validation import check_int
-from pate.exceptions import BudgetExceededError
+from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.charge import Charge
 from pate.privacy.ledger import Ledger
@@ -57,7 +57,8 @@ def calibrate(
     Returns
     -------
     mechanism
-        Its charge is within the budget and at most 1e-9 (relative, in noise) more careful than needed.
+        Its charge is within the budget and at most 1e-9 (relative, in noise) more careful than needed, or has the
+        least noise there is.
 
     Raises
     ------
@@ -73,7 +74,11 @@ def calibrate(
     n_queries = check_int("n_queries", n_queries, low=1)
 
     def fits(factor: float) -> bool:
-        charge = mechanism.scaled(factor).charge(n_queries, max_answers)
+        try:
+            scaled = mechanism.scaled(factor)
+        except InvalidInputError:
+            return False  # less noise than any mechanism here adds: the least there is will do
+        charge = scaled.charge(n_queries, max_answers)
         return budget.allows(charge) and (ledger is None or ledger.allows(charge, default_total=budget))
 
     high = 1.0
