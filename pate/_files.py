@@ -10,6 +10,63 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pate.exceptions import InvalidInputError
+
+#: What a trial file holds: enough for a full disk to be noticed.
+_TRIAL = b"\0" * 4096
+
+
+def check_can_write(name: str, target: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be made: to be asked before hours of work, not found after them.
+
+    A small file is made where ``target`` would be, or in the nearest folder above it that exists, and taken away again:
+    permissions alone tell too little (of a read-only or full disk, or to an administrator).
+
+    Parameters
+    ----------
+    name : str
+        What to call it in the error.
+    target : path
+        It need not exist; missing folders are made when it is written.
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> check_can_write("out", folder / "new" / "labels.csv"), list(folder.iterdir())
+    (None, [])
+    >>> (folder / "a file").touch()
+    >>> check_can_write("out", folder / "a file" / "labels.csv")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: out=... cannot be written: Not a directory. Name a file in a folder that you ...
+    """
+    goal = Path(target).absolute()
+    try:
+        folder = goal.parent
+        while not folder.exists():
+            folder = folder.parent
+        if goal.exists() and not goal.is_file():
+            raise IsADirectoryError(0, "it is not a file")
+        handle, trial = tempfile.mkstemp(prefix=f".{goal.stem}.", suffix=goal.suffix, dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_TRIAL)
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            os.unlink(trial)
+        if goal.exists() and not os.access(goal, os.W_OK):
+            raise PermissionError(0, "the file is read-only")
+    except OSError as error:
+        raise InvalidInputError(
+            f"{name}={str(target)!r} cannot be written: {error.strerror or error}. Name a file in a folder that you "
+            "may write to, on a disk with room."
+        ) from None
+
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str], *, mode: int | None = None) -> Iterator[Path]:

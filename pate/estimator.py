@@ -366,6 +366,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             n_answers=len(queries) - n_fresh + cap,
             noisy_counts=isinstance(mechanism, NoisyHistogram),
         )
+        if self.ledger is not None and n_fresh:
+            self.ledger.check_writable()
 
         inferred = teachers.classes is None
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)

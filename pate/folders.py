@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pate._files import write_text
-from pate.exceptions import RunFolderError
+from pate._files import check_can_write, write_text
+from pate.exceptions import InvalidInputError, RunFolderError
 
 _NOTE = """SENSITIVE. Made from private data: teachers, and what a killed run needs to go on.
 Readable by its owner only. Never publish it; delete it when the run is done with.
@@ -53,6 +53,8 @@ class RunFolder:
         ------
         RunFolderError
             It holds something already, or its private folder belongs to another run.
+        InvalidInputError
+            It cannot be made or written to.
 
         Examples
         --------
@@ -77,11 +79,18 @@ class RunFolder:
                 f"{str(private)!r} holds teachers and labels of a run with other settings. Name another folder, or "
                 "remove it if that run is done with."
             )
-        public.mkdir(parents=True, exist_ok=True)
-        private.mkdir(mode=0o700, exist_ok=True)
-        private.chmod(0o700)
-        write_text(private / "README.txt", _NOTE, mode=0o600)
-        write_text(known, config, mode=0o600)
+        try:
+            public.mkdir(parents=True, exist_ok=True)
+            private.mkdir(mode=0o700, exist_ok=True)
+            private.chmod(0o700)
+            write_text(private / "README.txt", _NOTE, mode=0o600)
+            write_text(known, config, mode=0o600)
+        except OSError as error:
+            raise InvalidInputError(
+                f"out must be a folder that can be made and written to, got {os.fspath(out)!r} "
+                f"({error.strerror or error}). Name another."
+            ) from None
+        check_can_write("out", public / "results.json")
         return cls(public, private)
 
     @contextmanager

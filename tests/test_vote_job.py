@@ -25,7 +25,7 @@ from pate.label_job import LabelJob, VoteJob
 
 BUDGET = Budget(3.0, 1e-5)
 CLASSES = ["no", "yes"]
-RICH = {"mechanism": NoisyHistogram(0.01), "budget": Budget(1e7, 1e-5)}  # next to no noise
+RICH = {"mechanism": NoisyHistogram(0.1), "budget": Budget(1e6, 1e-5)}  # next to no noise
 
 
 @pytest.fixture

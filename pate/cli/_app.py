@@ -98,6 +98,13 @@ def main() -> None:
         for note in getattr(error, "__notes__", ()):
             typer.secho(f"  {note}", fg="red", err=True)
         sys.exit(2)
+    except OSError as error:  # a disk that filled up, a folder that went away: no fault of the program
+        where = "" if error.filename is None else f" {error.filename!r}"
+        told = (
+            f"error: the system refused{where}: {error.strerror or error}. Mend that and give the same command again:"
+        )
+        typer.secho(f"{told} finished teachers and paid labels are kept.", fg="red", err=True)
+        sys.exit(2)
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
             typer.secho(

@@ -52,6 +52,7 @@ def account(
     ] = None,
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
+    from pate._files import atomic_path, check_can_write
     from pate.accounting import USES
     from pate.accounting import account as account_votes
     from pate.exceptions import InvalidInputError
@@ -69,6 +70,8 @@ def account(
         )
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InvalidInputError(f"--plot must end in .png or .svg, got {plot.name!r}.")
+    if plot is not None:
+        check_can_write("--plot", plot)
 
     ask = (lambda q: str(typer.prompt(f"{q} [counts/labels]"))) if sys.stdin.isatty() else None
     matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=rows, ask=ask)
@@ -99,7 +102,6 @@ def account(
     if reveal:
         say(f"expected answers  {report.expected_answers.reveal():.1f} (private)")
     if plot is not None:
-        from pate._files import atomic_path
         from pate.accounting import cost_by_queries
         from pate.plots import cost_curves, figure_to_png, figure_to_svg
 

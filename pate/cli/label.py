@@ -92,7 +92,7 @@ def _names(text: str) -> Any:
 def label(
     context: typer.Context,
     epsilon: Epsilon,
-    out: Annotated[Path, typer.Option(help="CSV file to write; must not exist.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write; must not exist. Missing folders are made.")],
     private: Annotated[
         Path | None,
         typer.Option(help="Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class."),

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from sklearn.base import clone
 
-from pate._files import write_json
+from pate._files import check_can_write, write_json
 from pate._provenance import package_versions
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError, RunFolderError
@@ -75,9 +75,20 @@ class CellFolder:
         ------
         RunFolderError
             The folder holds something else, another comparison, or one that is running now.
+        InvalidInputError
+            It cannot be made or written to.
         """
-        self._check_place()
-        self._file = (self.path / _CELLS).open("a+b")
+        try:
+            self._check_place()
+            self._file = (self.path / _CELLS).open("a+b")
+        except RunFolderError:
+            raise
+        except OSError as error:
+            raise InvalidInputError(
+                f"out must be a folder that can be made and written to, got {str(self.path)!r} "
+                f"({error.strerror or error}). Name another."
+            ) from None
+        check_can_write("out", self.path / "results.json")
         self._lock(self._file)
         config = _configuration(contestants, data, settings)
         private = {"warning": "made from private rows: do not publish", "sha256": _digest_private(data)}

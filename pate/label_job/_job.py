@@ -375,6 +375,8 @@ class LabelJob:
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
             check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
+            if self.plan.quote.n_queries:
+                self._ledger.check_writable()
         self._teachers.fit(X, y, groups=source.groups)
         del X
         if self.plan.queries is not None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._files import atomic_path, write_json, write_text
-from pate.exceptions import RunFolderError
+from pate._files import atomic_path, check_can_write, write_json, write_text
+from pate.exceptions import InvalidInputError, RunFolderError
 from pate.labeling import LabelRelease
 from pate.statement_page import statement_page
 
@@ -21,12 +21,16 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 
 
 def check_new_files(out: str | os.PathLike[str]) -> list[Path]:
-    """Return the paths of the labels and of the statement's three files, if none of them exists yet.
+    """Return the paths of the labels and of the statement's three files, if each can be made and none exists yet.
+
+    Missing folders are made when the files are.
 
     Raises
     ------
     RunFolderError
         One exists: results are never overwritten.
+    InvalidInputError
+        One could not be written there.
 
     Examples
     --------
@@ -35,10 +39,15 @@ def check_new_files(out: str | os.PathLike[str]) -> list[Path]:
     ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
     """
     goal = Path(out)
+    if not goal.name:
+        raise InvalidInputError(
+            f"out must name a CSV file to write, got {os.fspath(out)!r}. Say labels.csv, for example."
+        )
     paths = [goal, *(goal.with_name(goal.stem + ending) for ending in _STATEMENT)]
     for path in paths:
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             raise RunFolderError(f"{str(path)!r} exists. Results are never overwritten: name another file.")
+        check_can_write("out", path)
     return paths
 
 
@@ -66,12 +75,20 @@ def write_labels(
             frame[column] = frame[column].map(harmless, na_action="ignore")
     content = frame.to_csv(index=False).encode("utf-8")
     statement = release.statement.of_file(paths[0].name, content)
-    write_json(paths[1], statement.to_dict())
-    write_text(paths[2], statement.text())
-    write_text(paths[3], statement_page(statement.to_dict()))
-    # Last: labels without their statement should not lie around.
-    with atomic_path(paths[0]) as path:
-        path.write_bytes(content)
+    try:
+        write_json(paths[1], statement.to_dict())
+        write_text(paths[2], statement.text())
+        write_text(paths[3], statement_page(statement.to_dict()))
+        # Last: labels without their statement should not lie around.
+        with atomic_path(paths[0]) as path:
+            path.write_bytes(content)
+    except OSError as error:
+        for path in paths:
+            path.unlink(missing_ok=True)  # none was there before
+        raise InvalidInputError(
+            f"out={os.fspath(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
+            "what was paid for: make room or name another file, and the same command gives it for free."
+        ) from error
     return paths
 
 

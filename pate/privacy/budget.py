@@ -11,6 +11,11 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.charge import Charge
 from pate.privacy.conversion import check_delta, gdp_from_budget, gdp_to_delta
 
+#: For one answer at this epsilon the noise is a thousandth of a vote, the least that any mechanism here adds.
+MOST_EPSILON = 1e6
+#: Whoever has more than ten people wants less; beyond it, releasing one whole record in ten would do.
+MOST_DELTA = 0.1
+
 
 @lru_cache(maxsize=256)
 def _mu_squared(epsilon: float, delta: float) -> float:
@@ -30,9 +35,9 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Above 0, in nats. At most 1 is strong, at most 10 reasonable.
+        Above 0, in nats. At most 1 is strong, at most 10 reasonable; above a million is refused.
     delta : float
-        In (0, 1); well below one over the number of people.
+        Above 0, at most 0.1; well below one over the number of people.
 
     Raises
     ------
@@ -45,16 +50,19 @@ class Budget:
     True
     >>> Budget(epsilon=-1, delta=1e-5)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: epsilon must be a finite number > 0, got -1. ...
+    pate.exceptions.InvalidInputError: epsilon must be a finite number > 0 and <= 1e+06, got -1. ...
     """
 
     epsilon: float
     delta: float
 
     def __post_init__(self) -> None:
-        remedy = "At most 1 is a strong guarantee, at most 10 a reasonable one."
-        object.__setattr__(self, "epsilon", check_real("epsilon", self.epsilon, low=0, low_open=True, remedy=remedy))
-        object.__setattr__(self, "delta", check_delta(self.delta))
+        remedy = "At most 1 is a strong guarantee, at most 10 a reasonable one, and hundreds protect nobody."
+        epsilon = check_real("epsilon", self.epsilon, low=0, low_open=True, high=MOST_EPSILON, remedy=remedy)
+        remedy = "It is a probability that nothing is promised. Choose it well below one over the number of people."
+        delta = check_real("delta", check_delta(self.delta), high=MOST_DELTA, remedy=remedy)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
 
     @property
     def mu_squared(self) -> float:

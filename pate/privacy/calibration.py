@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from pate._validation import check_int
-from pate.exceptions import BudgetExceededError
+from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.charge import Charge
 from pate.privacy.ledger import Ledger
@@ -57,7 +57,8 @@ def calibrate(
     Returns
     -------
     mechanism
-        Its charge is within the budget and at most 1e-9 (relative, in noise) more careful than needed.
+        Its charge is within the budget and at most 1e-9 (relative, in noise) more careful than needed, or has the
+        least noise there is.
 
     Raises
     ------
@@ -75,7 +76,11 @@ def calibrate(
     left = None if ledger is None else ledger.remaining(default_total=budget)
 
     def fits(factor: float) -> bool:
-        charge = mechanism.scaled(factor).charge(n_queries, max_answers)
+        try:
+            scaled = mechanism.scaled(factor)
+        except InvalidInputError:
+            return False  # less noise than any mechanism here adds: the least there is will do
+        charge = scaled.charge(n_queries, max_answers)
         return budget.allows(charge) and (left is None or left.allows(charge))
 
     high = 1.0

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pate._files import check_can_write
 from pate._validation import check_choice, check_int, check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.privacy.budget import Budget, check_budget
@@ -186,6 +187,27 @@ class Ledger(LedgerLooks):
         with self._read() as connection:
             if connection is not None:
                 merge(connection, self.path, registration, make_key=False)
+
+    def check_writable(self) -> None:
+        """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.
+
+        Raises
+        ------
+        LedgerError
+            File or folder cannot be written to, or the disk is full.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> Ledger(folder / "ledger.sqlite").check_writable(), list(folder.iterdir())
+        (None, [])
+        """
+        try:
+            # Beside it go its journal and its key.
+            check_can_write("ledger", self.path)
+        except InvalidInputError as error:
+            raise LedgerError(f"{error} Nothing was trained or charged.") from None
 
     def register(self, registration: Registration) -> None:
         """Say what the private data set is; what was registered before must agree, what was unknown is added.
