@@ -1,7 +1,7 @@
 """Ready torch modules for DP-SGD: small, tanh, nothing that mixes the records of a batch; and how any is made.
 
 Every module here is made as ``module(n_features=..., n_classes=..., **module_kwargs)`` and maps a float tensor of
-shape (batch, n_features) to logits of shape (batch, n_classes). A custom one is what torch teachers take: see
+shape (batch, n_features), or (batch, channels, side, side), to logits of shape (batch, n_classes). A custom one is what torch teachers take: see
 :class:`pate.teachers.torch.TorchTeacherEnsemble`.
 """
 
@@ -42,8 +42,8 @@ class Linear(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) to logits of shape (batch, n_classes)."""
-        return self.linear(x)
+        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
+        return self.linear(x.flatten(1))
 
 
 class MLP(nn.Module):
@@ -71,8 +71,8 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(width, n_classes))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) to logits of shape (batch, n_classes)."""
-        return self.layers(x)
+        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
+        return self.layers(x.flatten(1))
 
 
 class TanhCNN(nn.Module):
@@ -127,7 +127,7 @@ class TanhCNN(nn.Module):
         self.head = nn.Sequential(nn.Linear(width, 32), nn.Tanh(), nn.Linear(32, n_classes))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) to logits of shape (batch, n_classes)."""
+        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
         return self.head(self.convolutions(x.reshape(-1, *self.shape)))
 
 
