@@ -33,7 +33,7 @@ def is_texts(X: Any) -> bool:
     return isinstance(X, np.ndarray) and X.ndim == 1
 
 
-def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
+def as_texts(X: Any, *, name: str = "X", whole: bool = True) -> npt.NDArray[np.object_] | None:
     """Return a list, 1-d array or Series of texts as an object array of plain ``str``; None when ``X`` is a table.
 
     Not NumPy's own type of text: its width is that of the longest text anywhere, which would show every shard
@@ -44,6 +44,8 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
     X : any rows
     name : str
         What to call ``X`` in an error.
+    whole : bool
+        False makes None of rows without a text.
 
     Raises
     ------
@@ -71,17 +73,17 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
     n_texts = sum(isinstance(cell, str) for cell in cells)
     if not n_texts:
         return None
-    if n_texts < len(cells):
+    if n_texts < len(cells) and whole:
         raise InvalidInputError(
             f"{name} must be a text in every row, but in some there is none (a missing value, a number, bytes). Give "
             "those rows a text (an empty one, '', will do) or drop them."
         )
     texts = np.empty(len(cells), dtype=object)
-    texts[:] = [str(cell) for cell in cells]
+    texts[:] = [str(cell) if isinstance(cell, str) else None for cell in cells]
     return texts
 
 
-def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
+def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
     """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
 
     Parameters
@@ -91,6 +93,8 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
         Missing values are refused unless it declares that it takes them, or holds steps that may fill them.
     name : str
         What to call ``X`` in an error.
+    whole : bool
+        False leaves rows with missing values in: of private ones, no single row may decide whether there is an error.
 
     Examples
     --------
@@ -99,7 +103,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: X holds NaN or infinity. ...
     """
-    texts = as_texts(X, name=name)
+    texts = as_texts(X, name=name, whole=whole)
     if texts is not None:
         return texts
     if is_sparse(X):
@@ -120,7 +124,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
         raise InvalidInputError(f"{name} has columns of the same name. Rename them: columns are told apart by name.")
     if not rows.shape[0] or not rows.shape[1]:
         raise InvalidInputError(f"{name} must have at least one row and one column, got shape {rows.shape}.")
-    if not _takes_missing(estimator) and not _finite(rows):
+    if whole and not takes_missing(estimator) and not _finite(rows):
         raise InvalidInputError(
             f"{name} holds NaN or infinity. Fill them (a SimpleImputer as the first step of a pipeline is fitted "
             "inside each shard), drop those rows, or use an estimator that takes missing values."
@@ -320,7 +324,7 @@ def _finite(X: Any) -> bool:
     return X.dtype.kind != "f" or bool(np.isfinite(X).all())
 
 
-def _takes_missing(estimator: Any) -> bool:
+def takes_missing(estimator: Any) -> bool:
     """Whether to leave missing values to the estimator.
 
     scikit-learn's tags do not look through pipelines, so the steps are read here: scalers pass NaN on, imputers end
@@ -338,7 +342,7 @@ def _takes_missing(estimator: Any) -> bool:
         if hasattr(step, "transformers") or hasattr(step, "transformer_list") or hasattr(step, "func"):
             return True
         if hasattr(step, "steps"):
-            return _takes_missing(step)
+            return takes_missing(step)
         if not _declares_missing(step):
             return False
     return True
