@@ -310,6 +310,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         # Refuse an unaffordable release before days of training, not after.
         quote(count_fresh(hashes, mechanism, **price), mechanism, **price)
 
+        teachers.rehearse(asked)
         inferred = teachers.classes is None
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)
         votes = teachers.vote(asked, keep_labels=False)

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import textwrap
-import warnings
 from collections import Counter
 from itertools import pairwise
 from typing import ClassVar
@@ -890,14 +889,16 @@ def test_bad_rows_are_refused(rows, match):
 
 def test_a_module_that_fails_on_any_rows_is_refused_before_training():
     for options in ({}, {"group_size": 3}):
-        with pytest.raises(InvalidInputError, match="cannot be trained on .* made-up rows .*RuntimeError"):
+        with pytest.raises(InvalidInputError, match=r"cannot be trained on .* made-up rows .*RuntimeError"):
             ensemble(Broken, 3, **options).fit(X[:60], Y[:60])
 
 
 def test_teachers_without_finite_weights_vote_for_a_fixed_class_and_the_curator_is_told():
     for size in (1, 3):
         given = ensemble(MLP, 3, optimizer="sgd", learning_rate=1e30, group_size=size)
-        with pytest.warns(CuratorWarning, match="3 of 3 teachers could not be trained .*not finite.*NO TEACHER IS LEFT"):
+        with pytest.warns(
+            CuratorWarning, match="3 of 3 teachers could not be trained .*not finite.*NO TEACHER IS LEFT"
+        ):
             fitted = given.fit(X[:60], Y[:60])
         assert fitted.teachers_ == [None] * 3
         assert fitted.vote(X[:5]).labels.tolist() == [[0] * 5, [1] * 5, [2] * 5]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
-from pate._validation import check_choice, check_classes, check_int, encode_labels
+from pate._validation import check_choice, check_classes, check_int
 from pate.data import TableEncoder, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
@@ -38,12 +38,14 @@ from pate.labeling import (
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.ledger import Ledger, Registration
-from pate.teachers import ShardEnsemble, make_ensemble
+from pate.teachers import ShardEnsemble, class_indices, make_ensemble
 from pate.votes import ABSTAIN, Votes, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
 #: Up to so many answers the plan counts what the budget buys.
 _MOST_ANSWERS = 10_000_000
+#: Public rows on which it is seen that a teacher can be trained at all.
+_REHEARSED = 100
 
 
 class LabelJob:
@@ -337,10 +339,11 @@ class LabelJob:
         values = self._classes
         if values is None:
             values = self._teachers.classes = read_classes(source.y)
+        self._teachers.rehearse(take(self._rows, np.arange(min(_REHEARSED, len(self._rows)))))
         X = source.X if self._encoder is None else self._encoder.transform(source.X)
         y = as_classes(source.y, values)
         if self._ledger is not None:  # before days of training, not after
-            records = records_fingerprint(encode_labels("target", y, values), source.groups)
+            records = records_fingerprint(class_indices(y, values), source.groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
         self._teachers.fit(X, y, groups=source.groups)

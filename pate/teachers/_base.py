@@ -24,7 +24,7 @@ from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidI
 from pate.teachers._failed import fixed_vote, tell_of_failures
 from pate.teachers._rows import hash_rows, is_sparse, slices
 from pate.teachers._shards import Asked, Failure, Trained
-from pate.teachers._usable import Mask, check_any, class_indices, owned
+from pate.teachers._usable import Mask, as_column, check_any, class_indices, owned
 from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 from pate.votes import Votes
 
@@ -215,6 +215,32 @@ class ShardEnsemble(BaseEstimator, ABC):
             votes = Votes.from_counts(counts, n_teachers=n_teachers, **facts)
         return replace(votes, classes_inferred=self._classes_inferred, fingerprint=self._fingerprint)
 
+    def rehearse(self, X: Any) -> None:
+        """See on public rows, with made-up classes, that a teacher can be trained and can vote.
+
+        Once private records are in play no failure stops anything, so what public facts decide is seen to beforehand.
+        :class:`pate.PATEClassifier` and ``pate label`` do.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n, n_features), or texts of shape (n,)
+            Public rows.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot.
+
+        Examples
+        --------
+        >>> from pate import TeacherEnsemble
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> TeacherEnsemble(GaussianNB(priors=[2.0, 3.0]), 2, classes=(0, 1)).rehearse([[0.0], [7.0]])
+        Traceback (most recent call last):
+        pate.exceptions.InvalidInputError: the estimator cannot be trained on 2 public rows with made-up classes: ...
+        """
+        self._rehearse_on(X)
+
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None
     ) -> Generator[tuple[slice, Asked], None, None]:
@@ -253,6 +279,10 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Return the digest of everything that decides how teacher ``index`` comes out."""
 
     @abstractmethod
+    def _rehearse_on(self, X: Any) -> None:
+        """Do what :meth:`rehearse` says."""
+
+    @abstractmethod
     def _rehearse(self, X: Any, n_rows: int) -> None:
         """Refuse, on made-up rows like those of ``X``, what could not be trained on anybody's."""
 
@@ -283,7 +313,7 @@ class ShardEnsemble(BaseEstimator, ABC):
 
     def _check_labels(self, y: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
         """Return the classes and y as class indices, -1 for what is no class."""
-        values = np.asarray(y)
+        values = as_column(y)
         if values.shape != (n_records,):
             raise InvalidInputError(f"y must have shape ({n_records},), one class per row of X, got {values.shape}.")
         if self.classes is None:
@@ -307,7 +337,7 @@ class ShardEnsemble(BaseEstimator, ABC):
             )
         else:
             classes = check_classes(self.classes)
-        return classes, class_indices(y, classes)
+        return classes, class_indices(values, classes)
 
     def _train_all(
         self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None

@@ -24,7 +24,13 @@ _WORDS = ("day", "night", "well", "ill", "rest", "more", "less", "none")
 
 
 def rehearse(
-    work: Callable[[Any, npt.NDArray[np.int64]], Any], like: Any, *, n_rows: int, n_classes: int, public: bool = False
+    work: Callable[[Any, npt.NDArray[np.int64]], Any],
+    like: Any,
+    *,
+    n_rows: int,
+    n_classes: int,
+    quoted: bool = False,
+    public: bool = False,
 ) -> None:
     """Run ``work(rows, labels)`` on made-up records until it goes through once.
 
@@ -36,6 +42,8 @@ def rehearse(
     n_rows : int
         As many as a shard has.
     n_classes : int
+    quoted : bool
+        Whether the words of an exception may be shown: of code that is known to hold no data of its own.
     public : bool
         Whether ``like`` may be looked at: then its own rows are tried first.
 
@@ -50,7 +58,7 @@ def rehearse(
     ...     if len(rows) < 5:
     ...         raise ValueError("too few")
     >>> rehearse(needs_five, np.zeros((9, 2)), n_rows=5, n_classes=2)
-    >>> rehearse(needs_five, np.zeros((9, 2)), n_rows=4, n_classes=2)
+    >>> rehearse(needs_five, np.zeros((9, 2)), n_rows=4, n_classes=2, quoted=True)
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: the estimator cannot be trained on 4 made-up rows ... ValueError: too few. ...
     """
@@ -64,14 +72,18 @@ def rehearse(
                     work(rows, np.arange(n, dtype=np.int64) % k)
                     return
                 except Exception as error:
-                    reason = f"{type(error).__name__}: {error}"
-                    if type(error).__name__ == "InvalidParameterError":
+                    name = type(error).__name__
+                    wrong_setting = name == "InvalidParameterError"  # whose words are about public parameters
+                    said = quoted or wrong_setting or isinstance(error, InvalidInputError)
+                    reason = f"{name}: {error}" if said else f"{name} (in words that are withheld)"
+                    if wrong_setting:
                         raise InvalidInputError(f"the estimator cannot be trained: {reason}") from None
     if is_frame(like) and not public and not _all_numbers(like):
         return  # what its columns of text must look like, nobody can guess
+    rows = "public rows with made-up classes" if public else "made-up rows of the shape that a shard has"
     raise InvalidInputError(
-        f"the estimator cannot be trained on {n_rows} made-up rows of the shape that a shard has: {reason}. No record "
-        "was looked at: it would fail for every shard. Mend its settings, or take fewer teachers (larger shards)."
+        f"the estimator cannot be trained on {n_rows} {rows}: {reason}. No private record was looked at: it would fail "
+        "for every shard. Mend its settings, or take fewer teachers (larger shards)."
     )
 
 
@@ -104,7 +116,8 @@ def _frame(like: Any, numbers: npt.NDArray[np.float64]) -> Any:
         if isinstance(kind, pd.CategoricalDtype):
             columns[j] = pd.Categorical(words)
         else:
-            columns[j] = pd.Series(numbers[:, j] if kind == np.float64 else words, dtype=None if kind == object else kind)
+            values = numbers[:, j] if kind == np.float64 else words
+            columns[j] = pd.Series(values, dtype=kind if kind != object else None)  # noqa: E721
     frame = pd.DataFrame(columns)
     frame.columns = like.columns
     return frame

@@ -34,15 +34,29 @@ def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     >>> class_indices(["b", "a", None, "?"], ("a", "b"))
     array([ 1,  0, -1, -1])
     """
-    if not hasattr(y, "dtype"):
-        given = list(y)
-        y = np.empty(len(given), dtype=object)  # numpy would turn all into texts for the sake of one
-        y[:] = given
+    values = as_column(y)
     try:
-        return encode_labels("y", y, classes)
-    except InvalidInputError:
+        return encode_labels("y", values, classes)
+    except (InvalidInputError, TypeError, ValueError):
         places = {value: i for i, value in enumerate(classes)}
-        return np.array([_place(value, places) for value in np.asarray(y).tolist()], dtype=np.int64)
+        return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
+
+
+def as_column(y: Any) -> npt.NDArray[Any]:
+    """Return values as an array in which no value changes what the others are.
+
+    Examples
+    --------
+    >>> as_column([0, 1, "?"]), as_column([[0], [1]]).shape
+    (array([0, 1, '?'], dtype=object), (2, 1))
+    """
+    if hasattr(y, "dtype") or not isinstance(y, list | tuple):
+        return np.asarray(y)
+    if y and all(isinstance(value, list | tuple | np.ndarray) for value in y):
+        return np.empty((len(y), len(y[0])), dtype=object)  # refused by its shape
+    column = np.empty(len(y), dtype=object)  # numpy would turn all into texts for the sake of one
+    column[:] = y
+    return column
 
 
 def _place(value: Any, places: dict[Any, int]) -> int:

@@ -31,6 +31,7 @@ from pate.teachers._shards import (
     Trained,
     current_config,
     global_seed,
+    is_plain,
     seeded_clone,
     train_batch,
     vote_batch,
@@ -174,14 +175,22 @@ class TeacherEnsemble(ShardEnsemble):
         fingerprint = self.partition_.fingerprint()
         return recipe_key(model, take_rows(X, shard), labels[shard], partition=fingerprint, index=index)
 
-    def _rehearse(self, X: Any, n_rows: int) -> None:
+    def _rehearse_on(self, X: Any) -> None:
+        X = check_rows(X, estimator=self.estimator)
+        self._rehearse(as_floats(X), max(2, min(100, X.shape[0])), public=True)
+
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool = False) -> None:
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
             with contained(), global_generators(0):
                 model = seeded_clone(self.estimator, 0, 0).fit(rows, labels)
+                if public:
+                    model.predict(take_rows(X, np.arange(min(n_rows, X.shape[0]), dtype=np.int64)))
                 if self.checkpoint_dir is not None:
                     pack(model, b"")
 
-        rehearse(work, X, n_rows=n_rows, n_classes=len(self.classes_))
+        n_classes = 2 if self.classes is None else len(tuple(self.classes))
+        quoted = is_plain(self.estimator)
+        rehearse(work, X, n_rows=n_rows, n_classes=n_classes, quoted=quoted, public=public)
 
     def _train(
         self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]
@@ -210,7 +219,9 @@ class TeacherEnsemble(ShardEnsemble):
         )
 
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
-        teachers = [(i, model, global_seed(self._seed, i)) for i, model in enumerate(self.teachers_) if model is not None]
+        teachers = [
+            (i, model, global_seed(self._seed, i)) for i, model in enumerate(self.teachers_) if model is not None
+        ]
         return side_by_side(
             vote_batch,
             ((group, X) for group in batches(teachers, n_jobs=self.n_jobs, largest=32)),

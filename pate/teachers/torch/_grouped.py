@@ -23,7 +23,6 @@ from pate.teachers.torch._graphs import make_stepper
 from pate.teachers.torch._optimizers import StackedOptimizer
 from pate.teachers.torch._recipe import Recipe, Weights
 
-
 #: Rows of a teacher on the device where their number is not public, and the most bytes of a group's rows there.
 _WINDOW_ROWS, _WINDOW_BYTES = 4096, 1 << 30
 
@@ -290,9 +289,7 @@ class NotApartError(RuntimeError):
     """A kernel mixes teachers: they are trained one by one instead."""
 
 
-def _apart(
-    step: Callable[..., None], state: Sequence[torch.Tensor], trial: tuple[torch.Tensor, ...]
-) -> bool:
+def _apart(step: Callable[..., None], state: Sequence[torch.Tensor], trial: tuple[torch.Tensor, ...]) -> bool:
     """Whether teachers whose numbers have become infinite leave the others' as they are; the state is put back.
 
     Kernels that put several groups of channels into one product, with zeros between, would not: 0 * inf is NaN.
@@ -308,7 +305,7 @@ def _apart(
         ends.append(state[0][::2].clone())
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
-    return torch.allclose(*ends, rtol=1e-4, atol=1e-6, equal_nan=True)
+    return torch.allclose(ends[0], ends[1], rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
 class _Feed:
@@ -377,9 +374,7 @@ class _Feed:
             # A place without a row takes its first one, with weight 0: a row like any other (zeros might not be one).
             yield self._slab[self._places, index[:, part]], labels[:, part], weight[:, j], active[:, j]
 
-    def _put(
-        self, place: int, order: torch.Tensor, rows: torch.Tensor | None, start: int, stop: int
-    ) -> torch.Tensor:
+    def _put(self, place: int, order: torch.Tensor, rows: torch.Tensor | None, start: int, stop: int) -> torch.Tensor:
         """See that the rows of a window are on the device, and return where."""
         member = self._members[place]
         if rows is None and len(order) <= self._slab.shape[1]:
@@ -417,7 +412,12 @@ def vote_group(
     """
     one = next(w for w in weights if w is not None)
     stacked = {
-        n: torch.stack([torch.from_numpy(w[n]) if w is not None else torch.zeros(v.shape, dtype=torch.from_numpy(v).dtype) for w in weights]).to(device)
+        n: torch.stack(
+            [
+                torch.from_numpy(w[n]) if w is not None else torch.zeros(v.shape, dtype=torch.from_numpy(v).dtype)
+                for w in weights
+            ]
+        ).to(device)
         for n, v in one.items()
     }
     labels = torch.empty((len(weights), len(rows)), dtype=torch.int64)

@@ -25,7 +25,6 @@ from pate.teachers.torch._recipe import (
     weights_of,
 )
 
-
 #: Batches that are on the device at a time: what a long shard takes there, a GPU's other teachers do not notice.
 _WINDOW = 256
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -286,15 +287,25 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _work(self, n_records: int) -> tuple[float, str]:
         return self.epochs * n_records / self.partition_.n_shards, "records"
 
-    def _rehearse(self, X: Any, n_rows: int) -> None:
-        recipe = replace(self._recipe, epochs=1)
+    def _rehearse_on(self, X: Any) -> None:
+        twin = clone(self)
+        twin._check_model()
+        twin.classes_ = (0, 1) if self.classes is None else tuple(self.classes)
+        twin._seed = 0
+        rows = _numbers(X)
+        twin._set_columns(rows, X)
+        twin._rehearse(rows, max(2, len(rows)), public=True)
+
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool = False) -> None:
+        recipe = dataclasses.replace(self._recipe, epochs=1)
 
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
             with contained_torch():
                 given = torch.from_numpy(np.asarray(rows)).to(recipe.dtype)
                 train_single(recipe, 0, given, torch.from_numpy(labels), torch.device("cpu"))
 
-        rehearse(work, X, n_rows=min(n_rows, 2 * self.batch_size), n_classes=len(self.classes_))
+        n_rows = min(n_rows, 2 * self.batch_size)
+        rehearse(work, X, n_rows=n_rows, n_classes=len(self.classes_), public=public)
 
     def _train(
         self,
