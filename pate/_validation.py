@@ -2,15 +2,162 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import numbers
-from collections.abc import Iterable, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, PateError
+
+_T = TypeVar("_T")
+
+
+class CellKindError(InvalidInputError, TypeError):
+    """A cell is neither a number nor a text: a wrong value, and a wrong type.
+
+    Examples
+    --------
+    >>> issubclass(CellKindError, TypeError)
+    True
+    """
+
+
+def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _T:
+    """Return ``read(*args, **options)`` of somebody's data; what a library says of a failure is not passed on.
+
+    NumPy, pandas and scikit-learn quote the cell that they stumble over (``could not convert string to float: 'Ms
+    Smith'``), in errors and in warnings. Only the kind of the error is told; it is neither cause nor context of ours.
+
+    Parameters
+    ----------
+    name : str
+        What to call the data in an error.
+    read : callable
+        What it raises on purpose (a ``PateError``) is passed on.
+
+    Examples
+    --------
+    >>> quietly("X", float, "Ms Smith")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X cannot be read (ValueError). The library's own words are withheld, ...
+    """
+    kind = ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read(*args, **options)
+    except PateError as error:
+        refusal: Exception = error
+    except Exception as error:
+        kind = type(error).__name__
+    if kind:
+        refusal = InvalidInputError(
+            f"{name} cannot be read ({kind}). The library's own words are withheld, as they may quote private cells: "
+            "look for cells of another kind than the rest of their column."
+        )
+    # Out here nothing is being handled, so that no traceback, however it is printed, has more to tell.
+    refusal.__cause__ = refusal.__context__ = None
+    raise refusal
+
+
+def cell_kind(cell: Any) -> str:
+    """Return ``"number"``, ``"text"``, ``"missing"``, or what else a cell is.
+
+    Examples
+    --------
+    >>> [cell_kind(c) for c in (True, 2.5, "x", None, float("nan"), 1j, np.datetime64("2020-01-01"), {})]
+    ['number', 'number', 'text', 'missing', 'missing', 'complex', 'datetime', 'dict']
+    """
+    if isinstance(cell, str):
+        return "text"
+    if isinstance(cell, bool | np.bool_):
+        return "number"
+    kind = type(cell).__name__
+    if cell is None or cell is np.ma.masked or kind in ("NAType", "NaTType"):
+        return "missing"
+    if isinstance(cell, numbers.Real):
+        return "missing" if cell != cell else "number"
+    if isinstance(cell, numbers.Complex):
+        return "complex"
+    if isinstance(cell, np.datetime64 | np.timedelta64 | datetime.date | datetime.time | datetime.timedelta):
+        return "datetime"
+    return kind
+
+
+def unmasked(name: str, values: Any) -> Any:
+    """Return the values of a masked array; a masked cell is a missing one, and missing ones are refused here.
+
+    ``np.asarray`` would show what the mask hides.
+
+    Examples
+    --------
+    >>> unmasked("y", np.ma.array([0, 1], mask=[False, True]))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: y has masked cells, which are missing values. Fill them in, or drop those rows.
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if np.ma.getmaskarray(values).any():
+        raise InvalidInputError(f"{name} has masked cells, which are missing values. Fill them in, or drop those rows.")
+    return values.data
+
+
+def check_labels(name: str, y: Any, n_records: int | None = None) -> npt.NDArray[Any]:
+    """Return class values as an array of shape (n,): numbers or texts, none of them missing.
+
+    Parameters
+    ----------
+    name : str
+        What to call ``y`` in an error.
+    y : array-like of shape (n,)
+        A masked cell, None and NaN are missing.
+    n_records : int or None
+        How many there must be.
+
+    Examples
+    --------
+    >>> check_labels("y", [1, "a"]).tolist()
+    [1, 'a']
+    >>> check_labels("y", np.array(["2020-01-01"], dtype="M8[D]"))
+    Traceback (most recent call last):
+    pate._validation.CellKindError: y holds datetime values. Pass numbers or texts: one class value per row.
+    """
+    return quietly(name, _labels, name, y, n_records)
+
+
+def _labels(name: str, y: Any, n_records: int | None) -> npt.NDArray[Any]:
+    if y is None:
+        raise InvalidInputError(f"{name} must be given: one class value per row, got None.")
+    y = unmasked(name, y)
+    array = np.asarray(y)
+    if isinstance(y, list | tuple) and array.ndim == 1 and array.dtype.kind in "US":
+        array = np.empty(len(y), dtype=object)  # NumPy would turn 1 beside "a" into a text
+        array[:] = y
+    if array.ndim != 1 or (n_records is not None and len(array) != n_records):
+        wanted = "n" if n_records is None else n_records
+        lengths = " X and y have inconsistent numbers of samples." if array.ndim == 1 else ""
+        raise InvalidInputError(
+            f"{name} must have shape ({wanted},), one class per row of X, got {array.shape}.{lengths}"
+        )
+    remedy = "Pass numbers or texts: one class value per row."
+    if array.dtype.kind in "mMcV":
+        held = {"c": "complex", "V": "structured"}.get(array.dtype.kind, "datetime")
+        raise CellKindError(f"{name} holds {held} values. {remedy}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity. Remove those rows or give them a class.")
+    if array.dtype.kind == "O":
+        kinds = {cell_kind(cell) for cell in array.tolist()}
+        if "missing" in kinds:
+            raise InvalidInputError(f"{name} holds missing values. Remove those rows or give them a class.")
+        odd = sorted(kinds - {"number", "text", "bytes"})
+        if odd:
+            raise CellKindError(f"{name} holds {', '.join(odd)} values. {remedy}")
+    return array
 
 
 def check_real(
@@ -125,22 +272,19 @@ def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.i
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: y holds values outside classes=('a', 'b'). ...
     """
-    array = np.asarray(y)
-    if array.ndim != 1:
-        raise InvalidInputError(f"{name} must have shape (n,), got {array.shape}. Pass one class per row.")
+    return quietly(name, _encoded, name, check_labels(name, y), classes)
+
+
+def _encoded(name: str, array: npt.NDArray[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     # Sorting the classes as the array's own type keeps 1, 1.0 and np.int8(1) the same class.
     try:
         keys = np.asarray(list(classes), dtype=array.dtype if array.dtype.kind in "biuf" else None)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise InvalidInputError(f"{name} holds NaN or infinity. Remove those rows or give them a class.")
         if list(keys.tolist()) != list(classes):
             raise TypeError
         order = np.argsort(keys, kind="stable")
         found = np.clip(np.searchsorted(keys, array, sorter=order), 0, len(keys) - 1)
         index = order[found]
         bad = keys[index] != array
-    except InvalidInputError:
-        raise
     except (TypeError, ValueError):
         position = {c: i for i, c in enumerate(classes)}
         index = np.array([position.get(v, -1) for v in array.tolist()], dtype=np.int64)

@@ -22,7 +22,7 @@ from pate.privacy import papernot
 from pate.privacy.conversion import DEFAULT_ORDERS, check_delta, rdp_to_epsilon
 from pate.privacy.guarantee import Guarantee, Sensitive
 from pate.privacy.smooth_sensitivity import SmoothSensitivity, release_smooth
-from pate.votes import Votes
+from pate.votes import Votes, as_votes
 
 #: ``pld="auto"`` composes privacy loss distributions where that is estimated to take at most so many seconds.
 PLD_SECONDS = 5.0
@@ -81,7 +81,7 @@ class PrivacyReport:
 
 
 def account(
-    votes: Votes,
+    votes: Votes | npt.ArrayLike,
     mechanism: Mechanism,
     *,
     delta: float,
@@ -101,7 +101,9 @@ def account(
 
     Parameters
     ----------
-    votes : Votes
+    votes : Votes, or array, DataFrame or list of shape (n_queries, n_classes)
+        Counts, where it is certain that they are: see :func:`pate.votes.as_votes`. Teachers' labels come by
+        :meth:`Votes.from_labels`.
     mechanism : Mechanism
     delta : float
         In (0, 1).
@@ -125,7 +127,8 @@ def account(
     Raises
     ------
     InvalidInputError
-        A delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or ``sanitise`` with another mechanism.
+        Votes that may be something else, a delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or
+        ``sanitise`` with another mechanism.
 
     Examples
     --------
@@ -136,6 +139,9 @@ def account(
     >>> report.data_dependent.reveal().epsilon < report.public.epsilon
     True
     """
+    votes = as_votes(votes)
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
     sanitised = None if sanitise is None else _sanitised(votes, mechanism, delta, sanitise, NoiseSource(noise_seed))
@@ -274,7 +280,7 @@ def _published(votes: Votes, mechanism: Mechanism, delta: float) -> Sensitive[Gu
 
 
 def cost_by_queries(
-    votes: Votes,
+    votes: Votes | npt.ArrayLike,
     mechanism: Mechanism,
     *,
     delta: float,
@@ -309,6 +315,7 @@ def cost_by_queries(
     >>> [(c["label"], c["queries"]) for c in curves.reveal()][0]
     ('public', [1, 7, 20])
     """
+    votes = as_votes(votes)
     n_points = check_int("n_points", n_points, low=2)
     check_int("n_queries", votes.n_queries, low=1, remedy="There is nothing to draw without queries.")
     # Epsilon grows about as the root of the number of queries: even steps of the root draw it smoothly.

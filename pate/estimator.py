@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,24 +12,26 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pate._random import training_seed
-from pate._validation import check_classes, check_int, check_real
-from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate._validation import check_int, check_real
+from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.labeling import count_fresh, drawn_here, quote, release_labels, vouch_for_training
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
 from pate.queries import select_queries
-from pate.students import fit_student
+from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
-from pate.votes import ABSTAIN, Votes, hash_queries
+from pate.teachers._around import TeachersRows
+from pate.teachers._rows import hash_rows, is_frame
+from pate.votes import ABSTAIN, Votes
 
 #: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
 #: depend on the votes.
 _DEFAULT_NOISE_PER_TEACHER = 0.1
+_HASH_ROWS = 4096
 
 
 def plan_release(
@@ -85,7 +87,10 @@ def plan_release(
 
 def _student_can(name: str) -> Any:
     def check(self: PATEClassifier) -> bool:
-        student = getattr(self, "student_", None) or _student_of(self.estimator, self.student)
+        try:
+            student = getattr(self, "student_", None) or _student_of(self.estimator, self.student)
+        except InvalidInputError:  # no such name: fit will say so
+            return False
         return student is None or hasattr(student, name)
 
     return check
@@ -95,10 +100,10 @@ def _student_of(teacher: Any, student: Any) -> Any:
     """Return the student that is to be fitted: the teachers' own kind where nothing is said."""
     if student is None:
         return teacher.estimator if isinstance(teacher, TeacherEnsemble) else teacher
-    return student
+    return make_student(student) if isinstance(student, str) else student
 
 
-class PATEClassifier(ClassifierMixin, BaseEstimator):
+class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     """Learn from private data by asking an ensemble of teachers about public rows, within a privacy budget.
 
     ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of public rows and trains
@@ -119,9 +124,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
-    student : scikit-learn classifier or None
-        None means a clone of ``estimator`` (of a :class:`TeacherEnsemble`'s); torch teachers need it named, as a
-        student is one scikit-learn classifier. Semi-supervised ones also learn from the rows without an answer.
+    student : scikit-learn classifier, str or None
+        A name is one of :func:`pate.students.make_student`. None means a clone of ``estimator`` (of a
+        :class:`TeacherEnsemble`'s); torch teachers need it named, as a student is one scikit-learn classifier.
+        Semi-supervised ones also learn from the rows without an answer.
     n_queries : int or None
         How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
         calibrated noise at or below ``n_teachers / 10``.
@@ -136,7 +142,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     n_jobs : int or None
         Teachers trained side by side, as in joblib.
     random_state : int or None
-        Seed of the partition and of training, never of the privacy noise.
+        Seed of the partition and of training, never of the privacy noise. With None and a ledger, the rows to ask about
+        follow from the public rows, so that the same fit again finds its stored answers.
     noise_seed : int or None
         For tests and experiments only: the statement then says that nothing is private.
     ledger : Ledger or None
@@ -239,11 +246,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_records, n_features)
-            Private.
+        X : array, DataFrame or sparse matrix of shape (n_records, n_features), or texts of shape (n_records,)
+            Private; of whatever kind the teachers take.
         y : array-like of shape (n_records,)
             Private class values.
-        X_public : array or DataFrame of shape (n_public, n_features)
+        X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
             Public rows, unlabelled.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to, for user-level privacy.
@@ -255,9 +262,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            No public rows, no budget, or data that scikit-learn refuses.
+            No public rows, no budget, data that the teachers cannot take, or a student that could not learn from
+            made-up labels of the same rows; nothing was trained or spent.
         BudgetExceededError
             The budget does not buy the queries; nothing was trained or spent.
+        StudentError
+            The student cannot learn from the labels that were released. They are kept: see :meth:`refit_student`.
 
         Examples
         --------
@@ -287,9 +297,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             )
         teachers = self._ensemble()
         student = self._student(teachers)
-        X, y = self._check_private(X, y, teachers.classes)
-        X_public = self._check_public(X_public)
-        n_public = np.shape(X_public)[0]
+        X, y = self._check_private(X, y, teachers)
+        X_public = self._check_public(X_public, teachers)
+        n_public = X_public.shape[0]
         mechanism, n_queries, gap = plan_release(
             budget,
             n_public,
@@ -298,21 +308,30 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             n_queries=self.n_queries,
             gap=self.gap,
         )
-        queries = select_queries(X_public, n_queries, strategy=self.select, random_state=self.random_state)
-        asked = X_public.iloc[queries] if hasattr(X_public, "iloc") else X_public[queries]
-        hashes = hash_queries(asked)
+        seed = self._query_seed(X_public)
+        queries = select_queries(X_public, n_queries, strategy=self.select, random_state=seed)
+        asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
+        hashes = hash_rows(asked, chunk_size=_HASH_ROWS)
         price: dict[str, Any] = {
             "budget": budget,
             "ledger": self.ledger,
             "max_answers": self.max_answers,
             "on_exhausted": self.on_exhausted,
         }
-        # Refuse an unaffordable release before days of training, not after.
-        quote(count_fresh(hashes, mechanism, **price), mechanism, **price)
+        # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
+        n_fresh = count_fresh(hashes, mechanism, **price)
+        cap = quote(n_fresh, mechanism, **price).max_answers
+        try_student(
+            student,
+            X_public,
+            n_classes=len(self.classes_),
+            queries=queries,
+            n_answers=len(queries) - n_fresh + cap,
+            noisy_counts=isinstance(mechanism, NoisyHistogram),
+        )
 
-        teachers.rehearse(asked)
         inferred = teachers.classes is None
-        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)
+        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups, X_public=asked)
         votes = teachers.vote(asked, keep_labels=False)
         votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
         release = release_labels(votes, mechanism, noise_seed=self.noise_seed, tuning=self.tuning, **price)
@@ -321,28 +340,82 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement
         self.queries_ = queries
+        self._asked = hashes
+        self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
+        self._learn(student, X_public)
+        return teachers, votes
+
+    def refit_student(self, X_public: Any) -> Self:
+        """Train ``student`` again on the labels that are released already; costs nothing.
+
+        After a :class:`~pate.exceptions.StudentError`, or to try another one: ``set_params(student=...)`` first.
+
+        Parameters
+        ----------
+        X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
+            The public rows that were given to :meth:`fit`.
+
+        Raises
+        ------
+        InvalidInputError
+            Other rows than those that were asked about.
+        StudentError
+            This student cannot learn from them either.
+
+        Examples
+        --------
+        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
+        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(50.0, 1e-5), classes=[0, 1]).fit(X, y, X_public=X[::4])
+        >>> clf.set_params(student="decision-tree").refit_student(X[::4]).student_
+        DecisionTreeClassifier()
+        """
+        check_is_fitted(self, "release_")
+        teachers = self._ensemble()
+        student, rows = self._student(teachers), self._check_public(X_public, teachers)
+        if rows.shape[0] <= self.queries_.max() or self._asked != hash_rows(
+            rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_], chunk_size=_HASH_ROWS
+        ):
+            raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
+        self._learn(student, rows)
+        return self
+
+    def _learn(self, student: Any, X_public: Any) -> None:
+        release, n_public = self.release_, X_public.shape[0]
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
-        labels[queries] = self.release_.labels
+        labels[self.queries_] = release.labels
         noisy = None
         if release.noisy_counts is not None:
             noisy = np.full((n_public, len(self.classes_)), np.nan)
-            noisy[queries] = release.noisy_counts
-        self.student_ = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
-        return teachers, votes
+            noisy[self.queries_] = release.noisy_counts
+        try:
+            self.student_ = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
+        except PateError as error:
+            raise StudentError(
+                f"{error} The {release.n_answered} released labels are paid for and kept in release_ and statement_"
+                f"{'' if self.ledger is None else ' (and in the ledger)'}. To go on for free: "
+                "clf.set_params(student=...).refit_student(X_public)."
+            ) from error
+
+    def _query_seed(self, X_public: Any) -> int | None:
+        """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
+        if self.random_state is not None or self.ledger is None:
+            return self.random_state
+        digest = hashlib.sha256("\n".join(hash_rows(X_public, chunk_size=_HASH_ROWS)).encode())
+        return int.from_bytes(digest.digest()[:16], "little")
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's classes for the rows of ``X``; costs nothing.
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
 
         Returns
         -------
         array of shape (n_rows,)
         """
         check_is_fitted(self, "student_")
-        X = self._check_rows(X)
+        X = self._check_rows(X, self.student_)
         return np.asarray(self.classes_[self.student_.predict(X)])
 
     @available_if(_student_can("predict_proba"))
@@ -351,15 +424,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
 
         Returns
         -------
         array of shape (n_rows, n_classes)
         """
         check_is_fitted(self, "student_")
-        X = self._check_rows(X)
-        full = np.zeros((np.shape(X)[0], len(self.classes_)))
+        X = self._check_rows(X, self.student_)
+        full = np.zeros((X.shape[0], len(self.classes_)))
         full[:, self.student_.classes_] = self.student_.predict_proba(X)
         return full
 
@@ -385,42 +458,5 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 f"student must be a scikit-learn classifier, got {given}: a student is one model. Name one, such as "
                 "student=LogisticRegression()."
             )
+        check_is_student(student)
         return student
-
-    def _check_private(self, X: Any, y: Any, classes: Any) -> tuple[Any, Any]:
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
-        if hasattr(X, "iloc"):
-            X, y = validate_data(self, X, y, skip_check_array=True)
-            y = np.asarray(y)
-        else:
-            X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
-        check_classification_targets(y)
-        if classes is None:
-            warnings.warn(
-                "classes= was not given, so the set of classes is taken from the private y and becomes public with "
-                "the labels. Name every possible class in classes=.",
-                PrivacyLeakWarning,
-                stacklevel=3,
-            )
-            self.classes_ = np.unique(y)
-            if len(self.classes_) < 2:
-                raise InvalidInputError(
-                    "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
-                )
-        else:
-            values = check_classes(classes)
-            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
-        return X, y
-
-    def _check_public(self, X_public: Any) -> Any:
-        rows = self._check_rows(X_public)
-        if not np.shape(rows)[0]:
-            raise InvalidInputError("X_public has no rows. Pass at least one public row to label.")
-        return rows
-
-    def _check_rows(self, X: Any) -> Any:
-        if hasattr(X, "iloc"):
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return X
-        return validate_data(self, X, reset=False, dtype="numeric")

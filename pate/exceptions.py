@@ -25,6 +25,7 @@ __all__ = [
     "PrivacyParameterWarning",
     "RunFolderError",
     "SensitiveValueError",
+    "StudentError",
     "StudentWarning",
 ]
 
@@ -79,6 +80,16 @@ class LedgerError(PateError, RuntimeError):
     Examples
     --------
     >>> issubclass(LedgerError, RuntimeError)
+    True
+    """
+
+
+class StudentError(PateError, RuntimeError):
+    """A student could not learn from labels that were released; they are kept, and another one learns from them free.
+
+    Examples
+    --------
+    >>> issubclass(StudentError, RuntimeError)
     True
     """
 

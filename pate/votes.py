@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import check_classes, check_int
+from pate._validation import cell_kind, check_classes, check_int, quietly, unmasked
 from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.
@@ -282,11 +282,64 @@ class Voter(Protocol):
         ...
 
 
+def as_votes(votes: Any) -> Votes:
+    """Return votes from anywhere: :class:`Votes` as they are, and counts of which it is certain that they are counts.
+
+    Parameters
+    ----------
+    votes : Votes, or array, DataFrame or list of shape (n_queries, n_classes)
+        Counts per class. Rows must have one sum, and some count must be at least the number of columns: teachers'
+        labels (n_teachers, n_queries) would then need more classes than there are queries. The columns of a DataFrame
+        name the classes, unless they are numbered.
+
+    Raises
+    ------
+    InvalidInputError
+        It may be labels just as well, or it is neither.
+
+    Examples
+    --------
+    >>> as_votes([[8, 2], [5, 5]])
+    Votes(n_queries=2, n_classes=2, n_teachers=10, counts=<sensitive>)
+    >>> as_votes([[0, 1, 1], [1, 0, 1]])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: votes of shape (2, 3) may be counts or teachers' labels. Say which: ...
+    """
+    if isinstance(votes, Votes):
+        return votes
+    if votes is None or isinstance(votes, str | bytes | dict):
+        raise InvalidInputError(
+            f"votes must be pate.Votes, or counts of shape (n_queries, n_classes), got {type(votes).__name__}. Use "
+            "Votes.from_counts or Votes.from_labels; pate.vote_files.read_votes reads a file."
+        )
+    counts = _whole_numbers("votes", votes)
+    if counts.ndim != 2 or not counts.size:
+        raise InvalidInputError(
+            f"votes must be pate.Votes, or counts of shape (n_queries, n_classes), got shape {counts.shape}. Use "
+            "Votes.from_counts or Votes.from_labels."
+        )
+    sums = counts.sum(axis=1)
+    if (sums != sums[0]).any() or counts.max() < counts.shape[1]:
+        raise InvalidInputError(
+            f"votes of shape {counts.shape} may be counts or teachers' labels. Say which: Votes.from_counts(votes) for "
+            "(n_queries, n_classes), Votes.from_labels(votes, classes=...) for (n_teachers, n_queries)."
+        )
+    named = list(getattr(votes, "columns", range(counts.shape[1])))
+    return Votes.from_counts(counts, classes=None if named == list(range(counts.shape[1])) else named)
+
+
 def _whole_numbers(name: str, values: npt.ArrayLike, *, narrow: bool = False) -> npt.NDArray[Any]:
     """Return a copy as int64, or with ``narrow`` as the signed integers that it is."""
-    array = np.asarray(values)
+    return quietly(name, _read_whole_numbers, name, values, narrow)
+
+
+def _read_whole_numbers(name: str, values: npt.ArrayLike, narrow: bool) -> npt.NDArray[Any]:
+    array = np.asarray(unmasked(name, values))
+    if array.dtype.kind == "O" and {cell_kind(cell) for cell in array.reshape(-1).tolist()} == {"number"}:
+        array = array.astype(np.float64)  # the nullable numbers of pandas
     if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not (array == np.floor(array)).all()):
-        raise InvalidInputError(f"{name} must be whole numbers, got dtype {array.dtype} with other values in it.")
+        held = {"f": "other numbers", "b": "true and false", "c": "complex numbers", "m": "times", "M": "dates"}
+        raise InvalidInputError(f"{name} must be whole numbers, got {held.get(array.dtype.kind, 'other values')}.")
     return array.copy() if narrow and array.dtype.kind == "i" else array.astype(np.int64)
 
 

@@ -370,9 +370,9 @@ def test_bad_parameters_are_refused(functions, options, says):
     [
         ([], "X must"),
         (np.empty((0, 3)), "at least one row"),
-        ([1.0, 2.0], "X must be texts"),
+        ([1.0, 2.0], "X must be a table"),
         (["a", None], "X must be a text in every row"),
-        ([[1.0], [2.0, 3.0]], "X must be texts"),
+        ([[1.0], [2.0, 3.0]], "X must be a table"),
     ],
 )
 def test_bad_rows_are_refused(rows, says):

@@ -60,6 +60,8 @@ def classifier(estimator=None, **options):
         "random_state": 0,
         "noise_seed": 0,
     }
+    if isinstance(estimator, MustNotTrain):  # its student is tried before any training
+        defaults["student"] = GaussianNB(var_smoothing=0.1)
     return PATEClassifier(GaussianNB(var_smoothing=0.1) if estimator is None else estimator, **(defaults | options))
 
 

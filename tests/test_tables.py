@@ -402,7 +402,7 @@ def test_clone_and_pickle():
         (pd.DataFrame({"num": ["much"], "text": ["x"]}), r"columns \['num'\] are \['numeric'\]"),
         (pd.DataFrame({"num": [1.0], "text": [2.0]}), r"columns \['text'\] are \['text'\]"),
         (pd.DataFrame({"num": pd.to_datetime(["2020-01-01"]), "text": ["x"]}), "'num' holds datetime64"),
-        (pd.DataFrame({"num": [], "text": []}), "a row and a column"),
+        (pd.DataFrame({"num": [], "text": []}), "one row and one column"),
     ],
 )
 def test_encoder_refuses_other_tables(X, text):

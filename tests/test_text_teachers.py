@@ -15,9 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
+from pate.data._door import as_texts
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble
-from pate.teachers._rows import as_texts, check_rows, hash_rows, match_columns, take_rows
+from pate.teachers._rows import check_rows, hash_rows, match_columns, take_rows
 from pate.votes import hash_queries
 
 COMPLAINTS = ["broken", "refund", "late", "missing", "angry"]

@@ -878,7 +878,7 @@ def test_bad_parameters_are_refused_before_any_training(options, match):
         (np.full((60, 64), np.nan), "NaN or infinity"),
         (np.zeros(60), "shape"),
         (np.zeros((60, 0)), "shape"),
-        (np.full((60, 64), "a"), "dtype"),
+        (np.full((60, 64), "a"), "must hold numbers"),
         (np.zeros((59, 64)), "y must have shape"),
     ],
 )

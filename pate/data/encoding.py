@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate._validation import check_int
 from pate.data._columns import as_float, as_text, column_kind
+from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.data.datasets import Dataset
 from pate.exceptions import InvalidInputError
 
@@ -115,13 +116,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return a two-dimensional array, or the table itself, with scikit-learn's bookkeeping done."""
-        if hasattr(X, "columns"):
-            if not len(X) or not X.shape[1]:
-                raise InvalidInputError(f"X has shape {X.shape}; it needs a row and a column at least. Pass a table.")
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return X
-        dtype = None if getattr(getattr(X, "dtype", None), "kind", "O") != "O" else object
-        return validate_data(self, X, reset=reset, dtype=dtype, ensure_all_finite="allow-nan")
+        rows = read_rows(X)
+        if is_sparse(rows) or is_texts(rows) or rows.ndim > 2:
+            raise InvalidInputError(
+                "X must be a table, got a sparse matrix, texts or rows of more than one axis. Pass a DataFrame, or a "
+                "dense array of shape (n, n_features)."
+            )
+        validate_data(self, rows, reset=reset, skip_check_array=True)
+        if not is_frame(rows) and rows.dtype.kind == "f" and np.isinf(rows).any():
+            raise InvalidInputError("X holds infinity (inf, as no NaN is). Leave such cells empty, or cap them.")
+        return rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -339,14 +339,14 @@ class LabelJob:
         values = self._classes
         if values is None:
             values = self._teachers.classes = read_classes(source.y)
-        self._teachers.rehearse(take(self._rows, np.arange(min(_REHEARSED, len(self._rows)))))
         X = source.X if self._encoder is None else self._encoder.transform(source.X)
         y = as_classes(source.y, values)
         if self._ledger is not None:  # before days of training, not after
             records = records_fingerprint(class_indices(y, values), source.groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
-        self._teachers.fit(X, y, groups=source.groups)
+        shown = take(self._rows, np.arange(min(_REHEARSED, len(self._rows))))
+        self._teachers.fit(X, y, groups=source.groups, X_public=shown)
         del X
         if self.plan.queries is not None:
             self.queries_ = self.plan.queries

@@ -1,7 +1,15 @@
 """Students: learn from released labels and unlabelled public data."""
 
-from pate.students._fit import fit_student, uses_unlabelled
+from pate.students._fit import check_is_student, fit_student, try_student, uses_unlabelled
 from pate.students._registry import make_student, named_students
 from pate.students._spreading import VoteSpreading
 
-__all__ = ["VoteSpreading", "fit_student", "make_student", "named_students", "uses_unlabelled"]
+__all__ = [
+    "VoteSpreading",
+    "check_is_student",
+    "fit_student",
+    "make_student",
+    "named_students",
+    "try_student",
+    "uses_unlabelled",
+]

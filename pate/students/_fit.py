@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -13,11 +14,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
 from pate._validation import check_int
-from pate.exceptions import InvalidInputError, StudentWarning
+from pate.data._door import read_rows
+from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
 from pate.students._spreading import VoteSpreading
+from pate.teachers._classes import OwnClasses, has_gaps
 from pate.votes import ABSTAIN
 
 _SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier, VoteSpreading)
+#: A student is tried on so many rows first.
+_TRIED_ROWS = 200
 
 
 def uses_unlabelled(student: Any) -> bool:
@@ -30,6 +35,29 @@ def uses_unlabelled(student: Any) -> bool:
     """
     last = student.steps[-1][1] if isinstance(student, Pipeline) else student
     return isinstance(last, _SEMI_SUPERVISED)
+
+
+def check_is_student(student: Any) -> None:
+    """Refuse what cannot be cloned, fitted and asked.
+
+    Examples
+    --------
+    >>> check_is_student(object())
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: student must be a scikit-learn classifier, or a name ..., got <object ...
+    """
+    can = not isinstance(student, type) and all(hasattr(student, m) for m in ("fit", "predict", "get_params"))
+    problem = "" if can else "it lacks fit, predict or get_params"
+    if can:
+        try:
+            clone(student)
+        except Exception as error:
+            problem = f"it cannot be cloned ({type(error).__name__}: {error})"
+    if problem:
+        raise InvalidInputError(
+            f"student must be a scikit-learn classifier, or a name such as 'logistic-regression', got {student!r}: "
+            f"{problem}. Derive it from sklearn.base.BaseEstimator and pass an instance."
+        )
 
 
 def fit_student(
@@ -49,7 +77,7 @@ def fit_student(
     ----------
     student : scikit-learn classifier
         scikit-learn's semi-supervised estimators also get the rows without an answer, labelled -1.
-    X_public : array or DataFrame of shape (n_rows, n_features)
+    X_public : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
     labels : int array of shape (n_rows,)
         Released class indices, ``ABSTAIN`` where there is none.
     noisy_counts : float array of shape (n_rows, n_classes) or None
@@ -60,12 +88,15 @@ def fit_student(
     Returns
     -------
     fitted classifier
-        A constant one, with a :class:`~pate.exceptions.StudentWarning`, when fewer than two classes were answered.
+        A constant one, with a :class:`~pate.exceptions.StudentWarning`, when fewer than two classes were answered. One
+        that wants classes without gaps (XGBoost) is fitted on their ranks, and answers with the classes.
 
     Raises
     ------
     InvalidInputError
-        Lengths differ.
+        Lengths differ, or what is given is no classifier.
+    StudentError
+        The student cannot learn from these labels.
 
     Examples
     --------
@@ -73,12 +104,14 @@ def fit_student(
     >>> fit_student(LogisticRegression(), [[0.0], [1.0], [2.0]], [0, 1, -1]).predict([[3.0]])
     array([1])
     """
+    check_is_student(student)
+    rows = X_public if hasattr(X_public, "iloc") else read_rows(X_public, name="X_public")
     labels = np.asarray(labels)
-    n_rows = np.shape(X_public)[0]
-    if labels.shape != (n_rows,):
+    n_rows = rows.shape[0]
+    if labels.shape != (n_rows,) or labels.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"labels must have one entry per public row, got shape {labels.shape} for {n_rows} rows. "
-            "Select the same rows of X_public that were asked about."
+            f"labels must have one entry per public row, class indices or -1, got {labels.dtype} of shape "
+            f"{labels.shape} for {n_rows} rows. Select the same rows of X_public that were asked about."
         )
     answered = np.flatnonzero(labels != ABSTAIN)
     seen = np.unique(labels[answered])
@@ -96,12 +129,118 @@ def fit_student(
         )
         constant = int(seen[0]) if len(seen) else 0
         return DummyClassifier(strategy="constant", constant=constant).fit(np.zeros((1, 1)), [constant])
+    if not uses_unlabelled(model):
+        rows, labels = _take(rows, answered), labels[answered]
+    options = {"noisy_counts": noisy_counts} if isinstance(model, VoteSpreading) else {}
     with warnings.catch_warnings():
         # A few noisy labels rarely bring a network to rest; nobody can act on being told.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if isinstance(model, VoteSpreading):
-            return model.fit(X_public, labels, noisy_counts=noisy_counts)
-        if uses_unlabelled(model):
-            return model.fit(X_public, labels)
-        rows = X_public.iloc[answered] if hasattr(X_public, "iloc") else np.asarray(X_public)[answered]
-        return model.fit(rows, labels[answered])
+        return _fitted(model, rows, labels, seen, options)
+
+
+def _fitted(
+    model: Any, rows: Any, labels: npt.NDArray[np.int64], seen: npt.NDArray[np.int64], options: dict[str, Any]
+) -> Any:
+    try:
+        return model.fit(rows, labels, **options)
+    except PateError:
+        raise
+    except Exception as error:
+        # All of this is public: to try again otherwise shows nothing.
+        if has_gaps(seen) and not options and not uses_unlabelled(model):
+            try:
+                return OwnClasses(clone(model)).fit(rows, labels)
+            except Exception:  # the first failure says more
+                pass
+        raise StudentError(
+            f"student {model!r} cannot learn from {int((labels != ABSTAIN).sum())} released labels of {len(seen)} "
+            f"classes ({type(error).__name__}: {error}). Another student may: fit_student(student, X_public, labels)."
+        ) from error
+
+
+def try_student(
+    student: Any,
+    X_public: Any,
+    *,
+    n_classes: int,
+    queries: npt.NDArray[np.int64],
+    n_answers: int,
+    noisy_counts: bool = False,
+) -> None:
+    """Fit a student on made-up labels of the rows that will be asked about, before anything is spent.
+
+    Parameters
+    ----------
+    student : scikit-learn classifier
+    X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
+    n_classes : int
+    queries : int64 array
+        Positions of the rows.
+    n_answers : int
+        How many of them will be answered, at most. The made-up labels are of all classes in turn.
+    noisy_counts : bool
+        Whether noisy counts will be released too.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no classifier, or cannot learn from so many labels.
+
+    Notes
+    -----
+    Whether it learns depends on the labels as well, which nobody knows yet: that it passes here does not mean that it
+    cannot fail.
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> try_student(KNeighborsClassifier(5), np.eye(9), n_classes=2, queries=np.arange(9), n_answers=4)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: student must be able to learn from 4 labels: KNeighborsClassifier() cannot ...
+    """
+    check_is_student(student)
+    labelled = queries[:n_answers]
+    if len(labelled) < 2:
+        return  # a constant
+    sizes = [min(_TRIED_ROWS, len(labelled))]
+    if sizes[0] < len(labelled):
+        sizes.append(len(labelled))  # it may need more of them than that
+    for size in sizes:
+        problem = _problem(student, X_public, labelled[:size], n_classes, noisy_counts)
+        if problem is None:
+            return
+    raise InvalidInputError(
+        f"student must be able to learn from {len(labelled)} labels: {student!r} cannot from made-up ones on these "
+        f"public rows ({type(problem).__name__}: {problem}). Name another student, or ask more queries; nothing was "
+        "spent."
+    ) from problem
+
+
+def _problem(
+    student: Any, X_public: Any, labelled: npt.NDArray[np.int64], n_classes: int, noisy_counts: bool
+) -> Exception | None:
+    n_public = X_public.shape[0]
+    others = np.setdiff1d(np.arange(n_public), labelled)[:_TRIED_ROWS]
+    rows = _take(X_public, np.concatenate([labelled, others]))
+    made_up = np.full(len(labelled) + len(others), ABSTAIN, dtype=np.int64)
+    made_up[: len(labelled)] = np.arange(len(labelled)) % n_classes
+    counts = None
+    if noisy_counts:
+        counts = np.full((len(made_up), n_classes), np.nan)
+        counts[: len(labelled)] = np.eye(n_classes)[made_up[: len(labelled)]]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = fit_student(student, rows, made_up, noisy_counts=counts, random_state=0)
+            said = np.asarray(fitted.predict(_take(rows, np.arange(min(20, rows.shape[0])))))
+        if said.ndim != 1 or not np.isin(said, np.arange(n_classes)).all():
+            raise ValueError("predict did not return one of the classes it was trained on per row")
+    except StudentError as error:
+        return error.__cause__ if isinstance(error.__cause__, Exception) else error
+    except Exception as error:
+        return error
+    return None
+
+
+def _take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
+    return rows.iloc[positions] if hasattr(rows, "iloc") else rows[positions]

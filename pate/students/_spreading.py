@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pate._validation import check_int, check_real
+from pate._validation import check_int, check_labels, check_real
+from pate.data._door import is_frame, read_numbers
 from pate.exceptions import InvalidInputError
 from pate.votes import ABSTAIN
 
@@ -69,44 +70,71 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         Returns
         -------
         self
+
+        Raises
+        ------
+        InvalidInputError
+            Rows that are no numbers, labels or counts of other lengths or kinds, or no label at all.
         """
-        X = validate_data(self, X, dtype=np.float64)
+        rows = self._rows(X, reset=True)
         k = check_int("n_neighbors", self.n_neighbors, low=1)
         check_int("n_votes", self.n_votes, low=1)
         alpha = check_real("alpha", self.alpha, low=0, high=1, low_open=True, high_open=True)
-        evidence = _evidence(np.asarray(y), noisy_counts, len(X))
+        n_rows = len(rows)
+        evidence = _evidence(y, noisy_counts, n_rows)
         if not evidence.any():
             raise InvalidInputError("y must hold at least one released label, got none. Ask about more public rows.")
-        graph = kneighbors_graph(X, min(k, len(X) - 1), mode="connectivity")
+        graph = kneighbors_graph(rows, min(k, n_rows - 1), mode="connectivity")
         graph = graph.maximum(graph.T)
         degree = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
         scale = diags(1 / np.sqrt(np.maximum(degree, 1.0)))
-        system = csc_matrix(identity(len(X)) - alpha * (scale @ graph @ scale))
+        system = csc_matrix(identity(n_rows) - alpha * (scale @ graph @ scale))
         spread = splu(system).solve(evidence)
         self.transduction_ = spread.argmax(axis=1)
         self.classes_ = np.unique(self.transduction_)
-        self._nearest = KNeighborsClassifier(min(self.n_votes, len(X))).fit(X, self.transduction_)
+        self._nearest = KNeighborsClassifier(min(self.n_votes, n_rows)).fit(rows, self.transduction_)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the class indices of rows, shape (n_rows,)."""
         check_is_fitted(self, "transduction_")
-        return np.asarray(self._nearest.predict(validate_data(self, X, reset=False, dtype=np.float64)))
+        return np.asarray(self._nearest.predict(self._rows(X, reset=False)))
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the share of the nearest public rows by class, shape (n_rows, len(classes_))."""
         check_is_fitted(self, "transduction_")
-        return np.asarray(self._nearest.predict_proba(validate_data(self, X, reset=False, dtype=np.float64)))
+        return np.asarray(self._nearest.predict_proba(self._rows(X, reset=False)))
+
+    def _rows(self, X: Any, *, reset: bool) -> npt.NDArray[np.float64]:
+        rows = read_numbers(X, user="VoteSpreading").astype(np.float64, copy=False)
+        if rows.ndim != 2:
+            raise InvalidInputError(
+                f"X must have shape (n_rows, n_features), got {rows.shape}. X.reshape(len(X), -1) flattens images."
+            )
+        if reset and len(rows) < 2:
+            raise InvalidInputError("X must have at least two rows, got n_samples=1: one has no neighbours.")
+        validate_data(self, X if is_frame(X) else rows, reset=reset, skip_check_array=True)
+        return rows
 
 
-def _evidence(
-    labels: npt.NDArray[np.int64], noisy_counts: npt.NDArray[np.float64] | None, n_rows: int
-) -> npt.NDArray[np.float64]:
+def _evidence(y: Any, noisy_counts: Any, n_rows: int) -> npt.NDArray[np.float64]:
+    labels = check_labels("y", y, n_rows)
+    if labels.dtype.kind not in "iu" or (labels < ABSTAIN).any():
+        raise InvalidInputError(
+            "y must hold released class indices 0, 1, ..., and -1 where there is no answer, as whole numbers. "
+            "release.labels has them; release.values() has the class values."
+        )
     if noisy_counts is None:
         table = np.zeros((n_rows, max(2, int(labels.max(initial=0)) + 1)))
         answered = np.flatnonzero(labels != ABSTAIN)
         table[answered, labels[answered]] = 1.0
         return table
+    counts = read_numbers(noisy_counts, name="noisy_counts", user="VoteSpreading", missing=True)
+    if counts.ndim != 2 or len(counts) != n_rows or counts.shape[1] < 2:
+        raise InvalidInputError(
+            f"noisy_counts must have shape ({n_rows}, n_classes), NaN where not asked, got {counts.shape}. They are "
+            "release.noisy_counts, at the rows that were asked about."
+        )
     # Centred: a row says which class leads, not how many teachers there are.
-    centred = noisy_counts - noisy_counts.mean(axis=1, keepdims=True)
+    centred = counts - counts.mean(axis=1, keepdims=True)
     return np.where(np.isnan(centred), 0.0, centred)

@@ -17,14 +17,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate._progress import track
-from pate._validation import check_classes, check_int
+from pate._validation import check_classes, check_int, check_labels, quietly
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.teachers._cells import Mask
 from pate.teachers._failed import fixed_vote, tell_of_failures
 from pate.teachers._rows import hash_rows, is_sparse, slices
 from pate.teachers._shards import Asked, Failure, Trained
-from pate.teachers._usable import Mask, as_column, check_any, class_indices, owned
+from pate.teachers._usable import as_column, check_any, class_indices, owned
 from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 from pate.votes import Votes
 
@@ -58,7 +59,7 @@ class ShardEnsemble(BaseEstimator, ABC):
     n_features_in_: int
     n_resumed_: int
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, X_public: Any = None) -> Self:
         """Cut the private records into shards and train a teacher on each.
 
         Parameters
@@ -69,6 +70,10 @@ class ShardEnsemble(BaseEstimator, ABC):
             Class values.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to; all records of a group go to one shard (``votes.unit`` is then ``"group"``).
+        X_public : as X, or None
+            Public rows, where some are there already. That a teacher can be trained and can vote is then tried on them,
+            with made-up classes, before private rows are used; without them on made-up rows. And what their columns
+            hold is what private columns should: a private cell that is no number, in a column of numbers, is missing.
 
         Returns
         -------
@@ -98,7 +103,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
-        rows, complete = self._private_rows(X)
+        rows, complete = quietly("X", self._private_rows, X, X_public)
         n_records = rows.shape[0]
         classes, labels = self._check_labels(y, n_records)
         groups, has_owner = owned(groups, n_records)
@@ -119,17 +124,18 @@ class ShardEnsemble(BaseEstimator, ABC):
                 "no owner in groups": has_owner,
             }
         )
-        cut = partition(n_records, n_teachers, groups=groups, random_state=seed)
+        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, random_state=seed)
         _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
-        self._fingerprint = records_fingerprint(labels, groups)
+        self._fingerprint = quietly("groups", records_fingerprint, labels, groups)
         self._set_columns(rows, X)
         # What is no class stands for none: those records are in no shard.
         shards = [shard[usable[shard]] for shard in cut.shards()]
-        self.teachers_ = self._train_all(rows, labels, shards, store)
+        shown = None if X_public is None else self._public_rows(X_public)[0]
+        self.teachers_ = self._train_all(rows, labels, shards, store, shown)
         return self
 
     def vote(self, X: Any, *, keep_labels: bool = True, chunk_size: int | None = None) -> Votes:
@@ -215,32 +221,6 @@ class ShardEnsemble(BaseEstimator, ABC):
             votes = Votes.from_counts(counts, n_teachers=n_teachers, **facts)
         return replace(votes, classes_inferred=self._classes_inferred, fingerprint=self._fingerprint)
 
-    def rehearse(self, X: Any) -> None:
-        """See on public rows, with made-up classes, that a teacher can be trained and can vote.
-
-        Once private records are in play no failure stops anything, so what public facts decide is seen to beforehand.
-        :class:`pate.PATEClassifier` and ``pate label`` do.
-
-        Parameters
-        ----------
-        X : array, DataFrame or sparse matrix of shape (n, n_features), or texts of shape (n,)
-            Public rows.
-
-        Raises
-        ------
-        InvalidInputError
-            It cannot.
-
-        Examples
-        --------
-        >>> from pate import TeacherEnsemble
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> TeacherEnsemble(GaussianNB(priors=[2.0, 3.0]), 2, classes=(0, 1)).rehearse([[0.0], [7.0]])
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: the estimator cannot be trained on 2 public rows with made-up classes: ...
-        """
-        self._rehearse_on(X)
-
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None
     ) -> Generator[tuple[slice, Asked], None, None]:
@@ -259,8 +239,11 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Refuse what cannot be a teacher."""
 
     @abstractmethod
-    def _private_rows(self, X: Any) -> tuple[Any, Mask]:
-        """Return checked rows of shape (n_records, ...), to be cut by :meth:`_train`, and which can be used."""
+    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
+        """Return checked rows of shape (n_records, ...), to be cut by :meth:`_train`, and which can be used.
+
+        ``like`` is None or public rows: what their columns hold is what the private ones should.
+        """
 
     @abstractmethod
     def _set_columns(self, X: Any, given: Any) -> None:
@@ -279,12 +262,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Return the digest of everything that decides how teacher ``index`` comes out."""
 
     @abstractmethod
-    def _rehearse_on(self, X: Any) -> None:
-        """Do what :meth:`rehearse` says."""
-
-    @abstractmethod
-    def _rehearse(self, X: Any, n_rows: int) -> None:
-        """Refuse, on made-up rows like those of ``X``, what could not be trained on anybody's."""
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
+        """Refuse what could not be trained on anybody's rows, on made-up ones like ``X`` (or on ``X``, if public)."""
 
     @abstractmethod
     def _train(
@@ -317,15 +296,13 @@ class ShardEnsemble(BaseEstimator, ABC):
         if values.shape != (n_records,):
             raise InvalidInputError(f"y must have shape ({n_records},), one class per row of X, got {values.shape}.")
         if self.classes is None:
+            values = check_labels("y", y, n_records)
             try:
                 found = np.unique(values)
-                missing = bool((found != found).any())
             except TypeError:
-                missing = True
-            if missing:
-                raise InvalidInputError(
-                    "y holds missing values or mixed types. Give every record a class, and name them in classes=."
-                )
+                found = None
+            if found is None:
+                raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
             if len(found) < 2:
                 raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
             classes = check_classes(found)
@@ -340,7 +317,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         return classes, class_indices(values, classes)
 
     def _train_all(
-        self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None
+        self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None, shown: Any
     ) -> list[Any]:
         """Train whoever is not in ``store`` and return all teachers in order, None for those that failed."""
         n_shards = len(shards)
@@ -354,7 +331,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         waiting = [i for i, teacher in enumerate(teachers) if teacher is None and i not in failed]
         self.n_resumed_ = n_shards - len(waiting)
         if waiting:
-            self._rehearse(X, -(-self.partition_.n_units // n_shards))
+            n_rows = -(-self.partition_.n_units // n_shards)
+            self._rehearse(X if shown is None else shown, n_rows, public=shown is not None)
         results = self._train(waiting, keys, X, labels, shards)
         work = self._work(X.shape[0])
         with closing(_watched(results, len(waiting), "teachers", self.verbose, work)) as finished:
@@ -435,8 +413,8 @@ def _warn_of_duplicates(X: Any, cut: Partition) -> None:
     if is_sparse(X):
         X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
     try:
-        n_duplicates = count_cross_shard_duplicates(X, cut)
-    except TypeError:  # a cell that cannot be compared, such as a list
+        n_duplicates = quietly("X", count_cross_shard_duplicates, X, cut)
+    except InvalidInputError:  # a cell that cannot be compared, such as a list
         return
     if n_duplicates:
         warnings.warn(

@@ -7,80 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 from sklearn.utils import get_tags
 
-from pate.data._columns import as_float, holds_numbers, order_key
+from pate.data._columns import holds_numbers, order_key
+from pate.data._door import frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
 from pate.exceptions import InvalidInputError
 from pate.votes import hash_queries
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether ``X`` is a scipy sparse matrix or array."""
-    return bool(sparse.issparse(X))
-
-
-def is_frame(X: Any) -> bool:
-    """Whether ``X`` is a pandas DataFrame, without importing pandas."""
-    return hasattr(X, "columns") and hasattr(X, "iloc")
-
-
-def is_texts(X: Any) -> bool:
-    """Whether ``X`` is a checked column of texts, one per row: what :func:`as_texts` returns."""
-    return isinstance(X, np.ndarray) and X.ndim == 1
-
-
-def as_texts(X: Any, *, name: str = "X", whole: bool = True) -> npt.NDArray[np.object_] | None:
-    """Return a list, 1-d array or Series of texts as an object array of plain ``str``; None when ``X`` is a table.
-
-    Not NumPy's own type of text: its width is that of the longest text anywhere, which would show every shard
-    something of another's.
-
-    Parameters
-    ----------
-    X : any rows
-    name : str
-        What to call ``X`` in an error.
-    whole : bool
-        False makes None of rows without a text.
-
-    Raises
-    ------
-    InvalidInputError
-        Some rows are texts and others are not (a missing value, a number).
-
-    Examples
-    --------
-    >>> as_texts(np.array(["a note", "another"]))
-    array(['a note', 'another'], dtype=object)
-    >>> as_texts([[1.0, 2.0]]) is None
-    True
-    """
-    if is_frame(X) or is_sparse(X):
-        return None
-    cells: list[Any]
-    if hasattr(X, "dtype"):
-        if getattr(X, "ndim", 0) != 1 or getattr(X.dtype, "kind", "O") in "biufcmMSV":
-            return None
-        cells = list(X)
-    elif isinstance(X, list | tuple):
-        cells = list(X)
-    else:
-        return None
-    n_texts = sum(isinstance(cell, str) for cell in cells)
-    if not n_texts:
-        return None
-    if n_texts < len(cells) and whole:
-        raise InvalidInputError(
-            f"{name} must be a text in every row, but in some there is none (a missing value, a number, bytes). Give "
-            "those rows a text (an empty one, '', will do) or drop them."
-        )
-    texts = np.empty(len(cells), dtype=object)
-    texts[:] = [str(cell) if isinstance(cell, str) else None for cell in cells]
-    return texts
 
 
 def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
@@ -103,40 +38,31 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: X holds NaN or infinity. ...
     """
-    texts = as_texts(X, name=name, whole=whole)
-    if texts is not None:
-        return texts
-    if is_sparse(X):
-        rows: Any = X.tocsr()
-    elif is_frame(X):
-        rows = X
-    else:
-        try:
-            rows = as_array(X)
-        except ValueError:
-            rows = np.empty(0)
-    if rows.ndim != 2 or getattr(rows, "dtype", np.dtype(float)).kind == "c":
+    rows = read_rows(X, name=name)
+    if rows.ndim > 2:
         raise InvalidInputError(
             f"{name} must be a table of shape (n, n_features) of real numbers or categories, or texts of shape (n,), "
-            f"got shape {rows.shape}. Pass one row per record; X.reshape(len(X), -1) flattens images."
+            f"got shape {rows.shape}: Found array with dim {rows.ndim}. X.reshape(len(X), -1) flattens images."
         )
-    if is_frame(rows) and not rows.columns.is_unique:
-        raise InvalidInputError(f"{name} has columns of the same name. Rename them: columns are told apart by name.")
-    if not rows.shape[0] or not rows.shape[1]:
-        raise InvalidInputError(f"{name} must have at least one row and one column, got shape {rows.shape}.")
-    if whole and not takes_missing(estimator) and not _finite(rows):
+    who = type(estimator).__name__
+    odd = "" if takes("string", estimator) else text_columns(rows)
+    if odd:
+        raise InvalidInputError(
+            f"{name} must hold numbers for {who}, got {odd}. Make numbers of them inside each shard (a pipeline with "
+            "an encoder or a vectoriser as its first step), or by what public rows teach (pate.TableEncoder)."
+        )
+    if whole and not is_texts(rows) and not takes_missing(estimator) and not _finite(rows):
         raise InvalidInputError(
             f"{name} holds NaN or infinity. Fill them (a SimpleImputer as the first step of a pipeline is fitted "
             "inside each shard), drop those rows, or use an estimator that takes missing values."
         )
+    if is_sparse(rows) and not takes("sparse", estimator):
+        raise InvalidInputError(f"{name} must be dense for {who}, got a sparse matrix. Pass X.toarray().")
     return rows
 
 
 def as_floats(X: Any) -> Any:
     """Return a DataFrame with its numbers and truth values as float64 (missing is NaN); other rows as they are.
-
-    pandas types a column by all of its cells: one missing value in one record would turn everybody's int64 to float64,
-    and a step that chooses columns by type would choose others in every shard.
 
     Examples
     --------
@@ -144,16 +70,7 @@ def as_floats(X: Any) -> Any:
     >>> as_floats(pd.DataFrame({"a": [1, 2], "b": [True, False], "c": ["x", "y"]})).dtypes.astype(str).tolist()[:2]
     ['float64', 'float64']
     """
-    if not is_frame(X):
-        return X
-    if all(isinstance(t, np.dtype) and t.kind in "biuf" for t in X.dtypes):
-        return X.astype(np.float64)  # hundreds of pixels: nothing to do column by column
-    import pandas as pd
-
-    cast = (as_float(c) if holds_numbers(c.dtype) else c for c in (X.iloc[:, j] for j in range(X.shape[1])))
-    frame = pd.DataFrame(dict(enumerate(cast)), index=X.index)
-    frame.columns = X.columns
-    return frame
+    return frame_as_floats(X) if is_frame(X) else X
 
 
 def take_rows(X: Any, index: npt.NDArray[np.int64]) -> Any:
@@ -216,6 +133,56 @@ def column_kinds(X: Any) -> dict[Any, str] | None:
     return {name: "number" if holds_numbers(t) else t.name for name, t in zip(X.columns, X.dtypes, strict=True)}
 
 
+def holds_objects(X: Any) -> bool | None:
+    """Whether some cells of a checked array are texts; None where it is none.
+
+    Examples
+    --------
+    >>> holds_objects(read_rows([["Oslo", 1]])), holds_objects(read_rows([[1, 2]])), holds_objects(read_rows(["Oslo"]))
+    (True, False, None)
+    """
+    return X.dtype.kind == "O" if isinstance(X, np.ndarray) and X.ndim > 1 else None
+
+
+def check_same_kind(X: Any, *, objects: bool | None) -> None:
+    """Refuse public rows of numbers where private ones held texts (``objects``), or the reverse.
+
+    One private text among numbers gives all shards an array of objects: the public rows have the last word.
+
+    Examples
+    --------
+    >>> check_same_kind(np.zeros((1, 2)), objects=True)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: public rows are numbers alone, and private ones are not. ...
+    """
+    here = holds_objects(X)
+    if here is not None and objects is not None and here != objects:
+        which = ("public", "private") if objects else ("private", "public")
+        raise InvalidInputError(
+            f"{which[0]} rows are numbers alone, and {which[1]} ones are not. Bring both to the same kind of cells."
+        )
+
+
+def copy_input_tags(estimator: Any, tags: Any) -> None:
+    """Say of an ensemble which rows it takes: those that its estimator does.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from sklearn.svm import SVC
+    >>> tags = get_tags(BaseEstimator())
+    >>> copy_input_tags(SVC(), tags)
+    >>> tags.input_tags.sparse
+    True
+    """
+    try:
+        said = get_tags(estimator).input_tags
+    except Exception:  # an estimator without tags
+        return
+    for name in ("allow_nan", "categorical", "one_d_array", "sparse", "string"):
+        setattr(tags.input_tags, name, getattr(said, name))
+
+
 def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None) -> Any:
     """Return public ``X`` with the columns the teachers were fitted on, by name where they have names.
 
@@ -272,7 +239,7 @@ def hash_rows(X: Any, *, chunk_size: int) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> hash_rows(as_texts(["a", "b", "a"]), chunk_size=2)[::2] == hash_queries(np.array([["a"], ["a"]], dtype=object))
+    >>> hash_rows(read_rows(["a", "b", "a"]), chunk_size=2)[::2] == hash_queries(np.array([["a"], ["a"]], dtype=object))
     True
     """
     if is_texts(X):
@@ -292,22 +259,6 @@ def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
     """
     for start in range(0, n_rows, chunk_size):
         yield slice(start, min(start + chunk_size, n_rows))
-
-
-def as_array(X: Any) -> npt.NDArray[Any]:
-    """Return an array; of lists, which have no type of their own, one that does not hang on any single cell.
-
-    Examples
-    --------
-    >>> as_array([[1, 2], [3, 4]]).dtype
-    dtype('float64')
-    """
-    rows = np.asarray(X)
-    if hasattr(X, "dtype"):
-        return rows
-    if rows.dtype.kind in "biu":
-        return rows.astype(np.float64)
-    return np.array(X, dtype=object) if rows.dtype.kind in "US" else rows
 
 
 def _finite(X: Any) -> bool:
@@ -353,3 +304,19 @@ def _declares_missing(estimator: Any) -> bool:
         return bool(get_tags(estimator).input_tags.allow_nan)
     except Exception:  # an estimator without tags: it decides
         return True
+
+
+def takes(what: str, estimator: Any) -> bool:
+    """Whether rows of a kind ("sparse", "string") may be given to the estimator: no only where that is certain.
+
+    Pipelines, searches and other people's estimators decide for themselves: their tags do not tell.
+    """
+    if not type(estimator).__module__.startswith("sklearn.") or hasattr(estimator, "steps"):
+        return True
+    if any(hasattr(value, "fit") or isinstance(value, list) for value in estimator.get_params(deep=False).values()):
+        return True
+    try:
+        tags = get_tags(estimator).input_tags
+    except Exception:  # an estimator without tags
+        return True
+    return bool(getattr(tags, what) or (what == "string" and tags.categorical))

@@ -18,6 +18,7 @@ from sklearn.dummy import DummyClassifier
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
+from pate.teachers._classes import OwnClasses, has_gaps
 from pate.teachers._isolated import NO_MEMORY, out_of_memory
 from pate.teachers._process import contained, global_generators, interruptible
 from pate.teachers._rows import slices
@@ -139,8 +140,10 @@ def _train(task: ShardTask) -> Trained:
             # Many estimators refuse a single class; this looks at the shard alone, as it must.
             model: Any = DummyClassifier(strategy="constant", constant=classes[0]).fit(task.X, task.y)
         else:
+            # Some refuse classes with a gap. Looked at in this shard alone; without gaps nothing is around the model.
+            model = OwnClasses(task.estimator) if has_gaps(classes) else task.estimator
             with interruptible():
-                model = task.estimator.fit(_writeable(task.X), task.y)
+                model = model.fit(_writeable(task.X), task.y)
     except BaseException as error:
         return Trained(task.index, failure=Failure.of(error))
     if task.key is None:
@@ -233,6 +236,8 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if isinstance(value, dict):
         return all(map(is_plain, value.values()))
+    if isinstance(value, OwnClasses):
+        return is_plain(value.estimator)
     if isinstance(value, type) or not type(value).__module__.startswith("sklearn."):
         return False
     return hasattr(value, "get_params") and all(map(is_plain, value.get_params(deep=False).values()))

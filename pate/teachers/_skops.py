@@ -20,6 +20,7 @@ from pate.teachers._seal import SEAL_BYTES, DamagedCheckpointError, new_seal
 #: and pure functions only, each by its full name.
 TRUSTED_TYPES: tuple[str, ...] = (
     "numpy.dtype",
+    "pate.teachers._classes.OwnClasses",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer.make_column_selector",

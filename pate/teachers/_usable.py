@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._validation import encode_labels
+from pate.data._door import is_frame, is_sparse, is_texts
 from pate.exceptions import CuratorWarning, InvalidInputError
-from pate.teachers._rows import is_frame, is_sparse, is_texts
-
-Mask = npt.NDArray[np.bool_]
+from pate.teachers._cells import Mask
 
 
 def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -50,6 +49,10 @@ def as_column(y: Any) -> npt.NDArray[Any]:
     >>> as_column([0, 1, "?"]), as_column([[0], [1]]).shape
     (array([0, 1, '?'], dtype=object), (2, 1))
     """
+    if isinstance(y, np.ma.MaskedArray):
+        shown = np.array(y.data, dtype=object)
+        shown[np.ma.getmaskarray(y)] = None
+        return shown
     if hasattr(y, "dtype") or not isinstance(y, list | tuple):
         return np.asarray(y)
     if y and all(isinstance(value, list | tuple | np.ndarray) for value in y):
@@ -76,7 +79,7 @@ def complete_rows(X: Any) -> Mask:
     """
     n = X.shape[0]
     if is_texts(X):
-        return np.array([cell is not None for cell in X], dtype=bool)
+        return np.ones(n, dtype=bool)
     if is_sparse(X):
         rows = np.repeat(np.arange(n), np.diff(X.indptr))
         return np.asarray(np.bincount(rows[~np.isfinite(X.data)], minlength=n) == 0)

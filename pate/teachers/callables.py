@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from pate._progress import track
 from pate._validation import check_choice, check_classes, check_int, check_real
+from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._answers import AnswerCache
 from pate.teachers._failed import fixed_vote, tell_of_failures
-from pate.teachers._rows import as_array, as_texts, hash_rows, is_frame, is_sparse, is_texts
+from pate.teachers._rows import hash_rows, is_frame, is_texts
 from pate.votes import Votes
 
 _HASH_ROWS = 4096
@@ -177,7 +178,7 @@ class CallableTeachers:
         array([[1, 1],
                [1, 1]])
         """
-        rows = _public_rows(X)
+        rows = read_rows(X)
         hashes = hash_rows(rows, chunk_size=_HASH_ROWS)
         n_classes = len(self.classes_)
         facts: dict[str, Any] = {
@@ -301,30 +302,6 @@ def _identity(function: Any) -> tuple[Any, ...]:
     if hasattr(function, "__self__"):
         return "method", getattr(function, "__name__", ""), id(function.__self__)
     return "function", id(function)
-
-
-def _public_rows(X: Any) -> Any:
-    texts = as_texts(X)
-    rows: Any
-    if texts is not None:
-        rows = texts
-    elif is_sparse(X):
-        rows = X.tocsr()
-    elif is_frame(X):
-        rows = X
-    else:
-        try:
-            rows = as_array(X)
-        except ValueError:
-            rows = np.empty(0)
-        if rows.ndim < 2:
-            raise InvalidInputError(
-                f"X must be texts of shape (n_queries,) or rows of shape (n_queries, ...), got shape {rows.shape}. "
-                "X.reshape(-1, 1) turns numbers into rows."
-            )
-    if not rows.shape[0]:
-        raise InvalidInputError("X must have at least one row, got none.")
-    return rows
 
 
 def _take(rows: Any, places: list[int]) -> Any:

@@ -10,18 +10,24 @@ import numpy.typing as npt
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
+from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import Shard, ShardEnsemble
+from pate.teachers._cells import Mask, private_cells
 from pate.teachers._isolated import batches, side_by_side
 from pate.teachers._process import contained, global_generators
 from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import (
     as_floats,
     check_rows,
+    check_same_kind,
     column_kinds,
+    copy_input_tags,
+    holds_objects,
     is_texts,
     match_columns,
     take_rows,
+    takes,
     takes_missing,
 )
 from pate.teachers._shards import (
@@ -36,7 +42,7 @@ from pate.teachers._shards import (
     train_batch,
     vote_batch,
 )
-from pate.teachers._usable import Mask, complete_rows
+from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.
@@ -72,7 +78,8 @@ class TeacherEnsemble(ShardEnsemble):
     partition_ : Partition
         Who went to which shard.
     teachers_ : list of fitted classifiers
-        **Sensitive.** They predict class indices. A teacher whose shard holds a single class says it always; one that
+        **Sensitive.** They predict class indices. A teacher whose shard holds a single class says it always; one whose
+        shard lacks others was fitted on the ranks 0 .. k-1 of the classes it holds (as XGBoost wants them); one that
         failed is None.
     failed_, failed_in_vote_ : dict of int -> str
         **Sensitive.** Which teachers failed in ``fit``, and in the last ``vote``, and why. They vote for class
@@ -131,6 +138,11 @@ class TeacherEnsemble(ShardEnsemble):
         self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        copy_input_tags(self.estimator, tags)
+        return tags
+
     def _check_model(self) -> None:
         model = self.estimator
         if isinstance(model, type) or not all(hasattr(model, m) for m in ("fit", "predict", "get_params")):
@@ -146,21 +158,27 @@ class TeacherEnsemble(ShardEnsemble):
                 "Such columns compare a record with every other one, so no shard would be separate."
             )
 
-    def _private_rows(self, X: Any) -> tuple[Any, Mask]:
+    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
+        X, readable = private_cells(X, texts=takes("string", self.estimator), like=like)
         rows = check_rows(X, estimator=self.estimator, whole=False)
-        ignored = takes_missing(self.estimator) and not is_texts(rows)
-        complete = np.ones(rows.shape[0], dtype=bool) if ignored else complete_rows(rows)
-        return as_floats(rows), complete
+        if takes_missing(self.estimator) or is_texts(rows):
+            return as_floats(rows), readable
+        return as_floats(rows), readable & complete_rows(rows)
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
+        if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
+            X = match_columns(X, self._columns, n_features)
         X = check_rows(X, estimator=self.estimator)
-        return match_columns(X, self._columns, getattr(self, "n_features_in_", None)), X
+        matched = match_columns(X, self._columns, n_features)
+        check_same_kind(X, objects=self._objects)
+        return matched, X
 
     def _set_columns(self, X: Any, given: Any) -> None:
         self.__dict__.pop("n_features_in_", None)
         if not is_texts(X):
             self.n_features_in_ = int(X.shape[1])
-        self._columns = column_kinds(X)
+        self._columns, self._objects = column_kinds(X), holds_objects(X)
         self.__dict__.pop("feature_names_in_", None)
         if self._columns is not None and all(isinstance(c, str) for c in self._columns):
             self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)
@@ -175,11 +193,7 @@ class TeacherEnsemble(ShardEnsemble):
         fingerprint = self.partition_.fingerprint()
         return recipe_key(model, take_rows(X, shard), labels[shard], partition=fingerprint, index=index)
 
-    def _rehearse_on(self, X: Any) -> None:
-        X = check_rows(X, estimator=self.estimator)
-        self._rehearse(as_floats(X), max(2, min(100, X.shape[0])), public=True)
-
-    def _rehearse(self, X: Any, n_rows: int, *, public: bool = False) -> None:
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
             with contained(), global_generators(0):
                 model = seeded_clone(self.estimator, 0, 0).fit(rows, labels)
@@ -188,9 +202,8 @@ class TeacherEnsemble(ShardEnsemble):
                 if self.checkpoint_dir is not None:
                     pack(model, b"")
 
-        n_classes = 2 if self.classes is None else len(tuple(self.classes))
         quoted = is_plain(self.estimator)
-        rehearse(work, X, n_rows=n_rows, n_classes=n_classes, quoted=quoted, public=public)
+        rehearse(work, X, n_rows=n_rows, n_classes=len(self.classes_), quoted=quoted, public=public)
 
     def _train(
         self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]

@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pate._validation import check_choice, check_int, check_real
+from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.teachers import _base
 from pate.teachers._base import ShardEnsemble
+from pate.teachers._cells import Mask, private_cells
 from pate.teachers._isolated import batches, on_cluster, side_by_side, workers
 from pate.teachers._rehearsal import rehearse
-from pate.teachers._rows import column_kinds, is_frame, is_sparse, match_columns, slices
+from pate.teachers._rows import column_kinds, is_frame, match_columns, slices
 from pate.teachers._shards import Asked, Failure, Trained
-from pate.teachers._usable import Mask, complete_rows
+from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
 from pate.teachers.torch._devices import group_size_on, named_device, visible_devices
@@ -211,9 +212,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
         if self.precision == "float64" and devices[0].type == "mps":
             raise InvalidInputError("precision must be 'float32' or 'bf16' on MPS, which has no float64.")
 
-    def _private_rows(self, X: Any) -> tuple[npt.NDArray[Any], Mask]:
-        rows = _numbers(X, whole=False)
-        return rows, complete_rows(rows)
+    def _private_rows(self, X: Any, like: Any) -> tuple[npt.NDArray[Any], Mask]:
+        X, readable = private_cells(X, texts=False, finite=True)
+        rows = read_numbers(X, missing=True)
+        return rows, readable & complete_rows(rows)
 
     def _set_columns(self, X: Any, given: Any) -> None:
         self._columns = column_kinds(given)
@@ -250,7 +252,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         if is_frame(X) and self._columns is not None:
             X = match_columns(X, self._columns, self.n_features_in_)  # by name, whatever their order
-        rows = _numbers(X)
+        rows = read_numbers(X)
         if rows.shape[1:] != self._row_shape:
             raise InvalidInputError(
                 f"X must have rows of shape {self._row_shape}, as the private ones, got {tuple(rows.shape[1:])}. "
@@ -287,16 +289,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _work(self, n_records: int) -> tuple[float, str]:
         return self.epochs * n_records / self.partition_.n_shards, "records"
 
-    def _rehearse_on(self, X: Any) -> None:
-        twin = clone(self)
-        twin._check_model()
-        twin.classes_ = (0, 1) if self.classes is None else tuple(self.classes)
-        twin._seed = 0
-        rows = _numbers(X)
-        twin._set_columns(rows, X)
-        twin._rehearse(rows, max(2, len(rows)), public=True)
-
-    def _rehearse(self, X: Any, n_rows: int, *, public: bool = False) -> None:
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
         recipe = dataclasses.replace(self._recipe, epochs=1)
 
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
@@ -406,25 +399,3 @@ class TorchTeacherEnsemble(ShardEnsemble):
         while wave := list(islice(tasks, workers(n_jobs))):
             slotted = ((*args, slot) for slot, args in enumerate(wave))
             yield from side_by_side(function, slotted, n_jobs=n_jobs, **options)
-
-
-def _numbers(X: Any, *, whole: bool = True) -> npt.NDArray[Any]:
-    """Return rows as an array of numbers, without a copy where there is one already; finite ones if ``whole``."""
-    if is_sparse(X):
-        raise InvalidInputError("X must be dense for torch modules, got a sparse matrix. Pass X.toarray().")
-    rows = np.asarray(X)
-    if is_frame(X) and rows.dtype.kind not in "biuf":
-        raise InvalidInputError(
-            "X must hold numbers for torch modules, got a table with other columns. TableEncoder makes numbers of it, "
-            "learning from public rows alone."
-        )
-    if rows.dtype.kind not in "biuf" or rows.ndim < 2 or not rows.size:
-        raise InvalidInputError(
-            f"X must be numbers of shape (n, n_features) or (n, channels, height, width), got dtype {rows.dtype} and "
-            f"shape {rows.shape}."
-        )
-    if whole and rows.dtype.kind == "f":
-        for part in slices(len(rows), 65_536):
-            if not np.isfinite(rows[part]).all():
-                raise InvalidInputError("X holds NaN or infinity. Fill them or drop those rows.")
-    return rows

@@ -1,0 +1,310 @@
+"""The one door for rows: arrays, DataFrames, sparse matrices and texts, each brought to one form or refused by name.
+
+Every class and function that is given records comes here first, so that what one of them takes they all take, and what
+one refuses they all refuse, in words that quote no cell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from pate._validation import CellKindError, cell_kind, quietly
+from pate.data._columns import as_float, column_kind, holds_numbers
+from pate.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CHECKED_ROWS = 65_536
+_DATES = "Turn them into numbers (a date into days since a fixed day), or drop them."
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether ``X`` is a scipy sparse matrix or array."""
+    return bool(sparse.issparse(X))
+
+
+def is_frame(X: Any) -> bool:
+    """Whether ``X`` is a pandas DataFrame, without importing pandas."""
+    return hasattr(X, "columns") and hasattr(X, "iloc")
+
+
+def is_texts(X: Any) -> bool:
+    """Whether ``X`` is a checked column of texts, one per row: what :func:`as_texts` returns."""
+    return isinstance(X, np.ndarray) and X.ndim == 1
+
+
+def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
+    """Return a list, 1-d array or Series of texts as an object array of plain ``str``; None when ``X`` is a table.
+
+    Not NumPy's own type of text: its width is that of the longest text anywhere, which would show every shard
+    something of another's.
+
+    Parameters
+    ----------
+    X : any rows
+    name : str
+        What to call ``X`` in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        Some rows are texts and others are not (a missing value, a number).
+
+    Examples
+    --------
+    >>> as_texts(np.array(["a note", "another"]))
+    array(['a note', 'another'], dtype=object)
+    >>> as_texts([[1.0, 2.0]]) is None
+    True
+    """
+    if is_frame(X) or is_sparse(X):
+        return None
+    cells: list[Any]
+    if hasattr(X, "dtype"):
+        if getattr(X, "ndim", 0) != 1 or getattr(X.dtype, "kind", "O") in "biufcmMSV":
+            return None
+        cells = list(X)
+    elif isinstance(X, list | tuple):
+        cells = list(X)
+    else:
+        return None
+    n_texts = sum(isinstance(cell, str) for cell in cells)
+    if not n_texts:
+        return None
+    if n_texts < len(cells):
+        raise InvalidInputError(
+            f"{name} must be a text in every row, but in some there is none (a missing value, a number, bytes). Give "
+            "those rows a text (an empty one, '', will do) or drop them."
+        )
+    texts = np.empty(len(cells), dtype=object)
+    texts[:] = [str(cell) for cell in cells]
+    return texts
+
+
+def read_rows(X: Any, *, name: str = "X") -> Any:
+    """Return rows as one of four: an array of shape (n, ...), a DataFrame, a CSR matrix or a 1-d array of texts.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame, sparse matrix or texts
+        A masked cell is a missing one (NaN). A list has no type of its own: its numbers become float64. An array of
+        objects becomes float64 when all its cells are numbers or missing, and stays one of objects when some are texts.
+    name : str
+        What to call ``X`` in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        No row or no column, another shape, columns of the same name, or cells that are neither numbers nor texts:
+        dates and complex numbers among them. Columns are named, cells are not.
+
+    Examples
+    --------
+    >>> read_rows(np.ma.array([[1, 2], [3, 4]], mask=[[False, True], [False, False]]))
+    array([[ 1., nan],
+           [ 3.,  4.]])
+    >>> read_rows([["Oslo", 1]]).dtype
+    dtype('O')
+    >>> read_rows(np.array([["2020-01-01"]], dtype="M8[D]"))
+    Traceback (most recent call last):
+    pate._validation.CellKindError: X holds datetime values. Turn them into numbers (a date into days since a ...
+    """
+    return quietly(name, _read_rows, X, name)
+
+
+def _read_rows(X: Any, name: str) -> Any:
+    texts = as_texts(X, name=name)
+    if texts is not None:
+        return texts
+    rows: Any
+    if is_sparse(X):
+        rows = X.tocsr()
+        _check_kind(rows.dtype, name)
+    elif is_frame(X):
+        rows = X
+        if not rows.columns.is_unique:
+            raise InvalidInputError(
+                f"{name} has columns of the same name. Rename them: columns are told apart by name."
+            )
+        for j, column in enumerate(rows.columns):
+            if not holds_numbers(rows.dtypes.iloc[j]):
+                column_kind(column, rows.iloc[:, j])
+    else:
+        rows = _as_array(X, name)
+    if rows.ndim < 2:
+        raise _not_rows(name, f"shape {rows.shape}")
+    if not rows.shape[0]:
+        raise InvalidInputError(
+            f"{name} has no rows, 0 sample(s): it must have at least one row and one column, got shape {rows.shape}."
+        )
+    if 0 in rows.shape:
+        raise InvalidInputError(
+            f"{name} must have at least one row and one column; it has 0 feature(s) (shape={rows.shape}) while a "
+            "minimum of 1 is required."
+        )
+    return rows
+
+
+def _not_rows(name: str, got: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{name} must be a table of shape (n, n_features) of real numbers or categories, or texts of shape (n,), got "
+        f"{got}. Reshape your data: X.reshape(-1, 1) makes a row of each number, X.reshape(len(X), -1) of each image."
+    )
+
+
+def read_numbers(X: Any, *, name: str = "X", user: str = "torch modules", missing: bool = False) -> npt.NDArray[Any]:
+    """Return rows of numbers as an array of shape (n, ...), without a copy where there is one already.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+        A DataFrame of numbers and true/false becomes float64.
+    name : str
+        What to call ``X`` in an error.
+    user : str
+        Who needs numbers, in an error.
+    missing : bool
+        Whether NaN may stay.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`read_rows`; also texts, columns of texts, a sparse matrix, infinity, and NaN unless ``missing``.
+
+    Examples
+    --------
+    >>> read_numbers([[1, 2]])
+    array([[1., 2.]])
+    >>> read_numbers(np.array([["Oslo"]]))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X must hold numbers for torch modules, got texts in column 0. ...
+    """
+    return quietly(name, _read_numbers, X, name, user, missing)
+
+
+def _read_numbers(X: Any, name: str, user: str, missing: bool) -> npt.NDArray[Any]:
+    rows = _read_rows(X, name)
+    if is_sparse(rows):
+        raise InvalidInputError(f"{name} must be dense for {user}, got a sparse matrix. Pass X.toarray().")
+    odd = text_columns(rows)
+    if odd:
+        raise InvalidInputError(
+            f"{name} must hold numbers for {user}, got {odd}. TableEncoder makes numbers of a table, learning from "
+            "public rows alone."
+        )
+    if is_frame(rows):
+        rows = frame_as_floats(rows).to_numpy()
+    if rows.dtype.kind == "f":
+        for start in range(0, len(rows), _CHECKED_ROWS):
+            part = rows[start : start + _CHECKED_ROWS]
+            if np.isinf(part).any() or (not missing and np.isnan(part).any()):
+                raise InvalidInputError(f"{name} holds NaN or infinity. Fill them or drop those rows.")
+    return np.asarray(rows)
+
+
+def text_columns(rows: Any) -> str:
+    """Say which columns of checked rows hold texts or categories; an empty text where all are numbers.
+
+    Examples
+    --------
+    >>> text_columns(read_rows([["Oslo", 1], ["Rome", 2]])), text_columns(read_rows([[1, 2]]))
+    ('texts in column 0', '')
+    """
+    if is_sparse(rows):
+        return ""
+    if is_texts(rows):
+        return "texts"
+    names: list[Any]
+    if is_frame(rows):
+        names = [repr(c) for c, t in zip(rows.columns, rows.dtypes, strict=True) if not holds_numbers(t)]
+    elif rows.dtype.kind == "O":
+        flat = rows.reshape(len(rows), -1)
+        names = [j for j in range(flat.shape[1]) if any(isinstance(cell, str) for cell in flat[:, j].tolist())]
+    else:
+        return ""
+    if not names:
+        return ""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"texts in column{'s' if len(names) > 1 else ''} {', '.join(map(str, names[:5]))}{more}"
+
+
+def frame_as_floats(X: pd.DataFrame) -> pd.DataFrame:
+    """Return a DataFrame with its numbers and truth values as float64 (missing is NaN).
+
+    pandas types a column by all of its cells: one missing value in one record would turn everybody's int64 to float64,
+    and a step that chooses columns by type would choose others in every shard.
+    """
+    if all(isinstance(t, np.dtype) and t.kind in "biuf" for t in X.dtypes):
+        return X.astype(np.float64)  # hundreds of pixels: nothing to do column by column
+    import pandas as pd
+
+    cast = (as_float(c) if holds_numbers(c.dtype) else c for c in (X.iloc[:, j] for j in range(X.shape[1])))
+    frame = pd.DataFrame(dict(enumerate(cast)), index=X.index)
+    frame.columns = X.columns
+    return frame
+
+
+def _check_kind(dtype: np.dtype[Any], name: str) -> None:
+    if dtype.kind == "c":
+        raise CellKindError(
+            f"Complex data not supported: {name} must hold real numbers. Pass real and imaginary parts."
+        )
+    if dtype.kind in "mM":
+        raise CellKindError(f"{name} holds datetime values. {_DATES}")
+    if dtype.kind not in "biufUO":
+        raise CellKindError(f"{name} holds values of dtype {dtype}. Each argument must be a string or a real number.")
+
+
+def _as_array(X: Any, name: str) -> npt.NDArray[Any]:
+    mask = np.ma.getmaskarray(X) if isinstance(X, np.ma.MaskedArray) else None
+    try:
+        rows = np.asarray(X if mask is None else X.data)
+    except ValueError:  # a list of lists of different lengths
+        rows = np.empty(0, dtype=object)
+        ragged = True
+    else:
+        ragged = False
+    if ragged:
+        raise _not_rows(name, "rows of different lengths")
+    if not hasattr(X, "dtype") and rows.dtype.kind in "US":
+        rows = np.array(X, dtype=object)  # NumPy would turn numbers beside texts into texts
+    _check_kind(rows.dtype, name)
+    if rows.dtype.kind == "U":
+        rows = rows.astype(object)
+    if rows.dtype.kind == "O":
+        rows = rows.copy()
+        if mask is not None:
+            rows[mask] = None
+        return _settled(rows, name)
+    if mask is not None:
+        rows = rows.astype(np.float64)  # masked or not: else one masked cell would change everybody's type
+        rows[mask] = np.nan
+    elif not hasattr(X, "dtype") and rows.dtype.kind in "biu":
+        rows = rows.astype(np.float64)
+    return rows
+
+
+def _settled(rows: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Return an array of objects as numbers where it holds nothing else; refuse what is neither number nor text."""
+    if rows.ndim < 2:
+        return rows
+    flat = rows.reshape(-1)
+    kinds = [cell_kind(cell) for cell in flat.tolist()]
+    found = set(kinds)
+    odd = sorted(found - {"number", "text", "missing"})
+    if odd:
+        if "complex" in odd:
+            _check_kind(np.dtype(complex), name)
+        raise CellKindError(
+            f"{name} holds {', '.join(odd)} values, and each argument must be a string or a real number. {_DATES}"
+        )
+    if "missing" in found:
+        flat = flat.copy()
+        flat[np.array([kind == "missing" for kind in kinds])] = np.nan
+    rows = flat.reshape(rows.shape)
+    return rows if "text" in found else rows.astype(np.float64)

@@ -1,0 +1,117 @@
+"""Rows given to an estimator that has teachers inside: at its door as at theirs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import validate_data
+
+from pate._validation import check_classes, check_labels, encode_labels, quietly, unmasked
+from pate.data._door import read_numbers
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate.teachers._base import ShardEnsemble
+from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
+from pate.teachers.ensemble import TeacherEnsemble
+
+
+class TeachersRows(BaseEstimator):
+    """What :class:`pate.PATEClassifier` checks of the rows and labels that it is given; a mixin.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=[0, 1])
+    >>> TeachersRows()._check_private([["a", 1.0], ["b", 2.0]], [0, 1], teachers)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X must hold numbers for GaussianNB, got texts in column 0. ...
+    """
+
+    estimator: Any = None
+
+    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
+        """Return private rows and labels, and set ``classes_``."""
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+        rows = _teachers_rows(X, "X", teachers)
+        if rows.shape[0] < 2:
+            raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
+        self._check_names(rows, reset=True)
+        shape = quietly("y", lambda: np.asarray(y).shape)
+        if len(shape) == 2 and shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            y = np.asarray(unmasked("y", y)).ravel()
+        labels = check_labels("y", y, rows.shape[0])
+        if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+            raise InvalidInputError(
+                "Unknown label type: continuous. y must hold class values, and it holds fractions. Cut it into classes."
+            )
+        if teachers.classes is None:
+            warnings.warn(
+                "classes= was not given, so the set of classes is taken from the private y and becomes public with "
+                "the labels. Name every possible class in classes=.",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
+            self.classes_: Any = quietly("y", np.unique, labels)
+            if len(self.classes_) < 2:
+                raise InvalidInputError(
+                    "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
+                )
+        else:
+            values = check_classes(teachers.classes)
+            encode_labels("y", labels, values)
+            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+        return rows, labels
+
+    def _check_public(self, X_public: Any, teachers: ShardEnsemble) -> Any:
+        rows = _teachers_rows(X_public, "X_public", teachers)
+        self._check_names(rows, reset=False)
+        return rows
+
+    def _check_rows(self, X: Any, student: Any) -> Any:
+        rows = check_rows(X, estimator=student)
+        self._check_names(rows, reset=False)
+        return rows
+
+    def _check_names(self, rows: Any, *, reset: bool) -> None:
+        """Remember columns, or see that they are those of the private rows."""
+        if reset:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+            self._texts, self._objects = is_texts(rows), holds_objects(rows)
+        if is_texts(rows) != self._texts:
+            raise InvalidInputError(
+                "private and public rows must be of one kind: some are texts, the others a table. Pass both alike."
+            )
+        check_same_kind(rows, objects=self._objects)
+        if is_texts(rows):
+            return
+        problem = ""
+        try:
+            validate_data(self, rows, reset=reset, skip_check_array=True)
+        except (TypeError, ValueError) as error:  # about names and numbers of columns, which are public
+            problem = str(error)
+        if problem:
+            raise InvalidInputError(problem)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        teachers = LogisticRegression() if self.estimator is None else self.estimator
+        copy_input_tags(teachers, tags)
+        return tags
+
+
+def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
+    if isinstance(teachers, TeacherEnsemble):
+        return check_rows(X, estimator=teachers.estimator, name=name)
+    rows = read_numbers(X, name=name)
+    return X if is_frame(X) else check_rows(rows, estimator=LogisticRegression(), name=name)
