@@ -375,7 +375,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             self.ledger.check_writable()
 
         inferred = teachers.classes is None
-        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups)
+        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups, X_public=asked)
         votes = teachers.vote(asked, keep_labels=False)
         votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
         said: dict[str, Any] = {"tuning": self.tuning, "stated": self.stated}

@@ -14,6 +14,7 @@ from __future__ import annotations
 __all__ = [
     "BudgetExceededError",
     "CheckpointWarning",
+    "CuratorWarning",
     "DatasetNotFoundError",
     "DuplicateRecordsWarning",
     "InvalidInputError",
@@ -170,6 +171,16 @@ class CheckpointWarning(PateWarning):
     Examples
     --------
     >>> issubclass(CheckpointWarning, PateWarning)
+    True
+    """
+
+
+class CuratorWarning(PateWarning):
+    """Something about the private records that the curator alone may know: what it says is **private**.
+
+    Examples
+    --------
+    >>> issubclass(CuratorWarning, PateWarning)
     True
     """
 

@@ -709,7 +709,7 @@ def test_classes_named_in_the_ensemble_are_named(teachers):
     named = clone(teachers).set_params(classes=tuple(range(10)))
     clf = classifier(named, classes=None, student=NB)
     if isinstance(teachers, TeacherEnsemble):
-        with pytest.raises(InvalidInputError, match="could not be trained"):
+        with pytest.raises(InvalidInputError, match="cannot be trained"):
             clf.fit(X, Y, X_public=PUBLIC)
         return
     clf.fit(X, Y, X_public=PUBLIC)

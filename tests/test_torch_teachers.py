@@ -7,9 +7,9 @@ import random
 import subprocess
 import sys
 import textwrap
-import warnings
 from collections import Counter
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from torch import nn
 
 import pate.teachers._base as base
 from pate import TorchTeacherEnsemble
-from pate.exceptions import CheckpointWarning, InvalidInputError, PerformanceWarning, PrivacyLeakWarning
+from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError, PerformanceWarning, PrivacyLeakWarning
 from pate.teachers.torch import _chain, _code, _graphs, _grouped, _recipe, _tasks
 from pate.teachers.torch._recipe import Optimizer, Recipe, load_weights
 from pate.teachers.torch.augment import RandomShift
@@ -247,8 +247,9 @@ def test_a_person_with_more_records_moves_one_teacher_and_not_a_bit_of_the_other
     assert changed == [i == shard for i in range(4)]
 
 
+@pytest.mark.parametrize("window", [4, 8, 16])
 @pytest.mark.parametrize("augment", [None, RandomShift(1, image_shape=(1, 8, 8))])
-def test_every_record_is_used_once_per_epoch_and_padding_never(augment):
+def test_every_record_is_used_once_per_epoch_and_padding_never(augment, window):
     sizes = (5, 12, 16, 1)
     starts = np.cumsum((0, *sizes))
     recipe = Recipe(MLP, {"n_features": 64, "n_classes": 10}, 10, (64,), 1, 4, Optimizer(), augment, "float64", 0)
@@ -258,8 +259,11 @@ def test_every_record_is_used_once_per_epoch_and_padding_never(augment):
     ]
     used = Counter()
     weight_of_teacher = torch.zeros(4, dtype=torch.float64)
-    for _rows, labels, weight, active in _grouped._Tables(recipe, members, CPU).epoch(0):
+    slab = torch.zeros((4, window, 64), dtype=torch.float64)
+    for rows, labels, weight, active in _grouped._Feed(recipe, members, slab, CPU).epoch(0):
         assert labels.shape == (4, 4)
+        if augment is None:
+            assert torch.equal(rows[weight > 0], torch.from_numpy(X).double()[labels[weight > 0]])
         used.update(labels[weight > 0].tolist())
         weight_of_teacher += weight.sum(1)
         assert ((weight.sum(1) > 0) == active).all()
@@ -287,8 +291,9 @@ def test_a_teacher_that_is_done_is_not_moved_by_its_momentum():
         )
     )
     forward = _grouped.stacked_forward(recipe)
-    together = _grouped.train_group(recipe, [short, long], forward, CPU)
-    same_weights(together[:1], _grouped.train_group(recipe, [short], forward, CPU), 1e-12)
+    pair = _grouped.Group(recipe, [0, 1], forward, CPU, 40)
+    one = _grouped.Group(recipe, [0], forward, CPU, 40)
+    same_weights(pair.train([short, long])[:1], one.train([short]), 1e-12)
 
 
 def test_augmentation_is_the_same_in_groups_and_leaves_the_data_alone():
@@ -562,22 +567,37 @@ def test_columns_of_a_table_are_matched_by_name():
 # -- groups and memory
 
 
-def test_groups_are_halved_until_they_fit(monkeypatch):
-    asked = []
-    real = _tasks.train_group
+class Narrow(_grouped.Group):
+    """A device that holds two teachers."""
 
-    def narrow(recipe, members, forward, device):
-        asked.append(len(members))
-        if len(members) > 2:
+    asked: ClassVar[list[int]] = []
+
+    def __init__(self, recipe, indices, forward, device, window):
+        self.asked.append(len(indices))
+        if len(indices) > 2:
             raise torch.OutOfMemoryError("out of memory")
-        return real(recipe, members, forward, device)
+        super().__init__(recipe, indices, forward, CPU, window)
 
-    expected = ensemble(n_teachers=7, group_size=7).fit(X[:140], Y[:140])
-    monkeypatch.setattr(_tasks, "train_group", narrow)
-    found = ensemble(n_teachers=7, group_size=7).fit(X[:140], Y[:140])
-    same_weights(expected.teachers_, found.teachers_, 1e-5)
-    assert asked == [7, 3, 1, 1, 1, 1, 1, 1, 1] or asked[:2] == [7, 3]
-    assert max(asked[2:]) <= 2
+
+def as_gpu(device):
+    """What a worker on a GPU is told, where there is none: its path with the CPU's kernels."""
+    return [torch.device("cuda")]
+
+
+def test_groups_are_halved_until_they_fit(monkeypatch):
+    """On a GPU alone, whose memory holds nothing of the shards; before any of them is looked at."""
+    shards = [_tasks.Shard(i, X[20 * i : 20 * i + 20], Y[20 * i : 20 * i + 20]) for i in range(7)]
+    recipe = ensemble(n_teachers=7).fit(X[:140], Y[:140])._recipe
+    monkeypatch.setattr(_tasks, "Group", Narrow)
+    monkeypatch.setattr(_tasks, "visible_devices", as_gpu)
+    Narrow.asked.clear()
+    found = _tasks.train_shards(shards, recipe, 0, device="cuda", group_size=7)
+    assert [t.index for t in found] == list(range(7))
+    assert Narrow.asked[:2] == [7, 3]
+    assert max(Narrow.asked[2:]) <= 2
+    monkeypatch.setattr(_tasks, "visible_devices", lambda device: [CPU])
+    kept = _tasks.train_shards(shards, recipe, 0, device="cpu", group_size=7)
+    assert [t.failure.again for t in kept] == [True] * 7
 
 
 def test_votes_are_halved_until_they_fit(monkeypatch):
@@ -586,12 +606,15 @@ def test_votes_are_halved_until_they_fit(monkeypatch):
     def narrow(weights, *args, **options):
         if len(weights) > 2:
             raise torch.OutOfMemoryError("out of memory")
-        return real(weights, *args, **options)
+        return real(weights, *args, **options | {"device": CPU})
 
     fitted = ensemble(n_teachers=7, group_size=7).fit(X[:140], Y[:140])
     expected = fitted.vote(X[140:200]).labels
     monkeypatch.setattr(_tasks, "vote_group", narrow)
-    assert (fitted.vote(X[140:200]).labels == expected).all()
+    monkeypatch.setattr(_tasks, "visible_devices", as_gpu)
+    options = {"device": "cuda", "group_size": 7, "chunk_size": 9}
+    asked = _tasks.ask_teachers(list(enumerate(fitted.teachers_)), X[140:200], fitted._recipe, 0, **options)
+    assert (np.array([a.labels for a in asked]) == expected).all()
 
 
 def test_modules_that_cannot_be_grouped_are_trained_singly_and_it_is_said():
@@ -600,7 +623,7 @@ def test_modules_that_cannot_be_grouped_are_trained_singly_and_it_is_said():
     same_weights(grouped.teachers_, ensemble(Noisy, 3).fit(X[:150], Y[:150]).teachers_)
 
 
-class FakeGraph(_graphs._Graphed):
+class FakeGraph(_graphs.Graphed):
     """The decision without a GPU: the recorded step is given, and how long each takes."""
 
     def __init__(self, step, state, recorded, seconds):
@@ -636,20 +659,20 @@ def test_a_recorded_step_is_used_only_if_it_is_the_same_and_faster(factor, secon
         calls.append("recorded")
         state[0].add_(rows, alpha=factor)
 
-    stepper = FakeGraph(eager, state, recorded, seconds)
     batch = (torch.ones(3),) * 4
-    stepper(*batch)
-    torch.testing.assert_close(state[0], torch.ones(3))
+    stepper = FakeGraph(eager, state, recorded, seconds).choose(batch)
+    torch.testing.assert_close(state[0], torch.zeros(3))
     calls.clear()
     stepper(*batch)
-    assert calls == ["recorded" if replayed else "eager"]
+    stepper(*batch)
+    assert calls == ["recorded" if replayed else "eager"] * 2
     torch.testing.assert_close(state[0], torch.full((3,), 2.0))
 
 
 def test_a_step_that_cannot_be_recorded_is_run_as_it_is():
     state = [torch.zeros(3)]
-    stepper = FakeGraph(lambda *b: state[0].add_(b[0]), state, RuntimeError("capture"), {})
-    stepper(*(torch.ones(3),) * 4)
+    batch = (torch.ones(3),) * 4
+    FakeGraph(lambda *b: state[0].add_(b[0]), state, RuntimeError("capture"), {}).choose(batch)(*batch)
     torch.testing.assert_close(state[0], torch.ones(3))
 
 
@@ -872,20 +895,28 @@ def test_bad_rows_are_refused(rows, match):
         ensemble().fit(rows, Y[:60])
 
 
-def test_a_failing_module_is_named_by_its_shard_and_not_quoted():
+def test_a_module_that_fails_on_any_rows_is_refused_before_training():
     for options in ({}, {"group_size": 3}):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerformanceWarning)
-            with pytest.raises(InvalidInputError, match="teacher 0 could not be trained: its module raised") as caught:
-                ensemble(Broken, 3, **options).fit(X[:60], Y[:60])
-        assert "secret" not in str(caught.value)
-    with pytest.raises(InvalidInputError, match="its weights are not finite"):
-        ensemble(MLP, 3, optimizer="sgd", learning_rate=1e30).fit(X[:60], Y[:60])
+        with pytest.raises(InvalidInputError, match=r"cannot be trained on .* made-up rows .*RuntimeError"):
+            ensemble(Broken, 3, **options).fit(X[:60], Y[:60])
+
+
+def test_teachers_without_finite_weights_vote_for_a_fixed_class_and_the_curator_is_told():
+    for size in (1, 3):
+        given = ensemble(MLP, 3, optimizer="sgd", learning_rate=1e30, group_size=size)
+        with pytest.warns(
+            CuratorWarning, match="3 of 3 teachers could not be trained .*not finite.*NO TEACHER IS LEFT"
+        ):
+            fitted = given.fit(X[:60], Y[:60])
+        assert fitted.teachers_ == [None] * 3
+        assert fitted.vote(X[:5]).labels.tolist() == [[0] * 5, [1] * 5, [2] * 5]
+        with pytest.raises(InvalidInputError, match="teacher 1 failed"):
+            fitted.module_of(1)
 
 
 def test_a_failed_fit_leaves_no_teachers_of_an_earlier_one():
     fitted = ensemble().fit(X[:60], Y[:60])
-    fitted.learning_rate, fitted.optimizer = 1e30, "sgd"
+    fitted.module = Broken
     with pytest.raises(InvalidInputError):
         fitted.fit(X[:60], Y[:60])
     assert not hasattr(fitted, "teachers_")

@@ -67,8 +67,18 @@ def read_classes(y: npt.NDArray[Any]) -> tuple[Any, ...]:
 
 
 def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Read a column as the classes' own type: a command line gives ``0,1`` as text, a file holds numbers."""
-    if all(isinstance(c, str) for c in classes) and y.dtype.kind in "biuf":
-        whole = y.astype(np.int64) if y.dtype.kind == "f" and (y == np.floor(y)).all() else y
-        return np.array([str(v) for v in whole.tolist()], dtype=object)
-    return y
+    """Read a column as the classes' own type: a command line gives ``0,1`` as text, a file holds numbers.
+
+    Value by value: a record with an odd one, which makes the whole column texts or floats, changes nobody else's class.
+    """
+    known = set(classes)
+    by_text: dict[str, Any] = {}
+    for value in classes:
+        by_text.setdefault(_text(value), value)
+    values = np.empty(len(y), dtype=object)
+    values[:] = [v if v in known else by_text.get(_text(v), v) for v in y.tolist()]
+    return values
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

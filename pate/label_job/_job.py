@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from pate._random import training_seed
 from pate._secret import beside_ledger
-from pate._validation import check_choice, check_classes, check_int, encode_labels
+from pate._validation import check_choice, check_classes, check_int
 from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
@@ -42,12 +42,14 @@ from pate.labeling import (
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.ledger import Ledger, Registration
-from pate.teachers import ShardEnsemble, make_ensemble
+from pate.teachers import ShardEnsemble, class_indices, make_ensemble
 from pate.votes import ABSTAIN, Votes, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
 #: Up to so many answers the plan counts what the budget buys.
 _MOST_ANSWERS = 10_000_000
+#: Public rows on which it is seen that a teacher can be trained at all.
+_REHEARSED = 100
 
 
 class LabelJob:
@@ -371,13 +373,14 @@ class LabelJob:
         X = source.X if self._encoder is None else self._encoder.transform(source.X)
         y = as_classes(source.y, values)
         if self._ledger is not None:  # before days of training, not after
-            records = records_fingerprint(encode_labels("target", y, values), source.groups)
+            records = records_fingerprint(class_indices(y, values), source.groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
             check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
             if self.plan.quote.n_queries:
                 self._ledger.check_writable()
-        self._teachers.fit(X, y, groups=source.groups)
+        shown = take(self._rows, np.arange(min(_REHEARSED, len(self._rows))))
+        self._teachers.fit(X, y, groups=source.groups, X_public=shown)
         del X
         if self.plan.queries is not None:
             self.queries_ = self.plan.queries

@@ -6,6 +6,7 @@ from pate.teachers._base import ShardEnsemble
 from pate.teachers._imports import import_teacher, is_import_path
 from pate.teachers._registry import make_ensemble, make_teacher, named_teachers
 from pate.teachers._subsets import ensemble_curve
+from pate.teachers._usable import class_indices
 from pate.teachers.callables import CallableTeachers
 from pate.teachers.ensemble import TeacherEnsemble
 
@@ -13,6 +14,7 @@ __all__ = [
     "CallableTeachers",
     "ShardEnsemble",
     "TeacherEnsemble",
+    "class_indices",
     "ensemble_curve",
     "import_teacher",
     "is_import_path",

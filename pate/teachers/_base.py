@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,18 +19,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate._progress import track
 from pate._secret import derive, fresh_secret, kept_secret
-from pate._validation import check_classes, check_int, check_labels, encode_labels, quietly
+from pate._validation import check_classes, check_int, check_labels, quietly
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.teachers._cells import Mask
+from pate.teachers._failed import fixed_vote, tell_of_failures
 from pate.teachers._rows import hash_rows, is_sparse, slices
-from pate.teachers._shards import Asked, Trained
+from pate.teachers._shards import Asked, Failure, Trained
+from pate.teachers._usable import as_column, check_any, class_indices, owned
 from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 from pate.votes import Votes
 
 #: Rows that all teachers look at before the next ones are taken up: bounds memory, whatever the number of rows.
 _BLOCK_ROWS = 65_536
 _HASH_ROWS = 4096
+
+
+#: Rows of one shard, ascending.
+Shard = npt.NDArray[np.int64]
 
 
 class ShardEnsemble(BaseEstimator, ABC):
@@ -48,11 +56,13 @@ class ShardEnsemble(BaseEstimator, ABC):
 
     partition_: Partition
     teachers_: list[Any]
+    failed_: dict[int, str]
+    failed_in_vote_: dict[int, str]
     classes_: tuple[Any, ...]
     n_features_in_: int
     n_resumed_: int
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, X_public: Any = None) -> Self:
         """Cut the private records into shards and train a teacher on each.
 
         Parameters
@@ -63,6 +73,10 @@ class ShardEnsemble(BaseEstimator, ABC):
             Class values.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to; all records of a group go to one shard (``votes.unit`` is then ``"group"``).
+        X_public : as X, or None
+            Public rows, where some are there already. That a teacher can be trained and can vote is then tried on them,
+            with made-up classes, before private rows are used; without them on made-up rows. And what their columns
+            hold is what private columns should: a private cell that is no number, in a column of numbers, is missing.
 
         Returns
         -------
@@ -71,8 +85,16 @@ class ShardEnsemble(BaseEstimator, ABC):
         Raises
         ------
         InvalidInputError
-            Fewer records (or groups) than teachers, a single class, classes outside ``classes``, missing values that
-            the estimator does not take, or a teacher that cannot be trained (named by its shard only).
+            What public facts decide: fewer records (or groups) than teachers, shapes and kinds of columns that do not
+            fit, an estimator that cannot be trained on made-up rows of that shape. And a table in which no record at
+            all can be used.
+
+        Notes
+        -----
+        No record decides whether there are votes. One that cannot be used (a class outside ``classes``, a missing
+        value where the estimator takes none, no owner in ``groups``) is left out of its own shard. A teacher that
+        fails on its shard, or has none left, is None in ``teachers_``, and votes for class ``index % n_classes`` on
+        every row. A :class:`~pate.exceptions.CuratorWarning` tells of both: its numbers are private.
 
         Examples
         --------
@@ -84,9 +106,10 @@ class ShardEnsemble(BaseEstimator, ABC):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
-        rows = quietly("X", self._private_rows, X)
+        rows, complete = quietly("X", self._private_rows, X, X_public)
         n_records = rows.shape[0]
         classes, labels = self._check_labels(y, n_records)
+        groups, has_owner = owned(groups, n_records)
         if n_records < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of records ({n_records}), got {n_teachers}. "
@@ -97,9 +120,16 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
+        usable = check_any(
+            {
+                f"a class that is missing or outside classes={classes!r}": labels >= 0,
+                "a value that is missing (NaN or infinity) or of another kind": complete,
+                "no owner in groups": has_owner,
+            }
+        )
         fingerprint = records_fingerprint(labels, groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
-        cut = partition(n_records, n_teachers, groups=groups, **keyed)
+        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, **keyed)
         _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
@@ -107,7 +137,10 @@ class ShardEnsemble(BaseEstimator, ABC):
         self._seed, self._classes_inferred = seed, self.classes is None
         self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
         self._set_columns(rows, X)
-        self.teachers_ = self._train_all(rows, labels, store)
+        # What is no class stands for none: those records are in no shard.
+        shards = [shard[usable[shard]] for shard in cut.shards()]
+        shown = None if X_public is None else self._public_rows(X_public)[0]
+        self.teachers_ = self._train_all(rows, labels, shards, store, shown)
         return self
 
     def vote(self, X: Any, *, keep_labels: bool = True, chunk_size: int | None = None) -> Votes:
@@ -131,7 +164,12 @@ class ShardEnsemble(BaseEstimator, ABC):
         Raises
         ------
         InvalidInputError
-            ``X`` has other columns than the private data, or a teacher cannot vote on it.
+            ``X`` has other columns than the private data.
+
+        Notes
+        -----
+        A teacher that fails on a block of 65,536 rows votes for its fixed class there, as one that could not be
+        trained does everywhere; ``failed_in_vote_`` says why, and a warning tells the curator.
 
         Examples
         --------
@@ -152,19 +190,29 @@ class ShardEnsemble(BaseEstimator, ABC):
             kept = np.empty((n_teachers, n_queries), dtype=np.int16 if n_classes <= 2**15 else np.int32)
         counts = np.zeros((n_queries, n_classes), dtype=np.int32)
         parts = list(slices(n_queries, max(chunk_size or 1, _BLOCK_ROWS)))
+        failures: dict[int, str] = {}
+        everywhere = (Asked(i, failure=Failure(why)) for i, why in self.failed_.items())
         answers = self._ask_blocks(rows, parts, chunk_size)
-        with closing(_watched(answers, n_teachers * len(parts), "teachers voting", self.verbose)) as watched:
-            for part, asked in watched:
+        n_answers = (n_teachers - len(self.failed_)) * len(parts)
+        with closing(_watched(answers, n_answers, "teachers voting", self.verbose)) as watched:
+            for part, asked in chain(((slice(n_queries), a) for a in everywhere), watched):
+                said: Any = asked.labels
                 if asked.failure is not None:
-                    raise InvalidInputError(
-                        f"teacher {asked.index} could not vote: {asked.failure}. Its own words are withheld, as they "
-                        "may quote private values. Check that the public columns have the kinds of values that the "
-                        "private ones have, and that the estimator takes values it has not seen."
-                    )
+                    said = fixed_vote(asked.index, n_classes)
+                    if asked.index not in self.failed_:
+                        failures[asked.index] = asked.failure.why
                 if kept is not None:
-                    kept[asked.index, part] = asked.labels
+                    kept[asked.index, part] = said
                 else:
-                    counts[np.arange(part.start, part.stop), asked.labels] += 1
+                    counts[np.arange(n_queries)[part], said] += 1
+        self.failed_in_vote_ = failures
+        tell_of_failures(
+            failures,
+            n_teachers,
+            what="vote",
+            remedy="Their own words are withheld, as they may quote private values. Public columns need the kinds of "
+            "values that the private ones have, and the estimator must take values it has not seen. ",
+        )
 
         facts: dict[str, Any] = {
             "classes": self.classes_,
@@ -232,8 +280,11 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Refuse what cannot be a teacher."""
 
     @abstractmethod
-    def _private_rows(self, X: Any) -> Any:
-        """Return checked rows of shape (n_records, ...), to be cut by :meth:`_train`."""
+    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
+        """Return checked rows of shape (n_records, ...), to be cut by :meth:`_train`, and which can be used.
+
+        ``like`` is None or public rows: what their columns hold is what the private ones should.
+        """
 
     @abstractmethod
     def _set_columns(self, X: Any, given: Any) -> None:
@@ -248,18 +299,22 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Return the folder of finished teachers, refusing teachers that it could not keep."""
 
     @abstractmethod
-    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: Shard) -> bytes:
         """Return the digest of everything that decides how teacher ``index`` comes out."""
 
     @abstractmethod
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
+        """Refuse what could not be trained on anybody's rows, on made-up ones like ``X`` (or on ``X``, if public)."""
+
+    @abstractmethod
     def _train(
-        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64]
+        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]
     ) -> Generator[Trained, None, None]:
-        """Yield the teachers ``waiting`` as they are finished."""
+        """Yield the teachers ``waiting`` as they are finished; ``shards`` are their rows in ``X``."""
 
     @abstractmethod
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
-        """Yield every teacher's votes on a block of rows."""
+        """Yield every teacher's votes on a block of rows, but for those that are None."""
 
     def _work(self, n_records: int) -> tuple[float, str] | None:
         """Return how much one teacher has to do and in what unit, for the progress bar."""
@@ -277,9 +332,12 @@ class ShardEnsemble(BaseEstimator, ABC):
         return check_int("n_teachers", self.n_teachers, low=1), seed
 
     def _check_labels(self, y: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
-        """Return the classes and y as class indices."""
-        values = check_labels("y", y, n_records)
+        """Return the classes and y as class indices, -1 for what is no class."""
+        values = as_column(y)
+        if values.shape != (n_records,):
+            raise InvalidInputError(f"y must have shape ({n_records},), one class per row of X, got {values.shape}.")
         if self.classes is None:
+            values = check_labels("y", y, n_records)
             try:
                 found = np.unique(values)
             except TypeError:
@@ -297,43 +355,76 @@ class ShardEnsemble(BaseEstimator, ABC):
             )
         else:
             classes = check_classes(self.classes)
-        labels = encode_labels("y", values, classes)
-        if (labels == labels[0]).all():
-            raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
-        return classes, labels
+        return classes, class_indices(values, classes)
 
-    def _train_all(self, X: Any, labels: npt.NDArray[np.int64], store: CheckpointStore | None) -> list[Any]:
-        """Train whoever is not in ``store`` and return all teachers in order."""
-        n_shards = self.partition_.n_shards
+    def _train_all(
+        self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None, shown: Any
+    ) -> list[Any]:
+        """Train whoever is not in ``store`` and return all teachers in order, None for those that failed."""
+        n_shards = len(shards)
         teachers: list[Any] = [None] * n_shards
         keys: list[bytes | None] = [None] * n_shards
+        failed = {i: "its shard holds no record that can be used" for i, shard in enumerate(shards) if not len(shard)}
         if store is not None:
             for i in track(range(n_shards), total=n_shards, label="checkpoints", show=self.verbose):
-                keys[i] = key = self._key(X, labels, i)
-                try:
-                    teachers[i] = store.load(i, key)
-                except DamagedCheckpointError as error:
-                    warnings.warn(
-                        f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
-                        CheckpointWarning,
-                        stacklevel=3,
-                    )
-        waiting = [i for i, teacher in enumerate(teachers) if teacher is None]
+                if i not in failed:
+                    self._look_up(store, i, X, labels, shards[i], teachers, keys, failed)
+        waiting = [i for i, teacher in enumerate(teachers) if teacher is None and i not in failed]
         self.n_resumed_ = n_shards - len(waiting)
-        results = self._train(waiting, keys, X, labels)
+        if waiting:
+            n_rows = -(-self.partition_.n_units // n_shards)
+            self._rehearse(X if shown is None else shown, n_rows, public=shown is not None)
+        results = self._train(waiting, keys, X, labels, shards)
         work = self._work(X.shape[0])
         with closing(_watched(results, len(waiting), "teachers", self.verbose, work)) as finished:
             for trained in finished:
                 if trained.failure is not None:
-                    raise InvalidInputError(
-                        f"teacher {trained.index} could not be trained: {trained.failure}. Its own words are withheld, "
-                        "as they may quote private values; to see them, fit the estimator on the records "
-                        f"partition_.shard({trained.index}) yourself. No teacher is used."
-                    )
+                    failed[trained.index] = trained.failure.why
+                    if store is not None:
+                        store.save_failure(trained.index, keys[trained.index], trained.failure.why)
+                    continue
                 if store is not None:
                     store.save(trained.index, keys[trained.index], trained.packed)
                 teachers[trained.index] = trained.model
+        self.failed_, self.failed_in_vote_ = dict(sorted(failed.items())), {}
+        tell_of_failures(
+            self.failed_,
+            n_shards,
+            what="be trained",
+            remedy="Their own words are withheld, as they may quote private values: fit the estimator on the records "
+            "partition_.shard(number) yourself to see them. ",
+        )
         return teachers
+
+    def _look_up(
+        self,
+        store: CheckpointStore,
+        i: int,
+        X: Any,
+        labels: npt.NDArray[np.int64],
+        shard: Shard,
+        teachers: list[Any],
+        keys: list[bytes | None],
+        failed: dict[int, str],
+    ) -> None:
+        """Fill in what is kept of teacher ``i``, finished or failed."""
+        try:
+            keys[i] = key = self._key(X, labels, i, shard)
+        except InvalidInputError as error:  # values of a kind that could not be recognised again
+            failed[i] = str(error)
+            return
+        why = store.failure(i, key)
+        if why is not None:
+            failed[i] = why
+            return
+        try:
+            teachers[i] = store.load(i, key)
+        except DamagedCheckpointError as error:
+            warnings.warn(
+                f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
+                CheckpointWarning,
+                stacklevel=4,
+            )
 
 
 def _watched(
@@ -375,7 +466,10 @@ def _warn_of_duplicates(X: Any, cut: Partition) -> None:
         X = X.reshape(len(X), -1)
     if is_sparse(X):
         X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
-    n_duplicates = count_cross_shard_duplicates(X, cut)
+    try:
+        n_duplicates = quietly("X", count_cross_shard_duplicates, X, cut)
+    except InvalidInputError:  # a cell that cannot be compared, such as a list
+        return
     if n_duplicates:
         warnings.warn(
             f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -25,6 +27,7 @@ class UnansweredCalls:
     >>> list(calls)
     [(0, ('a',)), (1, ('b',))]
     >>> calls.answered(0)
+    ('a',)
     >>> calls.again()
     >>> list(calls)
     [(1, ('b',))]
@@ -45,10 +48,17 @@ class UnansweredCalls:
             self._under_way[number] = args
             return number, args
 
-    def answered(self, number: int) -> None:
-        """Forget a call that needs no repetition."""
+    def answered(self, number: int) -> tuple[Any, ...]:
+        """Forget a call that needs no repetition, and return it."""
         with self._lock:
-            del self._under_way[number]
+            return self._under_way.pop(number)
+
+    def lost(self) -> list[tuple[Any, ...]]:
+        """Return what has no answer, and forget it."""
+        with self._lock:
+            lost = [args for _, args in sorted(self._under_way.items()) + sorted(self._lost)]
+            self._under_way, self._lost = {}, []
+            return lost
 
     def again(self) -> None:
         """Give out once more, first of all, what has no answer."""
@@ -100,3 +110,25 @@ def raise_given_up(backend: Any) -> None:
         return job
 
     backend.submit = watched
+
+
+@contextmanager
+def quiet_callbacks() -> Iterator[None]:
+    """Keep joblib from printing its own traceback when it hands a task to workers that have just died.
+
+    Examples
+    --------
+    >>> with quiet_callbacks():
+    ...     logging.getLogger("concurrent.futures").error("exception calling callback for <Future>")
+    """
+    # loky logs there, in a thread of its own, what is raised to the caller as well.
+    logger = logging.getLogger("concurrent.futures")
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return "exception calling callback" not in record.getMessage()
+
+    logger.addFilter(is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_news)

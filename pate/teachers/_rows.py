@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
+def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
     """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
 
     Parameters
@@ -28,6 +28,8 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
         Missing values are refused unless it declares that it takes them, or holds steps that may fill them.
     name : str
         What to call ``X`` in an error.
+    whole : bool
+        False leaves rows with missing values in: of private ones, no single row may decide whether there is an error.
 
     Examples
     --------
@@ -43,18 +45,18 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X") -> Any:
             f"got shape {rows.shape}: Found array with dim {rows.ndim}. X.reshape(len(X), -1) flattens images."
         )
     who = type(estimator).__name__
-    odd = "" if _takes("string", estimator) else text_columns(rows)
+    odd = "" if takes("string", estimator) else text_columns(rows)
     if odd:
         raise InvalidInputError(
             f"{name} must hold numbers for {who}, got {odd}. Make numbers of them inside each shard (a pipeline with "
             "an encoder or a vectoriser as its first step), or by what public rows teach (pate.TableEncoder)."
         )
-    if not is_texts(rows) and not _takes_missing(estimator) and not _finite(rows):
+    if whole and not is_texts(rows) and not takes_missing(estimator) and not _finite(rows):
         raise InvalidInputError(
             f"{name} holds NaN or infinity. Fill them (a SimpleImputer as the first step of a pipeline is fitted "
             "inside each shard), drop those rows, or use an estimator that takes missing values."
         )
-    if is_sparse(rows) and not _takes("sparse", estimator):
+    if is_sparse(rows) and not takes("sparse", estimator):
         raise InvalidInputError(f"{name} must be dense for {who}, got a sparse matrix. Pass X.toarray().")
     return rows
 
@@ -273,7 +275,7 @@ def _finite(X: Any) -> bool:
     return X.dtype.kind != "f" or bool(np.isfinite(X).all())
 
 
-def _takes_missing(estimator: Any) -> bool:
+def takes_missing(estimator: Any) -> bool:
     """Whether to leave missing values to the estimator.
 
     scikit-learn's tags do not look through pipelines, so the steps are read here: scalers pass NaN on, imputers end
@@ -291,7 +293,7 @@ def _takes_missing(estimator: Any) -> bool:
         if hasattr(step, "transformers") or hasattr(step, "transformer_list") or hasattr(step, "func"):
             return True
         if hasattr(step, "steps"):
-            return _takes_missing(step)
+            return takes_missing(step)
         if not _declares_missing(step):
             return False
     return True
@@ -304,7 +306,7 @@ def _declares_missing(estimator: Any) -> bool:
         return True
 
 
-def _takes(what: str, estimator: Any) -> bool:
+def takes(what: str, estimator: Any) -> bool:
     """Whether rows of a kind ("sparse", "string") may be given to the estimator: no only where that is certain.
 
     Pipelines, searches and other people's estimators decide for themselves: their tags do not tell.

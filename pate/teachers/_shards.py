@@ -6,30 +6,21 @@ teacher's estimator says (warnings, the text of an exception) leaves a task: it 
 
 from __future__ import annotations
 
-import random
-import signal
-import threading
-import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import CancelledError
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sklearn
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from joblib.parallel import get_active_backend
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from threadpoolctl import threadpool_limits
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
 from pate.teachers._classes import OwnClasses, has_gaps
-from pate.teachers._clusters import HERE, UnansweredCalls, answer, raise_given_up
+from pate.teachers._isolated import NO_MEMORY, out_of_memory
+from pate.teachers._process import contained, global_generators, interruptible
 from pate.teachers._rows import slices
 from pate.teachers.checkpoints import pack
 
@@ -37,30 +28,61 @@ from pate.teachers.checkpoints import pack
 _SEED_PATH = 0x7EAC
 #: The global generators' place beside a teacher's parameters, of which there are fewer.
 _GLOBAL = 0x610BA1
-#: How often what a cluster lost is tried again, the first time included.
-_ATTEMPTS = 4
+
+
+@dataclass(frozen=True, repr=False)
+class Failure:
+    """Why there is no teacher, or no vote: never the data's own words.
+
+    Attributes
+    ----------
+    why : str
+    again : bool
+        Whether other tasks may have had a part in it: then it is tried once more, alone, and only that counts.
+
+    Examples
+    --------
+    >>> Failure.of(ValueError("John Doe")).why
+    'its estimator raised ValueError'
+    """
+
+    why: str
+    again: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException, who: str = "its estimator") -> Failure:
+        """Return what may be said of an exception; Ctrl-C and its like are none, and go on."""
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            raise error
+        if out_of_memory(error):
+            return cls(NO_MEMORY, again=True)
+        name = type(error).__name__
+        if name == "InvalidParameterError":  # quotes the estimator's parameters, which are public
+            return cls(f"{who} raised {name}: {error}")
+        return cls(f"{who} raised {name}")
 
 
 @dataclass(frozen=True, repr=False)
 class ShardTask:
-    """One teacher to train: its own rows and nobody else's."""
+    """One teacher to train: its own rows and nobody else's, or in ``failure`` what is in their place."""
 
     index: int
-    estimator: Any
-    X: Any
-    y: npt.NDArray[np.int64]
-    key: bytes | None
-    seed: int
+    estimator: Any = None
+    X: Any = None
+    y: npt.NDArray[np.int64] | None = None
+    key: bytes | None = None
+    seed: int = 0
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, repr=False)
 class Trained:
-    """One trained teacher, or in ``failure`` why there is none (never the data's own words)."""
+    """One trained teacher, or in ``failure`` why there is none."""
 
     index: int
     model: Any = None
     packed: bytes | None = None
-    failure: str | None = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +91,7 @@ class Asked:
 
     index: int
     labels: npt.NDArray[np.integer[Any]] | None = None
-    failure: str | None = None
+    failure: Failure | None = None
 
 
 def seeded_clone(estimator: Any, seed: int, index: int) -> Any:
@@ -98,61 +120,6 @@ def global_seed(seed: int, index: int) -> int:
     return training_seed(seed, _SEED_PATH, index, _GLOBAL)
 
 
-@contextmanager
-def global_generators(seed: int | None = None) -> Iterator[None]:
-    """Seed ``np.random`` and ``random``, and give both back as they were.
-
-    Whatever draws from them (``StratifiedKFold(shuffle=True)`` in a search, say) would make each teacher depend on how
-    much the teachers before it drew, and so on their shards.
-    """
-    state, plain = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        if seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
-            random.seed(seed)
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
-        random.setstate(plain)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end if Ctrl-C came meanwhile and was swallowed.
-
-    scikit-learn's MLPClassifier stops early then and says nothing: a half-trained teacher would be kept.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    pressed = False
-
-    def note(number: int, frame: Any) -> None:
-        nonlocal pressed
-        pressed = True
-        before(number, frame)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def contained() -> Iterator[None]:
-    """Hold inner threads to one and silence warnings; both are as before afterwards.
-
-    Hundreds of small problems side by side lose tenfold to threads that fight over each of them.
-    """
-    with threadpool_limits(limits=1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def train_batch(tasks: list[ShardTask], config: dict[str, Any]) -> list[Trained]:
     """Train a few teachers, one after the other."""
     # "sequential": an estimator's own n_jobs would multiply with ours.
@@ -165,8 +132,10 @@ def train_batch(tasks: list[ShardTask], config: dict[str, Any]) -> list[Trained]
 
 
 def _train(task: ShardTask) -> Trained:
-    classes = np.unique(task.y)
+    if task.failure is not None or task.y is None:
+        return Trained(task.index, failure=task.failure)
     try:
+        classes = np.unique(task.y)
         if len(classes) == 1:
             # Many estimators refuse a single class; this looks at the shard alone, as it must.
             model: Any = DummyClassifier(strategy="constant", constant=classes[0]).fit(task.X, task.y)
@@ -175,14 +144,16 @@ def _train(task: ShardTask) -> Trained:
             model = OwnClasses(task.estimator) if has_gaps(classes) else task.estimator
             with interruptible():
                 model = model.fit(_writeable(task.X), task.y)
-    except Exception as error:
-        return Trained(task.index, failure=_reason(error))
+    except BaseException as error:
+        return Trained(task.index, failure=Failure.of(error))
     if task.key is None:
         return Trained(task.index, model)
     try:
         return Trained(task.index, model, pack(model, task.key))
     except InvalidInputError as error:
-        return Trained(task.index, failure=str(error))
+        return Trained(task.index, failure=Failure(str(error)))
+    except MemoryError as error:
+        return Trained(task.index, failure=Failure.of(error))
 
 
 def _writeable(X: Any) -> Any:
@@ -218,15 +189,15 @@ def _vote(index: int, model: Any, X: Any, n_classes: int, chunk_size: int) -> As
     for part in slices(X.shape[0], chunk_size):
         try:
             said = np.asarray(_predict(model, X, part, trusted=trusted))
-        except Exception as error:
-            return Asked(index, failure=_reason(error))
+        except BaseException as error:
+            return Asked(index, failure=Failure.of(error))
         n_rows = part.stop - part.start
         if said.shape == (n_rows, 1):
             said = said[:, 0]
         if said.shape != (n_rows,) or said.dtype.kind not in "biuf":
-            return Asked(index, failure="predict did not return one of the classes it was trained on per row")
+            return Asked(index, failure=Failure("predict did not return one of the classes it was trained on per row"))
         if (said != np.floor(said)).any() or said.min() < 0 or said.max() >= n_classes:
-            return Asked(index, failure="predict returned a class it was not trained on")
+            return Asked(index, failure=Failure("predict returned a class it was not trained on"))
         labels[part] = said
     return Asked(index, labels)
 
@@ -272,80 +243,6 @@ def is_plain(value: Any) -> bool:
     return hasattr(value, "get_params") and all(map(is_plain, value.get_params(deep=False).values()))
 
 
-def _reason(error: Exception) -> str:
-    name = type(error).__name__
-    if name == "InvalidParameterError":  # quotes the estimator's parameters, which are public
-        return f"its estimator raised {name}: {error}"
-    return f"its estimator raised {name}"
-
-
-def side_by_side(
-    function: Callable[..., list[Any]], calls: Iterable[tuple[Any, ...]], *, n_jobs: int | None, **options: Any
-) -> Generator[Any, None, None]:
-    """Yield the items that ``function(*args, **options)`` returns for each of ``calls``, as they are finished.
-
-    The backend and its options are joblib's business (``joblib.parallel_config``). Training and voting ask for it
-    alike: with other options joblib would stop its worker processes and start new ones.
-    """
-    waiting = UnansweredCalls(calls)
-    # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
-    with contained(), global_generators():
-        raise_given_up(get_active_backend()[0])
-        for attempts_left in reversed(range(_ATTEMPTS)):
-            jobs = (delayed(answer)(HERE, number, function, *args, **options) for number, args in waiting)
-            try:
-                with closing(_answers(jobs, n_jobs)) as answers:
-                    for number, items in answers:
-                        waiting.answered(number)
-                        yield from items
-                return
-            except CancelledError:  # a cluster lost the only copy of something with one of its workers
-                if not attempts_left:
-                    raise
-                waiting.again()
-
-
-def _answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, list[Any]], None, None]:
-    try:
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    except ValueError:  # a backend that only returns everything at the end: wave by wave then
-        parallel = Parallel(n_jobs=n_jobs, batch_size=1)
-        while wave := list(islice(jobs, 2 * workers(n_jobs))):
-            yield from parallel(wave)
-        return
-    with closing(parallel(jobs)) as results:
-        yield from results
-
-
 def current_config() -> dict[str, Any]:
     """Return scikit-learn's settings, which other processes would not know of."""
     return dict(sklearn.get_config())
-
-
-def on_cluster() -> bool:
-    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
-
-    Examples
-    --------
-    >>> on_cluster()
-    False
-    """
-    return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
-
-
-def workers(n_jobs: int | None) -> int:
-    """Return how many tasks joblib will run side by side, ``joblib.parallel_config`` included."""
-    return int(effective_n_jobs(n_jobs))
-
-
-def batches(items: list[Any], *, n_jobs: int | None, largest: int) -> Iterator[list[Any]]:
-    """Yield groups of items: large enough to make a task's overhead small, small enough to keep all workers busy.
-
-    Examples
-    --------
-    >>> [len(b) for b in batches(list(range(40)), n_jobs=1, largest=16)]
-    [10, 10, 10, 10]
-    """
-    size = max(1, min(largest, len(items) // (4 * workers(n_jobs))))
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

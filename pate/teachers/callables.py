@@ -17,6 +17,7 @@ from pate._validation import check_choice, check_classes, check_int, check_real
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._answers import AnswerCache
+from pate.teachers._failed import fixed_vote, tell_of_failures
 from pate.teachers._rows import hash_rows, is_frame, is_texts
 from pate.votes import Votes
 
@@ -61,6 +62,8 @@ class CallableTeachers:
     classes_ : tuple
         The class values, in the order of the votes' columns.
     n_teachers : int
+    failed_in_vote_ : dict of int -> str
+        **Sensitive.** Which functions failed in the last ``vote``, and why.
 
     Raises
     ------
@@ -134,6 +137,7 @@ class CallableTeachers:
         self._place = {value: i for i, value in enumerate(self.classes_)}
         self._cache = AnswerCache(self.n_teachers, self.classes_, folder=cache_dir, version=cache_key)
         self._voting = threading.Lock()
+        self.failed_in_vote_: dict[int, str] = {}
 
     def __repr__(self) -> str:
         return f"CallableTeachers(n_teachers={self.n_teachers}, classes={self.classes_!r})"
@@ -156,12 +160,16 @@ class CallableTeachers:
         Raises
         ------
         InvalidInputError
-            ``X`` holds no rows, or a function failed at every try (named by its teacher and the type of the failure
-            only). What was answered until then is kept: voting again goes on from there.
+            ``X`` holds no rows.
 
         Notes
         -----
-        After a failure, or Ctrl-C, this returns when the calls under way have ended, and no thread stays behind.
+        A function that failed at every try votes for class ``index % n_classes`` on the rows that it has not answered,
+        for its shard may have made it fail, and no shard decides whether there are votes. ``failed_in_vote_`` says why,
+        and a :class:`~pate.exceptions.CuratorWarning` tells the curator, both by the type of the failure only. Answers
+        are kept: after mending, say, an endpoint that was down, voting again asks for the missing ones only.
+
+        After Ctrl-C this returns when the calls under way have ended, and no thread stays behind.
 
         Examples
         --------
@@ -182,69 +190,78 @@ class CallableTeachers:
         kind = np.int16 if n_classes <= np.iinfo(np.int16).max else np.int32
         kept = np.empty((self.n_teachers, len(hashes)), dtype=kind) if keep_labels else None
         counts = np.zeros((len(hashes), n_classes), dtype=np.int32)
-        with self._voting, closing(self._ask_all(rows, hashes)) as finished:
+        failures: dict[int, str] = {}
+        with self._voting, closing(self._ask_all(rows, hashes, failures)) as finished:
             for i in track(finished, total=self.n_teachers, label="teachers voting", show=self.verbose):
-                known = self._cache.of(i)
-                labels = np.fromiter((known[h] for h in hashes), dtype=np.int64, count=len(hashes))
+                known, fixed = self._cache.of(i), fixed_vote(i, n_classes)
+                labels = np.fromiter((known.get(h, fixed) for h in hashes), dtype=np.int64, count=len(hashes))
                 if kept is not None:
                     kept[i] = labels
                 else:
                     counts[np.arange(len(hashes)), labels] += 1
+        self.failed_in_vote_ = dict(sorted(failures.items()))
+        tell_of_failures(
+            failures,
+            self.n_teachers,
+            what="vote",
+            remedy="Their own words are withheld, as they may quote private values: call the function yourself to see "
+            "them. What was answered is kept: vote again to ask for the rest. ",
+        )
         if kept is not None:
             return Votes.from_labels(kept, **facts)
         return Votes.from_counts(counts, n_teachers=self.n_teachers, **facts)
 
-    def _ask_all(self, rows: Any, hashes: tuple[str, ...]) -> Generator[int, None, None]:
-        """Yield the teachers as they have answered every row."""
+    def _ask_all(self, rows: Any, hashes: tuple[str, ...], failures: dict[int, str]) -> Generator[int, None, None]:
+        """Yield the teachers as they have answered every row, or failed (then ``failures`` says why)."""
         stop = threading.Event()
         first = dict(zip(reversed(hashes), range(len(hashes) - 1, -1, -1), strict=True))  # one place per distinct row
         if self.n_jobs == 1:  # no thread: Ctrl-C ends the call itself
             for i in range(self.n_teachers):
-                self._ask(i, rows, first, stop)
+                if (why := self._ask(i, rows, first, stop)) is not None:
+                    failures[i] = why
                 yield i
             return
         pool = ThreadPoolExecutor(min(self.n_jobs, self.n_teachers), thread_name_prefix="pate-teacher")
         try:
             futures = {pool.submit(self._ask, i, rows, first, stop): i for i in range(self.n_teachers)}
             for done in as_completed(futures):
-                done.result()
+                if (why := done.result()) is not None:
+                    failures[futures[done]] = why
                 yield futures[done]
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _ask(self, index: int, rows: Any, first: dict[str, int], stop: threading.Event) -> None:
-        """Have teacher ``index`` answer what it has not answered yet, batch by batch."""
+    def _ask(self, index: int, rows: Any, first: dict[str, int], stop: threading.Event) -> str | None:
+        """Have teacher ``index`` answer what it has not answered yet, batch by batch; return why it could not."""
         known = self._cache.of(index)
         # In the order of the rows: what is asked together does not hang on hashes.
         open_rows = sorted((place, digest) for digest, place in first.items() if digest not in known)
         for start in range(0, len(open_rows), self.batch_size):
             if stop.is_set():
-                return
+                return None
             batch = open_rows[start : start + self.batch_size]
-            labels = self._call(index, rows, [place for place, _ in batch], stop)
+            labels, why = self._call(index, rows, [place for place, _ in batch], stop)
             if labels is None:
-                return
+                return why
             self._cache.add(index, [digest for _, digest in batch], labels)
+        return None
 
-    def _call(self, index: int, rows: Any, places: list[int], stop: threading.Event) -> list[int] | None:
-        """Return the class indices of a batch, or None when the vote was ended meanwhile."""
+    def _call(
+        self, index: int, rows: Any, places: list[int], stop: threading.Event
+    ) -> tuple[list[int] | None, str | None]:
+        """Return the class indices of a batch, or why there are none (nothing, when the vote was ended meanwhile)."""
         why = ""
         for attempt in range(self.n_retries + 1):
             if attempt and stop.wait(self.retry_wait * 2.0 ** (attempt - 1)):
-                return None
+                return None, None
             try:
                 labels, why = self._labels(self._functions[index](_take(rows, places)), len(places))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 labels, why = None, f"its function raised {type(error).__name__}"
             if labels is not None:
-                return labels
-        # Raised out here, so that the function's own exception does not come along in a traceback.
-        raise InvalidInputError(
-            f"teacher {index} could not vote: {why} (tried {self.n_retries + 1} times). Its own words are withheld, as "
-            "they may quote private values; call the function yourself to see them. What was answered so far is kept: "
-            "vote again to go on."
-        )
+                return labels, None
+        return None, f"{why} (tried {self.n_retries + 1} times)"
 
     def _labels(self, answers: Any, n_rows: int) -> tuple[list[int] | None, str]:
         if isinstance(answers, str | bytes | Mapping | Set) or getattr(answers, "ndim", 1) != 1:

@@ -11,6 +11,7 @@ Two things stand between a file and this process:
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from pate._files import atomic_path, write_json, write_text
 from pate._secret import kept_secret
 from pate.exceptions import InvalidInputError
 from pate.teachers._recipes import describe, recipe_key
-from pate.teachers._seal import DamagedCheckpointError
+from pate.teachers._seal import DamagedCheckpointError, new_seal
 from pate.teachers._skops import TRUSTED_TYPES, pack, unpack
 from pate.teachers._weights import pack_weights, unpack_weights
 
@@ -48,7 +49,8 @@ Teachers of a PATE ensemble, each trained on one shard of PRIVATE data.
 
 Everything in this folder is sensitive: a model can give away the records it was trained on, and no privacy guarantee
 covers it. Keep the folder to yourself, and delete it when the run is over. Files of an earlier configuration are never
-picked up again, nor deleted.
+picked up again, nor deleted. A file that ends in .failed says why a teacher could not be trained; delete it to have
+that teacher tried again, with more memory for example.
 """
 
 
@@ -204,6 +206,35 @@ class CheckpointStore:
         with atomic_path(self.path(index, key), mode=0o600) as part:
             part.write_bytes(packed)
 
+    def save_failure(self, index: int, key: bytes, why: str) -> None:
+        """Write down that the teacher made by the recipe ``key`` failed: it is not tried again.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> store = CheckpointStore(tempfile.mkdtemp())
+        >>> store.save_failure(3, b"key", "its estimator raised ValueError")
+        >>> store.failure(3, b"key")
+        'its estimator raised ValueError'
+        """
+        path = self.path(index, key).with_suffix(".failed")
+        write_text(path, f"{_failure_seal(key, why)} {why}", mode=0o600)
+
+    def failure(self, index: int, key: bytes) -> str | None:
+        """Return why the teacher made by the recipe ``key`` failed, or None: it did not, or nobody knows.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> CheckpointStore(tempfile.mkdtemp()).failure(0, b"key") is None
+        True
+        """
+        try:
+            seal, _, why = self.path(index, key).with_suffix(".failed").read_text(encoding="utf-8").partition(" ")
+        except (OSError, ValueError):
+            return None
+        return why if hmac.compare_digest(seal.encode(), _failure_seal(key, why).encode()) else None
+
     def load(self, index: int, key: bytes) -> Any | None:
         """Return the teacher made by the recipe ``key``, or None when it is not there.
 
@@ -228,3 +259,9 @@ class CheckpointStore:
         except OSError as error:
             raise DamagedCheckpointError("the file cannot be read") from error
         return self.codec.unpack(packed, key)
+
+
+def _failure_seal(key: bytes, why: str) -> str:
+    mac = new_seal(key)
+    mac.update(b"failed\0" + why.encode("utf-8", "surrogatepass"))
+    return mac.hexdigest()

@@ -12,7 +12,11 @@ from sklearn.utils import get_tags
 
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
-from pate.teachers._base import ShardEnsemble
+from pate.teachers._base import Shard, ShardEnsemble
+from pate.teachers._cells import Mask, private_cells
+from pate.teachers._isolated import batches, side_by_side
+from pate.teachers._process import contained, global_generators
+from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import (
     as_floats,
     check_rows,
@@ -23,19 +27,22 @@ from pate.teachers._rows import (
     is_texts,
     match_columns,
     take_rows,
+    takes,
+    takes_missing,
 )
 from pate.teachers._shards import (
     Asked,
+    Failure,
     ShardTask,
     Trained,
-    batches,
     current_config,
     global_seed,
+    is_plain,
     seeded_clone,
-    side_by_side,
     train_batch,
     vote_batch,
 )
+from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.
@@ -76,7 +83,11 @@ class TeacherEnsemble(ShardEnsemble):
         Who went to which shard.
     teachers_ : list of fitted classifiers
         **Sensitive.** They predict class indices. A teacher whose shard holds a single class says it always; one whose
-        shard lacks others was fitted on the ranks 0 .. k-1 of the classes it holds (as XGBoost wants them).
+        shard lacks others was fitted on the ranks 0 .. k-1 of the classes it holds (as XGBoost wants them); one that
+        failed is None.
+    failed_, failed_in_vote_ : dict of int -> str
+        **Sensitive.** Which teachers failed in ``fit``, and in the last ``vote``, and why. They vote for class
+        ``index % n_classes``.
     classes_ : tuple
         The class values, in the order of the votes' columns.
     n_features_in_ : int
@@ -90,7 +101,9 @@ class TeacherEnsemble(ShardEnsemble):
     **Guarantees.** Neighbours differ in one unit (a record, or all records of one group), replaced by another. The
     unit's shard depends on no record's values, teacher ``i`` is a function of shard ``i``, its seed and public
     configuration, and teachers share no state: so one replacement changes at most one teacher, which moves at most
-    one vote per query. Exceptions are the curator's to see: a fit that fails releases nothing.
+    one vote per query. No record decides whether there are votes: a teacher that fails votes for a fixed class, records
+    that cannot be used are left out of their own shard, and what fails for want of memory, or with its worker process,
+    is run once more in a process of its own, so that no shard's hunger is another one's failure.
 
     What a type would carry from one shard to another is taken away: number and true/false columns of a DataFrame reach
     the estimator as float64, categorical ones with the categories of the shard alone. The kinds of columns are public;
@@ -151,8 +164,12 @@ class TeacherEnsemble(ShardEnsemble):
                 "Such columns compare a record with every other one, so no shard would be separate."
             )
 
-    def _private_rows(self, X: Any) -> Any:
-        return as_floats(check_rows(X, estimator=self.estimator))
+    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
+        X, readable = private_cells(X, texts=takes("string", self.estimator), like=like)
+        rows = check_rows(X, estimator=self.estimator, whole=False)
+        if takes_missing(self.estimator) or is_texts(rows):
+            return as_floats(rows), readable
+        return as_floats(rows), readable & complete_rows(rows)
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
@@ -177,42 +194,59 @@ class TeacherEnsemble(ShardEnsemble):
         pack(self.estimator, b"")  # an estimator that cannot be kept is refused before any training
         return store
 
-    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
-        shard = self.partition_.shard(index)
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: Shard) -> bytes:
         model = seeded_clone(self.estimator, self._seed, index)
         # The global generators' seed too: an estimator without a random_state may draw from them.
         fingerprint = f"{self.partition_.fingerprint()} {global_seed(self._seed, index)}"
         return recipe_key(model, take_rows(X, shard), labels[shard], partition=fingerprint, index=index)
 
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
+        def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
+            with contained(), global_generators(0):
+                model = seeded_clone(self.estimator, 0, 0).fit(rows, labels)
+                if public:
+                    model.predict(take_rows(X, np.arange(min(n_rows, X.shape[0]), dtype=np.int64)))
+                if self.checkpoint_dir is not None:
+                    pack(model, b"")
+
+        quoted = is_plain(self.estimator)
+        rehearse(work, X, n_rows=n_rows, n_classes=len(self.classes_), quoted=quoted, public=public)
+
     def _train(
-        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64]
+        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]
     ) -> Generator[Trained, None, None]:
-        shards = list(self.partition_.shards())
+        def task(i: int) -> ShardTask:
+            try:
+                rows, y = take_rows(X, shards[i]), labels[shards[i]]
+            except Exception as error:
+                return ShardTask(i, failure=Failure.of(error, "cutting its rows"))
+            return ShardTask(
+                i, seeded_clone(self.estimator, self._seed, i), rows, y, keys[i], global_seed(self._seed, i)
+            )
+
         # Rows are cut when joblib asks for the next task: never a second copy of all the data.
         calls = (
-            (
-                [
-                    ShardTask(
-                        i,
-                        seeded_clone(self.estimator, self._seed, i),
-                        take_rows(X, shards[i]),
-                        labels[shards[i]],
-                        keys[i],
-                        global_seed(self._seed, i),
-                    )
-                    for i in group
-                ],
-            )
+            ([task(i) for i in group],)
             for group in batches(waiting, n_jobs=self.n_jobs, largest=8 if self.checkpoint_dir is None else 1)
         )
-        return side_by_side(train_batch, calls, n_jobs=self.n_jobs, config=current_config())
+        return side_by_side(
+            train_batch,
+            calls,
+            n_jobs=self.n_jobs,
+            failed=lambda i, why: Trained(i, failure=Failure(why)),
+            alone=lambda i: [task(i)],
+            config=current_config(),
+        )
 
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
-        teachers = [(i, model, global_seed(self._seed, i)) for i, model in enumerate(self.teachers_)]
+        teachers = [
+            (i, model, global_seed(self._seed, i)) for i, model in enumerate(self.teachers_) if model is not None
+        ]
         return side_by_side(
             vote_batch,
             ((group, X) for group in batches(teachers, n_jobs=self.n_jobs, largest=32)),
             n_jobs=self.n_jobs,
+            failed=lambda i, why: Asked(i, failure=Failure(why)),
             n_classes=len(self.classes_),
             chunk_size=chunk_size or _CHUNK_ROWS,
             config=current_config(),

@@ -13,7 +13,9 @@ GroupStep = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], N
 _WARM_UP, _TIMED = 3, 5
 
 
-def make_stepper(step: GroupStep, state: list[torch.Tensor], device: torch.device) -> GroupStep:
+def make_stepper(
+    step: GroupStep, state: list[torch.Tensor], trial: tuple[torch.Tensor, ...], device: torch.device
+) -> GroupStep:
     """Return ``step``, or on a CUDA device its recorded form if it does exactly the same, and faster.
 
     Parameters
@@ -21,35 +23,30 @@ def make_stepper(step: GroupStep, state: list[torch.Tensor], device: torch.devic
     step : callable
     state : list of tensors
         Everything that a step changes.
+    trial : tuple of tensors
+        A batch of rows that are nobody's: what is chosen must not hang on any shard.
     device : torch.device
 
     Examples
     --------
     >>> def step(rows, labels, weight, active):
     ...     pass
-    >>> make_stepper(step, [], torch.device("cpu")) is step
+    >>> make_stepper(step, [], (), torch.device("cpu")) is step
     True
     """
     if device.type != "cuda":
         return step
-    return _Graphed(step, state, device)
+    return Graphed(step, state, device).choose(trial)
 
 
-class _Graphed:
-    """Decides at its first call, on that call's shapes; the state is put back after every trial."""
+class Graphed:
+    """Decides once, on a batch like those to come; the state is put back after every trial."""
 
     def __init__(self, step: GroupStep, state: list[torch.Tensor], device: torch.device) -> None:
         self._eager, self._state, self._device = step, state, device
-        self._chosen: GroupStep | None = None
 
-    def __call__(self, rows: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, active: torch.Tensor) -> None:
-        if self._chosen is None:
-            # On rows that are nobody's: what is chosen must not hang on any shard.
-            trial = (torch.rand_like(rows), torch.zeros_like(labels), torch.ones_like(weight), torch.ones_like(active))
-            self._chosen = self._choose(trial)
-        self._chosen(rows, labels, weight, active)
-
-    def _choose(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:
+    def choose(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:
+        """Return the step to take."""
         before = [t.clone() for t in self._state]
 
         def restore() -> None:

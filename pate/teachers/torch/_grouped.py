@@ -1,13 +1,15 @@
 """Many teachers in one set of kernels: on a GPU a step of one small teacher is nothing but launches.
 
-Every kernel of a group has one constant shape, (teachers of the group, batch size, ...), and a teacher's place in it
-comes from its index: neither other shards' records nor their numbers decide how a teacher's arithmetic is done.
+Every array of a group has one constant shape, (teachers of the group, batch size, ...) or (teachers, rows kept on the
+device, ...), decided by public numbers before any shard is looked at, and a teacher's place in it comes from its index:
+neither other shards' records nor how many they are decides how a teacher's arithmetic is done. Longer shards pass
+through their place window by window.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,10 @@ from torch.nn import functional as F
 from pate.teachers.torch._chain import Step
 from pate.teachers.torch._graphs import make_stepper
 from pate.teachers.torch._optimizers import StackedOptimizer
-from pate.teachers.torch._recipe import Recipe, Weights, batch_bounds
+from pate.teachers.torch._recipe import Recipe, Weights
+
+#: Rows of a teacher on the device where their number is not public, and the most bytes of a group's rows there.
+_WINDOW_ROWS, _WINDOW_BYTES = 4096, 1 << 30
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,7 +99,25 @@ def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward 
     if _global_state() != before:
         return None  # randomness that vmap does not see
     same = torch.allclose(logits, alone, rtol=1e-3, atol=1e-4)
-    return forward if same and torch.allclose(single, alone[:, :1], rtol=1e-3, atol=1e-4) else None
+    if not (same and torch.allclose(single, alone[:, :1], rtol=1e-3, atol=1e-4)):
+        return None
+    return forward if _takes_anything(forward, values, rows) else None
+
+
+def _takes_anything(forward: StackedForward, values: dict[str, torch.Tensor], rows: torch.Tensor) -> bool:
+    """Whether no number raises: one shard's would stop a whole group (an index out of range, a singular matrix)."""
+    for odd in (torch.nan, torch.inf, 1e30, -1e30):
+        for given, taken in ((values, torch.full_like(rows, odd)), (_filled(values, odd), rows)):
+            try:
+                with torch.no_grad():
+                    forward(given, taken)
+            except Exception:
+                return False
+    return True
+
+
+def _filled(values: dict[str, torch.Tensor], odd: float) -> dict[str, torch.Tensor]:
+    return {name: torch.full_like(value, odd) for name, value in values.items()}
 
 
 def alike(recipe: Recipe, indices: Iterable[int]) -> bool:
@@ -167,87 +190,236 @@ def _side_by_side(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x.contiguous()
 
 
-def train_group(
-    recipe: Recipe, members: Sequence[Member], forward: StackedForward, device: torch.device
-) -> list[Weights]:
-    """Train some teachers at once, each exactly as alone (up to rounding).
+def window_rows(recipe: Recipe, n_places: int, public_rows: int | None) -> int:
+    """Return how many rows of each teacher are on the device at a time, a multiple of the batch size.
 
-    Shards may be of unequal size: short batches are filled up with rows of weight 0, and a teacher whose epoch is over
-    waits, unmoved, for the others.
+    Parameters
+    ----------
+    recipe : Recipe
+    n_places : int
+    public_rows : int or None
+        The most rows that a shard can have, where that is public (it is not where people have several records).
     """
-    modules = [recipe.fresh(member.index) for member in members]
-    named = list(modules[0].named_parameters())
-    layout = Layout(tuple(n for n, _ in named), tuple(p.shape for _, p in named))
-    stack = torch.stack([torch.cat([p.detach().reshape(-1) for p in m.parameters()]) for m in modules]).to(device)
-    del modules
-    tables = _Tables(recipe, members, device)
-    optimizer = StackedOptimizer(recipe.optimizer, stack)
-
-    def step(rows: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, active: torch.Tensor) -> None:
-        leaf = stack.detach().requires_grad_()
-        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-            logits = forward(layout.views(leaf), rows)
-        losses = F.cross_entropy(logits.flatten(0, 1).to(recipe.dtype), labels.flatten(), reduction="none")
-        (gradient,) = torch.autograd.grad((losses * weight.flatten()).sum(), leaf)
-        optimizer.step(gradient, active)
-
-    stepper = make_stepper(step, optimizer.state(), device)
-    for epoch in range(recipe.epochs):
-        for batch in tables.epoch(epoch):
-            stepper(*batch)
-    return [layout.weights(row) for row in stack.detach().cpu()]
+    size = recipe.batch_size
+    bytes_per_row = max(1, n_places * int(np.prod(recipe.sample_shape)) * recipe.dtype.itemsize)
+    wanted = min(public_rows or _WINDOW_ROWS, max(size, _WINDOW_BYTES // bytes_per_row))
+    return -(-wanted // size) * size
 
 
-class _Tables:
-    """The batches of a group, of constant shape: rows, labels, weights and who still has a batch."""
+class Group:
+    """Places for some teachers, ready to train: whatever could fail for public reasons has failed by now.
 
-    def __init__(self, recipe: Recipe, members: Sequence[Member], device: torch.device) -> None:
-        self._recipe, self._members, self._device = recipe, members, device
-        size, n = recipe.batch_size, len(members)
-        self._n_steps = max(len(batch_bounds(len(m.X), size)) for m in members)
-        weight = torch.zeros((n, self._n_steps * size), dtype=recipe.dtype)
-        active = torch.zeros((n, self._n_steps), dtype=torch.bool)
-        for i, member in enumerate(members):
-            for j, (start, stop) in enumerate(batch_bounds(len(member.X), size)):
-                weight[i, start:stop] = 1.0 / (stop - start)
-                active[i, j] = True
-        self._weight = weight.to(device).unflatten(1, (self._n_steps, size))
-        self._active = active.to(device)
-        self._rows: torch.Tensor | None = None
-        if recipe.augment is None:  # one copy on the device, gathered anew in every epoch
-            longest = max(len(m.X) for m in members)
-            rows = torch.zeros((n, longest, *recipe.sample_shape), dtype=recipe.dtype)
-            for i, member in enumerate(members):
-                rows[i, : len(member.X)] = member.X
-            self._rows = rows.to(device)
+    Parameters
+    ----------
+    recipe : Recipe
+    indices : sequence of int
+        The teacher of each place.
+    forward : StackedForward
+    device : torch.device
+    window : int
+        See :func:`window_rows`.
 
-    def epoch(self, epoch: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Return the group's batches of one epoch, in order."""
-        recipe, size, n = self._recipe, self._recipe.batch_size, len(self._members)
-        order = torch.zeros((n, self._n_steps * size), dtype=torch.int64)
-        labels = torch.zeros_like(order)
-        augmented = torch.zeros((n, self._n_steps * size, *recipe.sample_shape), dtype=recipe.dtype)
-        for i, member in enumerate(self._members):
-            length = len(member.X)
-            if self._rows is None:
-                order[i, :length], augmented[i, :length] = recipe.epoch_rows(member.index, epoch, member.X)
-                augmented[i, length:] = augmented[i, 0]  # a row like any other: zeros might not be one
-            else:
-                order[i, :length] = recipe.order(member.index, epoch, length)
-            labels[i, :length] = member.y[order[i, :length]]
-        if self._rows is None:
-            rows = augmented.to(self._device)
-        else:
-            rows = self._rows[torch.arange(n, device=self._device)[:, None], order.to(self._device)]
-        steps = [t.unflatten(1, (self._n_steps, size)) for t in (rows, labels.to(self._device))]
-        return [(steps[0][:, j], steps[1][:, j], self._weight[:, j], self._active[:, j]) for j in range(self._n_steps)]
+    Raises
+    ------
+    NotApartError
+        On this device one teacher's infinities reach another one's numbers.
+    RuntimeError
+        The device does not hold the group.
+    """
+
+    def __init__(
+        self, recipe: Recipe, indices: Sequence[int], forward: StackedForward, device: torch.device, window: int
+    ) -> None:
+        modules = [recipe.fresh(index) for index in indices]
+        named = list(modules[0].named_parameters())
+        self._layout = layout = Layout(tuple(n for n, _ in named), tuple(p.shape for _, p in named))
+        stack = torch.stack([torch.cat([p.detach().reshape(-1) for p in m.parameters()]) for m in modules]).to(device)
+        del modules
+        self._recipe, self._device, self._window, self._stack = recipe, device, window, stack
+        self._slab = torch.zeros((len(indices), window, *recipe.sample_shape), dtype=recipe.dtype, device=device)
+        optimizer = StackedOptimizer(recipe.optimizer, stack)
+
+        def step(rows: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, active: torch.Tensor) -> None:
+            leaf = stack.detach().requires_grad_()
+            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                logits = forward(layout.views(leaf), rows)
+            losses = F.cross_entropy(logits.flatten(0, 1).to(recipe.dtype), labels.flatten(), reduction="none")
+            (gradient,) = torch.autograd.grad((losses * weight.flatten()).sum(), leaf)
+            optimizer.step(gradient, active)
+
+        state = optimizer.state()
+        trial = self._trial()
+        self._stepper = make_stepper(step, state, trial, device)
+        if not _apart(self._stepper, state, trial):
+            raise NotApartError
+
+    def _trial(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return a batch that is nobody's."""
+        n, size, device = len(self._stack), self._recipe.batch_size, self._device
+        draws = torch.Generator().manual_seed(0)
+        rows = torch.rand((n, size, *self._recipe.sample_shape), generator=draws, dtype=self._recipe.dtype)
+        labels = torch.randint(0, self._recipe.n_classes, (n, size), generator=draws)
+        weight = torch.full((n, size), 1.0 / size, dtype=self._recipe.dtype)
+        active = torch.ones(n, dtype=torch.bool)
+        return rows.to(device), labels.to(device), weight.to(device), active.to(device)
+
+    def train(self, members: Sequence[Member | None]) -> list[Weights | Exception | None]:
+        """Train each place's member, each exactly as alone (up to rounding).
+
+        Shards may be of unequal size: short batches are filled up with rows of weight 0, and a teacher whose epoch is
+        over waits, unmoved, for the others.
+
+        Returns
+        -------
+        list of Weights, exception or None
+            What failed is its member's own doing; None for an empty place.
+        """
+        feed = _Feed(self._recipe, members, self._slab, self._device)
+        for epoch in range(self._recipe.epochs):
+            for batch in feed.epoch(epoch):
+                self._stepper(*batch)
+        rows = self._stack.detach().cpu()
+        return [
+            feed.failed.get(place) or (None if member is None else self._layout.weights(rows[place]))
+            for place, member in enumerate(members)
+        ]
+
+
+class NotApartError(RuntimeError):
+    """A kernel mixes teachers: they are trained one by one instead."""
+
+
+def _apart(step: Callable[..., None], state: Sequence[torch.Tensor], trial: tuple[torch.Tensor, ...]) -> bool:
+    """Whether teachers whose numbers have become infinite leave the others' as they are; the state is put back.
+
+    Kernels that put several groups of channels into one product, with zeros between, would not: 0 * inf is NaN.
+    """
+    before = [t.clone() for t in state]
+    ends = []
+    for poisoned in (False, True):
+        rows = trial[0].clone()
+        if poisoned:
+            state[0][1::2] = torch.inf
+            rows[1::2] = torch.inf
+        step(rows, *trial[1:])
+        ends.append(state[0][::2].clone())
+        for tensor, value in zip(state, before, strict=True):
+            tensor.copy_(value)
+    return torch.allclose(ends[0], ends[1], rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+class _Feed:
+    """The batches of a group, of constant shape: rows, labels, weights and who still has a batch.
+
+    A shard that fits into its window is on the device for good and gathered anew in every epoch; of a longer one, or an
+    augmented one, the window's rows are put there as they come.
+    """
+
+    def __init__(
+        self, recipe: Recipe, members: Sequence[Member | None], slab: torch.Tensor, device: torch.device
+    ) -> None:
+        self._recipe, self._slab, self._device = recipe, slab, device
+        self._members = {place: member for place, member in enumerate(members) if member is not None}
+        self._places = torch.arange(len(members), device=device)[:, None]
+        self._resident: set[int] = set()
+        self._n_present = torch.zeros(0)
+        #: Members that could not go on, by place: they stay where they are, and the others do not notice.
+        self.failed: dict[int, Exception] = {}
+
+    def epoch(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield the group's batches of one epoch, in order."""
+        recipe = self._recipe
+        drawn: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]] = {}
+        for place, member in self._members.items():
+            if place in self.failed:
+                continue
+            try:
+                rows = None
+                if recipe.augment is None:
+                    order = recipe.order(member.index, epoch, len(member.X))
+                else:
+                    order, rows = recipe.epoch_rows(member.index, epoch, member.X)
+                    if rows.shape != member.X.shape:
+                        raise ValueError("augment must return rows of the shape it was given")
+                drawn[place] = order, member.y[order], rows
+            except Exception as error:
+                self.failed[place] = error
+        window = self._slab.shape[1]
+        longest = max((len(order) for order, _, _ in drawn.values()), default=0)
+        for start in range(0, longest, window):
+            yield from self._window(drawn, start, window)
+
+    def _window(
+        self, drawn: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]], start: int, window: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+        n, size = len(self._slab), self._recipe.batch_size
+        index = torch.zeros((n, window), dtype=torch.int64)
+        labels = torch.zeros_like(index)
+        present = torch.zeros(n, dtype=torch.int64)
+        for place, (order, own_labels, rows) in drawn.items():
+            stop = min(start + window, len(order))
+            if place in self.failed or start >= stop:
+                continue
+            try:
+                index[place, : stop - start] = self._put(place, order, rows, start, stop)
+            except Exception as error:
+                self.failed[place] = error
+                continue
+            labels[place, : stop - start] = own_labels[start:stop]
+            present[place] = stop - start
+        weight, active = self._weights(present, window // size)
+        index, labels = index.to(self._device), labels.to(self._device)
+        for j in range(-(-int(present.max()) // size)):
+            part = slice(j * size, (j + 1) * size)
+            # A place without a row takes its first one, with weight 0: a row like any other (zeros might not be one).
+            yield self._slab[self._places, index[:, part]], labels[:, part], weight[:, j], active[:, j]
+
+    def _put(self, place: int, order: torch.Tensor, rows: torch.Tensor | None, start: int, stop: int) -> torch.Tensor:
+        """See that the rows of a window are on the device, and return where."""
+        member = self._members[place]
+        if rows is None and len(order) <= self._slab.shape[1]:
+            if place not in self._resident:
+                self._slab[place, : len(order)] = member.X.to(self._device)
+                self._resident.add(place)
+            return order
+        part = member.X[order[start:stop]] if rows is None else rows[start:stop]
+        self._slab[place, : stop - start] = part.to(self._device, self._slab.dtype)
+        return torch.arange(stop - start)
+
+    def _weights(self, present: torch.Tensor, n_steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return rows' weights (n, n_steps, batch_size), a mean over each batch, and who has a batch (n, n_steps)."""
+        if not torch.equal(present, self._n_present):
+            size = self._recipe.batch_size
+            held = (present[:, None] - torch.arange(n_steps) * size).clamp(0, size).to(self._device)
+            here = torch.arange(size, device=self._device) < held[..., None]
+            self._weight = here.to(self._slab.dtype) / held.clamp(min=1)[..., None]
+            self._active = held > 0
+            self._n_present = present
+        return self._weight, self._active
 
 
 def vote_group(
-    weights: Sequence[Weights], rows: torch.Tensor, forward: StackedForward, *, chunk_size: int, device: torch.device
+    weights: Sequence[Weights | None],
+    rows: torch.Tensor,
+    forward: StackedForward,
+    *,
+    chunk_size: int,
+    device: torch.device,
 ) -> torch.Tensor:
-    """Return the classes that some teachers choose, int64 of shape (n_teachers, n_rows), on the CPU."""
-    stacked = {n: torch.stack([torch.from_numpy(w[n]) for w in weights]).to(device) for n in weights[0]}
+    """Return the classes that some teachers choose, int64 of shape (n_teachers, n_rows), on the CPU.
+
+    A place without a teacher (None) is held by zeros.
+    """
+    one = next(w for w in weights if w is not None)
+    stacked = {
+        n: torch.stack(
+            [
+                torch.from_numpy(w[n]) if w is not None else torch.zeros(v.shape, dtype=torch.from_numpy(v).dtype)
+                for w in weights
+            ]
+        ).to(device)
+        for n, v in one.items()
+    }
     labels = torch.empty((len(weights), len(rows)), dtype=torch.int64)
     with torch.inference_mode():
         for start in range(0, len(rows), chunk_size):

@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate._random import training_seed
 from pate.exceptions import InvalidInputError
-from pate.teachers._shards import global_generators
+from pate.teachers._process import global_generators
 from pate.teachers.torch._chain import Step, agrees, read_chain
 from pate.teachers.torch._contract import check_apart, make
 

@@ -25,6 +25,9 @@ from pate.teachers.torch._recipe import (
     weights_of,
 )
 
+#: Batches that are on the device at a time: what a long shard takes there, a GPU's other teachers do not notice.
+_WINDOW = 256
+
 
 def train_single(recipe: Recipe, index: int, X: torch.Tensor, y: torch.Tensor, device: torch.device) -> Weights:
     """Train one teacher on its shard.
@@ -84,15 +87,19 @@ def _train_autograd(
     loss_of = nn.CrossEntropyLoss()
     for epoch in range(recipe.epochs):
         with own_generator(recipe.forward_seed(index, epoch), device):
-            order, rows = recipe.epoch_rows(index, epoch, X)
-            rows, labels = rows.to(device, recipe.dtype), y[order].to(device)
-            for start, stop in bounds:
-                with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-                    logits = module(rows[start:stop])
-                loss = loss_of(logits.to(recipe.dtype), labels[start:stop])
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+            order, own = recipe.epoch_rows(index, epoch, X)
+            for first in range(0, len(bounds), _WINDOW):
+                window = bounds[first : first + _WINDOW]
+                begin, end = window[0][0], window[-1][1]
+                rows, labels = own[begin:end].to(device, recipe.dtype), y[order[begin:end]].to(device)
+                for start, stop in window:
+                    part = slice(start - begin, stop - begin)
+                    with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                        logits = module(rows[part])
+                    loss = loss_of(logits.to(recipe.dtype), labels[part])
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
     return weights_of(module)
 
 

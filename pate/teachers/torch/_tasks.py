@@ -20,10 +20,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate.teachers._shards import Asked, Trained, interruptible
+from pate.exceptions import InvalidInputError
+from pate.teachers._isolated import out_of_memory
+from pate.teachers._process import interruptible
+from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._weights import pack_weights
 from pate.teachers.torch._devices import visible_devices
-from pate.teachers.torch._grouped import Member, alike, stacked_forward, train_group, vote_group
+from pate.teachers.torch._grouped import (
+    Group,
+    Member,
+    NotApartError,
+    StackedForward,
+    alike,
+    stacked_forward,
+    vote_group,
+    window_rows,
+)
 from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights, own_generator
 from pate.teachers.torch._single import single_forward, train_single
 
@@ -35,12 +47,22 @@ _VOTE_ROWS = {"cpu": 128, "cuda": 512, "mps": 512}
 
 @dataclass(frozen=True, repr=False)
 class Shard:
-    """One teacher to train: its own rows and nobody else's."""
+    """One teacher to train: its own rows and nobody else's.
+
+    Without rows it keeps a place in a group, for a teacher that is finished, that failed (in ``failure``), or that is
+    not to be trained here.
+    """
 
     index: int
-    X: npt.NDArray[Any]
-    y: npt.NDArray[np.int64]
-    key: bytes | None
+    X: npt.NDArray[Any] | None = None
+    y: npt.NDArray[np.int64] | None = None
+    key: bytes | None = None
+    failure: Failure | None = None
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is nothing to say of this teacher."""
+        return self.X is None and self.failure is None
 
 
 @contextmanager
@@ -74,41 +96,136 @@ def keep_freed_memory() -> None:
     mallopt(trim_threshold, 1 << 29)
 
 
-def train_shards(shards: list[Shard], recipe: Recipe, slot: int, *, device: str, group_size: int) -> list[Trained]:
+def train_shards(
+    shards: list[Shard],
+    recipe: Recipe,
+    slot: int,
+    *,
+    device: str,
+    group_size: int,
+    public_rows: int | None = None,
+) -> list[Trained]:
     """Train some teachers on the device of this worker."""
     keep_freed_memory()
     devices = visible_devices(device)
     place = devices[slot % len(devices)]
     with contained_torch(), interruptible():
-        if group_size > 1 and len(shards) > 1:
-            forward = stacked_forward(recipe)
-            if forward is not None and alike(recipe, (s.index for s in shards)):
-                members = [Member(s.index, _rows(s.X, recipe), torch.from_numpy(s.y)) for s in shards]
-                try:
-                    groups = halving(lambda part: train_group(recipe, part, forward, place), members, group_size)
-                except Exception:  # found out below whose it is
-                    groups = None
-                if groups is not None:
-                    return [_finished(s, w) for s, w in zip(shards, groups, strict=True)]
-        return [_train(shard, recipe, place) for shard in shards]
+        done: list[Trained] = [Trained(s.index, failure=s.failure) for s in shards if s.failure is not None]
+        forward = _together(recipe, [s.index for s in shards], group_size)
+        if forward is not None:
+            rest = _train_groups(shards, recipe, forward, place, group_size, public_rows, done)
+        else:
+            rest = shards
+        return done + [_train(shard, recipe, place) for shard in rest if shard.X is not None]
+
+
+def _together(recipe: Recipe, indices: Sequence[int], size: int, *, training: bool = True) -> StackedForward | None:
+    """Return how teachers are run side by side, or None when they are run one by one: public facts decide."""
+    if size == 1 or len(indices) == 1 or not alike(recipe, indices):
+        return None
+    return stacked_forward(recipe, training=training)
+
+
+def _train_groups(
+    shards: list[Shard],
+    recipe: Recipe,
+    forward: StackedForward,
+    device: torch.device,
+    size: int,
+    public_rows: int | None,
+    done: list[Trained],
+) -> list[Shard]:
+    """Train shards in groups of ``size`` places, adding to ``done``; return those that must be trained one by one.
+
+    How large a group is, and whether there is one, is settled before any shard is looked at (a GPU that does not hold a
+    group gets half of it). After that no failure changes how others are trained: who fails is left where it is, and
+    when a whole step fails, its teachers are tried alone, each in the very place that it has here.
+    """
+    start = 0
+    while start < len(shards):
+        part = shards[start : start + size]
+        window = window_rows(recipe, len(part), public_rows)
+        try:
+            group = Group(recipe, [s.index for s in part], forward, device, window)
+        except NotApartError:
+            return shards[start:]
+        except Exception as error:
+            if not out_of_memory(error):
+                return shards[start:]  # something that this device cannot do for several at once
+            if device.type == "cpu":  # whose memory other tasks, and the shards themselves, may have taken
+                done += [_again(s, error) for s in shards[start:] if s.X is not None]
+                return []
+            if len(part) == 1:
+                raise InvalidInputError(
+                    f"{device} does not hold one teacher and a batch of {recipe.batch_size} rows. Take a smaller "
+                    "batch_size or module, or device='cpu'."
+                ) from None
+            size = len(part) // 2
+            _free(device)
+            continue
+        done += _train_group(group, part, recipe)
+        start += len(part)
+        del group
+        _free(device)
+    return []
+
+
+def _train_group(group: Group, shards: Sequence[Shard], recipe: Recipe) -> list[Trained]:
+    members: list[Member | None] = []
+    failed: dict[int, Exception] = {}
+    for shard in shards:
+        member = None
+        if shard.X is not None and shard.y is not None:
+            try:
+                member = Member(shard.index, _rows(shard.X, recipe), torch.from_numpy(shard.y))
+            except Exception as error:
+                failed[shard.index] = error
+        members.append(member)
+    try:
+        results = group.train(members)
+    except Exception as error:
+        return [_again(s, error) for s in shards if s.X is not None]
+    found = [
+        _finished(shard, failed.get(shard.index, result))
+        for shard, result in zip(shards, results, strict=True)
+        if shard.X is not None
+    ]
+    return [trained for trained in found if trained is not None]
+
+
+def _again(shard: Shard, error: Exception) -> Trained:
+    why = Failure.of(error, "its module").why
+    return Trained(shard.index, failure=Failure(why, again=True))
+
+
+def _free(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _train(shard: Shard, recipe: Recipe, device: torch.device) -> Trained:
+    assert shard.X is not None
+    assert shard.y is not None
+    result: Weights | BaseException
     try:
-        weights = train_single(recipe, shard.index, _rows(shard.X, recipe), torch.from_numpy(shard.y), device)
-    except Exception as error:
-        return Trained(shard.index, failure=f"its module raised {type(error).__name__}")
-    return _finished(shard, weights)
+        result = train_single(recipe, shard.index, _rows(shard.X, recipe), torch.from_numpy(shard.y), device)
+    except BaseException as error:
+        result = error
+    return _finished(shard, result)
 
 
-def _finished(shard: Shard, weights: Weights) -> Trained:
-    if not finite(weights):
-        return Trained(
-            shard.index,
-            failure="its weights are not finite: a smaller learning_rate, or features of a smaller scale, may help",
-        )
-    packed = None if shard.key is None else pack_weights(weights, shard.key)
-    return Trained(shard.index, weights, packed)
+def _finished(shard: Shard, result: Weights | BaseException | None) -> Trained:
+    if isinstance(result, BaseException):
+        failure = Failure.of(result, "its module")
+        if "CUDA error" in str(result):  # whoever comes next in this process would fail as well
+            failure = Failure(failure.why, again=True)
+        return Trained(shard.index, failure=failure)
+    assert result is not None
+    if not finite(result):
+        why = "its weights are not finite: a smaller learning_rate, or features of a smaller scale, may help"
+        return Trained(shard.index, failure=Failure(why))
+    packed = None if shard.key is None else pack_weights(result, shard.key)
+    return Trained(shard.index, result, packed)
 
 
 def _rows(X: npt.NDArray[Any], recipe: Recipe) -> torch.Tensor:
@@ -116,8 +233,12 @@ def _rows(X: npt.NDArray[Any], recipe: Recipe) -> torch.Tensor:
     return torch.from_numpy(np.array(X)).to(recipe.dtype)
 
 
-def halving(work: Callable[[Sequence[Any]], Sequence[T]], items: Sequence[Any], size: int) -> list[T]:
-    """Do ``work`` on groups of ``size`` items, halving the group whenever the device's memory does not hold it.
+def halving(
+    work: Callable[[Sequence[Any]], Sequence[T]], items: Sequence[Any], size: int, device: torch.device
+) -> list[T]:
+    """Do ``work`` on groups of ``size`` items, halving the group whenever a GPU's memory does not hold it.
+
+    For work whose memory is public: of what the items hold, nothing but the shapes may decide.
 
     Examples
     --------
@@ -125,7 +246,7 @@ def halving(work: Callable[[Sequence[Any]], Sequence[T]], items: Sequence[Any], 
     ...     if len(group) > 2:
     ...         raise torch.OutOfMemoryError
     ...     return [len(group)] * len(group)
-    >>> halving(work, list(range(7)), 8)
+    >>> halving(work, list(range(7)), 8, torch.device("cuda"))
     [1, 1, 1, 1, 1, 1, 1]
     """
     done: list[T] = []
@@ -133,8 +254,8 @@ def halving(work: Callable[[Sequence[Any]], Sequence[T]], items: Sequence[Any], 
         group = items[len(done) : len(done) + size]
         try:
             done.extend(work(group))
-        except torch.OutOfMemoryError:
-            if len(group) == 1:
+        except Exception as error:
+            if len(group) == 1 or device.type == "cpu" or not out_of_memory(error):
                 raise
             size = len(group) // 2
             if torch.cuda.is_available():
@@ -143,7 +264,7 @@ def halving(work: Callable[[Sequence[Any]], Sequence[T]], items: Sequence[Any], 
 
 
 def ask_teachers(
-    teachers: list[tuple[int, Weights]],
+    teachers: list[tuple[int, Weights | None]],
     X: npt.NDArray[Any],
     recipe: Recipe,
     slot: int,
@@ -152,27 +273,33 @@ def ask_teachers(
     group_size: int,
     chunk_size: int | None,
 ) -> list[Asked]:
-    """Ask some teachers about all rows, in blocks; votes are computed in the weights' own type, never in bf16."""
+    """Ask some teachers about all rows, in blocks; votes are computed in the weights' own type, never in bf16.
+
+    A teacher without weights keeps a place in its group, and is not asked.
+    """
     keep_freed_memory()
     devices = visible_devices(device)
     place = devices[slot % len(devices)]
     size = _VOTE_ROWS[place.type] if chunk_size is None else chunk_size
     dtype = np.int16 if recipe.n_classes <= np.iinfo(np.int16).max else np.int32
     with contained_torch():
-        if group_size > 1 and len(teachers) > 1:
-            forward = stacked_forward(recipe, training=False)
-            if forward is not None and alike(recipe, (i for i, _ in teachers)):
-                rows = _rows(X, recipe)
+        forward = _together(recipe, [i for i, _ in teachers], group_size, training=False)
+        if forward is None:
+            return [_ask(i, weights, X, recipe, place, size, dtype) for i, weights in teachers if weights is not None]
 
-                def ask(group: Sequence[tuple[int, Weights]]) -> list[Asked]:
-                    labels = vote_group([w for _, w in group], rows, forward, chunk_size=size, device=place)
-                    return [Asked(i, said.numpy().astype(dtype)) for (i, _), said in zip(group, labels, strict=True)]
+        def ask(group: Sequence[tuple[int, Weights | None]]) -> list[Asked]:
+            if all(w is None for _, w in group):
+                return [Asked(i) for i, _ in group]
+            labels = vote_group([w for _, w in group], rows, forward, chunk_size=size, device=place)
+            return [Asked(i, said.numpy().astype(dtype)) for (i, _), said in zip(group, labels, strict=True)]
 
-                try:
-                    return halving(ask, teachers, group_size)
-                except Exception:  # found out below whose it is
-                    pass
-        return [_ask(index, weights, X, recipe, place, size, dtype) for index, weights in teachers]
+        present = {i for i, weights in teachers if weights is not None}
+        try:
+            rows = _rows(X, recipe)
+            return [asked for asked in halving(ask, teachers, group_size, place) if asked.index in present]
+        except Exception as error:
+            why = Failure.of(error, "its module").why
+            return [Asked(i, failure=Failure(why, again=True)) for i in sorted(present)]
 
 
 def _ask(
@@ -195,6 +322,7 @@ def _ask(
                 rows = _rows(part, recipe) if recipe.chain is None else torch.from_numpy(part).to(recipe.dtype)
                 rows = rows.to(device)
                 labels[start : start + size] = forward(rows).argmax(1).cpu().numpy()
-    except Exception as error:
-        return Asked(index, failure=f"its module raised {type(error).__name__}")
+    except BaseException as error:
+        failure = Failure.of(error, "its module")
+        return Asked(index, failure=Failure(failure.why, again=failure.again or "CUDA error" in str(error)))
     return Asked(index, labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
@@ -16,9 +17,14 @@ from torch import nn
 from pate._validation import check_choice, check_int, check_real
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.teachers import _base
 from pate.teachers._base import ShardEnsemble
+from pate.teachers._cells import Mask, private_cells
+from pate.teachers._isolated import batches, on_cluster, side_by_side, workers
+from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import column_kinds, is_frame, match_columns, slices
-from pate.teachers._shards import Asked, Trained, batches, on_cluster, side_by_side, workers
+from pate.teachers._shards import Asked, Failure, Trained
+from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
 from pate.teachers.torch._contract import module_arguments
@@ -33,7 +39,8 @@ from pate.teachers.torch._recipe import (
     load_weights,
     with_chain,
 )
-from pate.teachers.torch._tasks import Shard, ask_teachers, train_shards
+from pate.teachers.torch._single import train_single
+from pate.teachers.torch._tasks import Shard, ask_teachers, contained_torch, train_shards
 
 
 class TorchTeacherEnsemble(ShardEnsemble):
@@ -70,7 +77,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         ``"auto"`` takes every visible CUDA device (one worker process each), else MPS, else the CPU.
     group_size : int or "auto"
         Teachers trained as one. ``"auto"``: 1 on a CPU, all of a device's (up to 256) on a GPU. Halved, for as long
-        as it takes, when the device's memory does not hold a group.
+        as it takes, when a GPU's memory does not hold a group, before any shard is looked at.
     n_jobs : int or None
         Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). GPUs
         have one each, whatever is said here.
@@ -91,7 +98,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
     partition_ : Partition
         Who went to which shard.
     teachers_ : list of dict of arrays
-        **Sensitive.** Every teacher's weights by name; :meth:`module_of` makes a module of them.
+        **Sensitive.** Every teacher's weights by name; :meth:`module_of` makes a module of them. None for one that
+        failed.
+    failed_, failed_in_vote_ : dict of int -> str
+        **Sensitive.** As for :class:`pate.TeacherEnsemble`.
     classes_ : tuple
         The class values, in the order of the votes' columns.
     n_features_in_ : int
@@ -104,9 +114,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
     **Guarantees.** As for :class:`pate.TeacherEnsemble`: a teacher is a function of its shard, its seed and public
     configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
     epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
-    point. In a group a teacher's place and the shape of every kernel are public, whatever the shards hold; a teacher
-    whose epoch is over is not moved while others go on. What a GPU's memory holds (and whether a recorded step is
-    faster) decides how a group is cut, and so the rounding.
+    point. Who is in a group, a teacher's place in it and the shape of every array are public and settled before any
+    shard is looked at; a teacher whose epoch is over, or who failed, is not moved while others go on, and nobody's
+    failure changes how others are trained. What a GPU's memory holds (and whether a recorded step is faster, on made-up
+    rows) decides how large a group is, and so the rounding.
 
     Modules that share tensors between calls are refused. A class or an augmentation that keeps what it has seen in a
     global variable or a closure would carry it from one shard to the next: that is for you to avoid.
@@ -177,6 +188,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         """
         check_is_fitted(self, "teachers_")
         index = check_int("index", index, low=0, high=len(self.teachers_) - 1)
+        if self.teachers_[index] is None:
+            raise InvalidInputError(f"teacher {index} failed, so it has no module; failed_[{index}] says why.")
         return load_weights(self._recipe, index, self.teachers_[index])
 
     def _check_model(self) -> None:
@@ -205,8 +218,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
         if self.precision == "float64" and devices[0].type == "mps":
             raise InvalidInputError("precision must be 'float32' or 'bf16' on MPS, which has no float64.")
 
-    def _private_rows(self, X: Any) -> npt.NDArray[Any]:
-        return read_numbers(X)
+    def _private_rows(self, X: Any, like: Any) -> tuple[npt.NDArray[Any], Mask]:
+        X, readable = private_cells(X, texts=False, finite=True)
+        rows = read_numbers(X, missing=True)
+        return rows, readable & complete_rows(rows)
 
     def _set_columns(self, X: Any, given: Any) -> None:
         self._columns = column_kinds(given)
@@ -254,8 +269,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _open_store(self) -> CheckpointStore:
         return CheckpointStore(self.checkpoint_dir, codec=WEIGHTS)
 
-    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int) -> bytes:
-        shard, recipe = self.partition_.shard(index), self._recipe
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: _base.Shard) -> bytes:
+        recipe = self._recipe
         configuration = {
             "module": recipe.module,
             "code": self._code_digest,
@@ -280,32 +295,88 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _work(self, n_records: int) -> tuple[float, str]:
         return self.epochs * n_records / self.partition_.n_shards, "records"
 
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
+        recipe = dataclasses.replace(self._recipe, epochs=1)
+
+        def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
+            with contained_torch():
+                given = torch.from_numpy(np.asarray(rows)).to(recipe.dtype)
+                train_single(recipe, 0, given, torch.from_numpy(labels), torch.device("cpu"))
+
+        n_rows = min(n_rows, 2 * self.batch_size)
+        rehearse(work, X, n_rows=n_rows, n_classes=len(self.classes_), public=public)
+
     def _train(
-        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64]
+        self,
+        waiting: list[int],
+        keys: list[bytes | None],
+        X: Any,
+        labels: npt.NDArray[np.int64],
+        shards: list[_base.Shard],
     ) -> Generator[Trained, None, None]:
-        size, n_devices = self._layout(len(waiting))
+        n_teachers = len(shards)
+        size, n_devices = self._layout(n_teachers)
         if size > 1 and waiting and stacked_forward(self._recipe) is None:
             warnings.warn(
                 f"{getattr(self.module, '__name__', 'module')} cannot be run for many teachers at once (batch "
-                "normalisation, dropout or control flow): they are trained one by one, slowly on a GPU. Group "
-                "normalisation and no dropout go together.",
+                "normalisation, dropout, control flow, or numbers that it does not take): they are trained one by one, "
+                "slowly on a GPU. Group normalisation and no dropout go together.",
                 PerformanceWarning,
                 stacklevel=4,
             )
-        shards = list(self.partition_.shards())
+        unfinished = set(waiting)
 
-        def cut(group: list[int]) -> list[Shard]:
-            return [Shard(i, X[shards[i]], labels[shards[i]], keys[i]) for i in group]
+        def cut(i: int) -> Shard:
+            if i not in unfinished:
+                return Shard(i)
+            try:
+                return Shard(i, X[shards[i]], labels[shards[i]], keys[i])
+            except Exception as error:
+                return Shard(i, failure=Failure.of(error, "cutting its rows"))
 
         # Rows are cut when joblib asks for the next task: never a second copy of all the data.
-        calls = ((cut(group), self._recipe) for group in self._groups(waiting, size, n_devices))
-        return self._spread(train_shards, calls, n_devices, device=self.device, group_size=size)
+        calls = (([cut(i) for i in group], self._recipe) for group in self._places(waiting, n_teachers))
+        return self._spread(
+            train_shards,
+            calls,
+            n_devices,
+            failed=lambda i, why: Trained(i, failure=Failure(why)),
+            alone=lambda i: [cut(j) if j == i else Shard(j) for j in self._place_of(i, n_teachers)],
+            device=self.device,
+            group_size=size,
+            public_rows=-(-len(X) // n_teachers) if self.partition_.unit == "record" else None,
+        )
 
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
-        size, n_devices = self._layout(len(self.teachers_))
-        teachers = list(enumerate(self.teachers_))
-        calls = ((group, X, self._recipe) for group in self._groups(teachers, size, n_devices))
-        return self._spread(ask_teachers, calls, n_devices, device=self.device, group_size=size, chunk_size=chunk_size)
+        n_teachers = len(self.teachers_)
+        size, n_devices = self._layout(n_teachers)
+        waiting = [i for i, weights in enumerate(self.teachers_) if weights is not None]
+        groups = self._places(waiting, n_teachers)
+        return self._spread(
+            ask_teachers,
+            (([(i, self.teachers_[i]) for i in group], X, self._recipe) for group in groups),
+            n_devices,
+            failed=lambda i, why: Asked(i, failure=Failure(why)),
+            alone=lambda i: [(j, self.teachers_[j] if j == i else None) for j in self._place_of(i, n_teachers)],
+            device=self.device,
+            group_size=size,
+            chunk_size=chunk_size,
+        )
+
+    def _places(self, waiting: list[int], n_teachers: int) -> Iterable[list[int]]:
+        """Return the teachers of each task. A group is the same ones whoever is waiting: its places are public."""
+        size, n_devices = self._layout(n_teachers)
+        if size == 1 and not n_devices:
+            # Single teachers travel a few at a time, unless each is to be kept as soon as it is there.
+            return batches(waiting, n_jobs=self.n_jobs, largest=4 if self.checkpoint_dir is None else 1)
+        groups = (list(range(n_teachers))[part] for part in slices(n_teachers, size))
+        return (group for group in groups if not set(group).isdisjoint(waiting))
+
+    def _place_of(self, index: int, n_teachers: int) -> list[int]:
+        """Return the teachers of the group that ``index`` has its place in."""
+        size, _ = self._layout(n_teachers)
+        start = index - index % size
+        return list(range(start, min(start + size, n_teachers)))
 
     def _layout(self, n_teachers: int) -> tuple[int, int]:
         """Return the size of a group, and the number of GPUs (0 on the CPU)."""
@@ -319,14 +390,6 @@ class TorchTeacherEnsemble(ShardEnsemble):
         if on_cluster() and self.device != "auto":
             return [named_device(self.device)]
         return visible_devices(self.device)
-
-    def _groups(self, items: list[Any], size: int, n_devices: int) -> Generator[list[Any], None, None]:
-        if size == 1 and not n_devices:
-            # Single teachers travel a few at a time, unless each is to be kept as soon as it is there.
-            yield from batches(items, n_jobs=self.n_jobs, largest=4 if self.checkpoint_dir is None else 1)
-            return
-        for part in slices(len(items), size):
-            yield items[part]
 
     def _spread(
         self, function: Callable[..., list[Any]], calls: Iterable[tuple[Any, ...]], n_devices: int, **options: Any

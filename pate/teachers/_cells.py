@@ -1,0 +1,147 @@
+"""Cells of private records that no teacher could use: made missing one by one, before anybody looks at all of them.
+
+The door for rows (:mod:`pate.data._door`) refuses a column for one odd cell, which is right for public rows. Of private
+ones a single record would then decide whether there is a release, or of what kind a column is in every shard.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._validation import cell_kind
+from pate.data._columns import holds_numbers
+from pate.data._door import is_frame, is_sparse
+
+Mask = npt.NDArray[np.bool_]
+
+
+def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:
+    """Return private rows as the door takes them, and which of them it could have taken.
+
+    Parameters
+    ----------
+    X : any rows
+    texts : bool
+        Whether texts among numbers may be of use. If not, they are missing numbers.
+    like : any rows or None
+        Public rows: what their columns hold is what these should.
+    finite : bool
+        Whether infinity counts as missing.
+
+    Returns
+    -------
+    rows
+        As given where no cell is odd. A column without any number stays as it is: that is nobody's cell but the
+        column's kind, for the door to refuse.
+    readable : bool array of shape (n,)
+
+    Examples
+    --------
+    >>> rows, readable = private_cells([[1, "John Doe"], [2, 3.5]], texts=False)
+    >>> rows
+    array([[1, nan],
+           [2, 3.5]], dtype=object)
+    >>> private_cells(["a note", None], texts=True)[1]
+    array([ True, False])
+    """
+    if is_sparse(X):
+        return X, np.ones(X.shape[0], dtype=bool)
+    if is_frame(X):
+        return _frame(X, texts, like, finite)
+    if not hasattr(X, "dtype"):
+        X = _listed(X)
+    if not isinstance(X, np.ndarray) or isinstance(X, np.ma.MaskedArray) or not X.ndim:
+        return X, np.ones(len(X) if hasattr(X, "__len__") else 0, dtype=bool)
+    if X.dtype.kind == "f" and finite and np.isinf(X).any():
+        return np.where(np.isinf(X), np.nan, X), np.ones(len(X), dtype=bool)
+    if X.dtype.kind != "O":
+        return X, np.ones(len(X), dtype=bool)
+    if X.ndim == 1:
+        return _texts(X)
+    if like is not None and getattr(like, "dtype", np.dtype(object)).kind in "biuf":
+        texts = False
+    rows, readable = X.reshape(len(X), -1).copy(), np.ones(len(X), dtype=bool)
+    for j in range(rows.shape[1]):
+        rows[:, j], fine = _column(rows[:, j], texts, finite)
+        readable &= fine
+    return rows.reshape(X.shape), readable
+
+
+def _listed(X: Any) -> Any:
+    """Return lists as an array that is of objects unless all cells are numbers; a row of odd length is all missing."""
+    try:
+        rows = np.asarray(X)
+        return rows if rows.dtype.kind not in "US" else np.array(X, dtype=object)
+    except ValueError:
+        pass
+    given = list(X)
+    lengths = [len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in given]
+    width = Counter(lengths).most_common(1)[0][0]
+    if width < 1:
+        return X
+    rows = np.full((len(given), width), None, dtype=object)
+    for i, row in enumerate(given):
+        if lengths[i] == width:
+            rows[i, :] = row
+    return rows
+
+
+def _texts(X: npt.NDArray[Any]) -> tuple[Any, Mask]:
+    readable = np.array([isinstance(cell, str) for cell in X], dtype=bool)
+    if not readable.any():
+        return X, np.ones(len(X), dtype=bool)
+    texts = X.copy()
+    texts[~readable] = ""
+    return texts, readable
+
+
+def _column(cells: npt.NDArray[Any], texts: bool, finite: bool) -> tuple[npt.NDArray[Any], Mask]:
+    kinds = np.array([cell_kind(cell) for cell in cells.tolist()], dtype=object)
+    number, text, missing = kinds == "number", kinds == "text", kinds == "missing"
+    if not (number.any() or (texts and text.any())):
+        return cells, np.ones(len(cells), dtype=bool)
+    useful = number | text if texts else number
+    found = cells.copy()
+    found[~useful] = np.nan
+    if finite:
+        found[[bool(n) and not np.isfinite(float(cell)) for n, cell in zip(number, cells, strict=True)]] = np.nan
+    # What is merely missing, an imputer may fill. Anything else was meant to say something.
+    return found, np.asarray(useful | missing)
+
+
+def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
+    import pandas as pd
+
+    readable = np.ones(len(X), dtype=bool)
+    changed: dict[int, Any] = {}
+    for j, (name, kind) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        column = X.iloc[:, j]
+        if holds_numbers(kind):
+            if finite and isinstance(kind, np.dtype) and kind.kind == "f" and np.isinf(column.to_numpy()).any():
+                changed[j] = column.mask(np.isinf(column))
+            continue
+        if kind != np.dtype(object) and not isinstance(kind, pd.StringDtype):
+            continue
+        numbers = not texts or (is_frame(like) and name in like.columns and holds_numbers(like[name].dtype))
+        cells = column.to_numpy(dtype=object)
+        if numbers:  # a file gives its numbers as texts, when there is a text among them
+            read = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce").to_numpy(dtype=float)
+            odd = np.isnan(read) & ~pd.isna(cells)
+            if odd.all() or np.isnan(read).all():
+                continue
+            changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)
+            readable &= ~odd
+            continue
+        found, fine = _column(cells, texts, finite)
+        if not fine.all():
+            changed[j] = pd.Series(found, index=X.index, dtype=object)
+            readable &= fine
+    if changed:
+        X = X.copy()
+        for j, column in changed.items():
+            X.isetitem(j, column)
+    return X, readable

@@ -1,0 +1,266 @@
+"""Work side by side in which no task's failure reaches another one's result.
+
+Tasks share a machine: one shard that takes all memory can have its neighbours fail, or the worker that holds them
+killed. So whatever fails for want of memory, or with its worker, is run once more, alone and in a fresh process: what
+comes of it there is a function of its own shard and of the machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
+
+from pate.exceptions import PerformanceWarning
+from pate.teachers._clusters import HERE, UnansweredCalls, answer, quiet_callbacks, raise_given_up
+from pate.teachers._process import contained, global_generators
+
+#: How often what a cluster lost is tried again, the first time included.
+_ATTEMPTS = 4
+_KILLED = "its worker process was killed twice, the second time alone in it: most likely its shard needs more memory"
+#: What is said of a teacher that had not enough memory, alone in its process.
+NO_MEMORY = "its shard needs more memory than there is"
+_WORKER_LOST = (
+    "a worker process was killed, most likely for want of memory: the teachers that it held are run again, one at a "
+    "time. Fewer workers (n_jobs), more teachers (smaller shards) or more memory help."
+)
+
+
+def side_by_side(
+    function: Callable[..., list[Any]],
+    calls: Iterable[tuple[Any, ...]],
+    *,
+    n_jobs: int | None,
+    failed: Callable[[int, str], Any] | None = None,
+    alone: Callable[[int], list[Any]] | None = None,
+    **options: Any,
+) -> Generator[Any, None, None]:
+    """Yield the items that ``function(*args, **options)`` returns for each of ``calls``, as they are finished.
+
+    The backend and its options are joblib's business (``joblib.parallel_config``). Training and voting ask for it
+    alike: with other options joblib would stop its worker processes and start new ones.
+
+    Parameters
+    ----------
+    function : callable
+        Its first argument is a list of things that belong to teachers (see :func:`index_of`), its result a list of
+        such, with a ``failure`` or none.
+    calls : iterable of tuple
+    n_jobs : int or None
+    failed : callable (index, why) -> item, or None
+        What stands for the item that failed alone as well. None raises what the backend raises.
+    alone : callable (index) -> list, or None
+        The first argument of a call that is for one teacher; None takes it from the call that failed.
+    """
+    waiting = UnansweredCalls(calls)
+    suspects: list[tuple[int, tuple[Any, ...]]] = []
+    warn = _callers_warnings()
+
+    def suspect(index: int, args: tuple[Any, ...]) -> None:
+        suspects.append((index, only(args, index) if alone is None else (None, *args[1:])))
+
+    # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
+    with contained(), global_generators(), quiet_callbacks():
+        raise_given_up(get_active_backend()[0])
+        attempts_left = _ATTEMPTS
+        while True:
+            jobs = (delayed(answer)(HERE, number, function, *args, **options) for number, args in waiting)
+            try:
+                with closing(_answers(jobs, n_jobs)) as answers:
+                    for number, items in answers:
+                        args = waiting.answered(number)
+                        for item in items:
+                            if failed is not None and item.failure is not None and item.failure.again:
+                                suspect(item.index, args)
+                            else:
+                                yield item
+                break
+            except CancelledError:  # a cluster lost the only copy of something with one of its workers
+                attempts_left -= 1
+                if not attempts_left:
+                    raise
+                waiting.again()
+            except Exception as error:
+                lost = waiting.lost() if failed is not None and _is_killed(error) else []
+                if not lost:
+                    raise
+                warn(_WORKER_LOST)
+                for args in lost:
+                    for item in args[0]:
+                        if not getattr(item, "blank", False):
+                            suspect(index_of(item), args)
+        if suspects and failed is not None:
+            ready = ((index, args if alone is None else (alone(index), *args[1:])) for index, args in suspects)
+            yield from _one_by_one(function, ready, options, failed)
+
+
+def _one_by_one(
+    function: Callable[..., list[Any]],
+    calls: Iterable[tuple[int, tuple[Any, ...]]],
+    options: dict[str, Any],
+    failed: Callable[[int, str], Any],
+) -> Generator[Any, None, None]:
+    """Yield the items of calls that are run with nothing beside them; only a fresh process's failure counts."""
+    with closing(_Alone()) as alone:
+        for index, args in calls:
+            while True:
+                fresh = alone.is_fresh()
+                try:
+                    items = alone.run(function, args, options)
+                except Exception as error:
+                    alone.close()
+                    if not _is_killed(error):
+                        raise
+                    if fresh:
+                        yield failed(index, NO_MEMORY if out_of_memory(error) else _KILLED)
+                        break
+                    continue
+                (item,) = (item for item in items if item.index == index)
+                if item.failure is None or not item.failure.again:
+                    yield item
+                    break
+                alone.close()
+                if fresh:
+                    yield failed(index, item.failure.why)
+                    break
+
+
+class _Alone:
+    """One worker process that has one task at a time; on a cluster, the cluster with one task at a time."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+        self._cluster = on_cluster()
+
+    def is_fresh(self) -> bool:
+        return self._pool is None
+
+    def run(self, function: Callable[..., list[Any]], args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        if self._cluster:
+            jobs = iter([delayed(answer)(HERE, 0, function, *args, **options)])
+            with closing(_answers(jobs, None)) as answers:
+                ((_, items),) = answers
+            return items
+        if self._pool is None:
+            from joblib.externals.loky import ProcessPoolExecutor
+
+            self._pool = ProcessPoolExecutor(max_workers=1)
+        _, items = self._pool.submit(answer, HERE, 0, function, *args, **options).result()
+        return list(items)
+
+    def close(self) -> None:
+        """End the process; the next task gets another one."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=True)
+            self._pool = None
+
+
+def only(args: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    """Return a call's arguments with one thing in its list.
+
+    Examples
+    --------
+    >>> only(([(3, "c"), (4, "d")], "rows"), 4)
+    ([(4, 'd')], 'rows')
+    """
+    return [item for item in args[0] if index_of(item) == index], *args[1:]
+
+
+def index_of(item: Any) -> int:
+    """Return the teacher that a thing to be worked on belongs to: its ``index``, or the first of a tuple.
+
+    Examples
+    --------
+    >>> index_of((3, "model", 17))
+    3
+    """
+    return int(item[0] if isinstance(item, tuple) else item.index)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether something failed for want of memory, of whatever device: all libraries say so in words of their own.
+
+    Examples
+    --------
+    >>> out_of_memory(MemoryError()), out_of_memory(ValueError("no such column"))
+    (True, False)
+    >>> out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"))
+    True
+    """
+    words = ("allocate memory", "out of memory", "bad_alloc", "alloc_failed", "cannot allocate", "unable to allocate")
+    chain: BaseException | None = error
+    while chain is not None:
+        said = str(chain).lower()
+        if isinstance(chain, MemoryError) or type(chain).__name__ == "OutOfMemoryError":
+            return True
+        if any(word in said for word in words):
+            return True
+        chain = chain.__cause__
+    return False
+
+
+def _is_killed(error: BaseException) -> bool:
+    """Whether a task took its worker along, or could not even be sent for want of memory."""
+    if "un-serialize" in str(error) and not out_of_memory(error):
+        return False  # a class that the workers cannot import: that is nobody's shard
+    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker" or out_of_memory(error)
+
+
+def _callers_warnings() -> Callable[[str], None]:
+    """Return how to warn as the caller would: inside, warnings are silenced, for the whole process."""
+    filters = list(warnings.filters)
+
+    def warn(text: str) -> None:
+        with warnings.catch_warnings():
+            warnings.filters[:] = filters  # type: ignore[index]
+            warnings._filters_mutated()  # type: ignore[attr-defined]
+            warnings.warn(text, PerformanceWarning, stacklevel=4)
+
+    return warn
+
+
+def _answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, list[Any]], None, None]:
+    try:
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # a backend that only returns everything at the end: wave by wave then
+        parallel = Parallel(n_jobs=n_jobs, batch_size=1)
+        while wave := list(islice(jobs, 2 * workers(n_jobs))):
+            yield from parallel(wave)
+        return
+    with closing(parallel(jobs)) as results:
+        yield from results
+
+
+def on_cluster() -> bool:
+    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
+
+    Examples
+    --------
+    >>> on_cluster()
+    False
+    """
+    return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
+
+
+def workers(n_jobs: int | None) -> int:
+    """Return how many tasks joblib will run side by side, ``joblib.parallel_config`` included."""
+    return int(effective_n_jobs(n_jobs))
+
+
+def batches(items: list[Any], *, n_jobs: int | None, largest: int) -> Iterator[list[Any]]:
+    """Yield groups of items: large enough to make a task's overhead small, small enough to keep all workers busy.
+
+    Examples
+    --------
+    >>> [len(b) for b in batches(list(range(40)), n_jobs=1, largest=16)]
+    [10, 10, 10, 10]
+    """
+    size = max(1, min(largest, len(items) // (4 * workers(n_jobs))))
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
