@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, Ledger, SensitiveValueError, Votes, release_labels
 from pate._files import write_json
+from pate.baselines._plan import Plan
 from pate.baselines._statement import dpsgd_statement
 from pate.exceptions import PateError
 from pate.labeling._assumptions import vouch_for_training
@@ -65,8 +66,8 @@ def by_ledger(folder):
 def dpsgd(**more):
     more = {"classes_given": True, "seeded": False, **more}
     g = replace(public(), adjacency=more.pop("adjacency", "replace-one"))
-    return dpsgd_statement(g, n_records=100, n_steps=5, sample_rate=0.1, noise_multiplier=2.0, max_grad_norm=1.0,
-                           interval=1e-3, **more)  # fmt: skip
+    plan = Plan(n_records=100, n_steps=5, sample_rate=0.1, noise_multiplier=2.0, guarantee=g, interval=1e-3)
+    return dpsgd_statement(plan, max_grad_norm=1.0, **more)
 
 
 MAKERS = {

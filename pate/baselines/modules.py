@@ -1,8 +1,8 @@
 """Ready torch modules for DP-SGD: small, tanh, nothing that mixes the records of a batch; and how any is made.
 
 Every module here is made as ``module(n_features=..., n_classes=..., **module_kwargs)`` and maps a float tensor of
-shape (batch, n_features), or (batch, channels, side, side), to logits of shape (batch, n_classes). A custom one is what torch teachers take: see
-:class:`pate.teachers.torch.TorchTeacherEnsemble`.
+shape (batch, n_features), or (batch, channels, side, side), to logits of shape (batch, n_classes). A custom one is what
+torch teachers take: see :class:`pate.teachers.torch.TorchTeacherEnsemble`.
 """
 
 from __future__ import annotations
