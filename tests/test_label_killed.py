@@ -19,7 +19,7 @@ folder = Path(sys.argv[1])
 rng = np.random.default_rng(0)
 rows = pd.DataFrame({"age": rng.normal(50, 10, 300), "bmi": rng.normal(25, 3, 300)})
 rows.assign(ill=np.where(rows.age > 50, "yes", "no")).to_csv(folder / "private.csv", index=False)
-rows[:40].to_csv(folder / "public.csv", index=False)
+(rows[:40] + 0.5).to_csv(folder / "public.csv", index=False)
 
 def run(out):
     job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"], n_teachers=30,
@@ -32,17 +32,15 @@ def die(*_):
 
 def at(name, number, when):
     # Die at the number-th call of an operation: before it, after it, or when half of its bytes are written.
-    owner = {"replace": os, "fsync": os, "write_text": Path, "to_csv": pd.DataFrame}[name]
+    owner = {"replace": os, "fsync": os, "write_text": Path, "write_bytes": Path}[name]
     real, calls = getattr(owner, name), iter(range(10_000))
     def patched(*given, **options):
         if next(calls) != number:
             return real(*given, **options)
         if when == "before":
             die()
-        if when == "half" and name == "write_text":
+        if when == "half":
             real(given[0], given[1][: len(given[1]) // 2], **options)
-        elif when == "half":
-            real(given[0].iloc[: len(given[0]) // 2], *given[1:], **options)
         else:
             real(*given, **options)
         die()
@@ -50,7 +48,7 @@ def at(name, number, when):
 
 moments = [(name, k, when) for name in ("replace", "fsync") for k in range(4) for when in ("before", "after")]
 moments += [("write_text", k, when) for k in range(3) for when in ("before", "half", "after")]
-moments += [("to_csv", 0, when) for when in ("before", "half", "after")]
+moments += [("write_bytes", 0, when) for when in ("before", "half", "after")]
 run(folder / "first.csv")
 ledger = Ledger(folder / "ledger.sqlite")
 first, spent = (folder / "first.csv").read_bytes(), ledger.spent

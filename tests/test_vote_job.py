@@ -65,8 +65,9 @@ def test_labels_stand_at_their_rows(tmp_path, votes, truth):
     others = frame.drop(index=asked)
     assert others["label"].isna().all()
     assert (others["status"] == "not asked").all()
-    assert json.loads(paths[1].read_text()) == json.loads(json.dumps(release.statement.to_dict()))
-    assert paths[2].read_text() == release.statement.text()
+    statement = release.statement.of_file("labels.csv", paths[0].read_bytes())
+    assert json.loads(paths[1].read_text()) == json.loads(json.dumps(statement.to_dict()))
+    assert paths[2].read_text() == statement.text()
 
 
 @pytest.mark.parametrize("layout", ["labels", "counts", "csv"])
