@@ -38,6 +38,13 @@ def check_new_files(out: str | os.PathLike[str]) -> list[Path]:
     >>> [path.name for path in check_new_files(Path(tempfile.mkdtemp()) / "labels.csv")]
     ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
     """
+    paths = _new_paths(out)
+    for path in paths:
+        check_can_write("out", path)
+    return paths
+
+
+def _new_paths(out: str | os.PathLike[str]) -> list[Path]:
     goal = Path(out)
     if not goal.name:
         raise InvalidInputError(
@@ -47,7 +54,6 @@ def check_new_files(out: str | os.PathLike[str]) -> list[Path]:
     for path in paths:
         if os.path.lexists(path):
             raise RunFolderError(f"{str(path)!r} exists. Results are never overwritten: name another file.")
-        check_can_write("out", path)
     return paths
 
 
@@ -63,7 +69,7 @@ def write_labels(
     """Write the labels of all public rows, and the statement beside them."""
     import pandas as pd
 
-    paths = check_new_files(out)
+    paths = _new_paths(out)
     frame = release.to_frame(rows=rows).set_index("row")
     frame = frame.reindex(range(n_public)).reset_index()
     frame["status"] = frame["status"].fillna("not asked")
