@@ -170,7 +170,9 @@ class GroupedLaw:
         edges = self._laplace_edges() if laplace else self._gaussian_edges()
         rule = _gauss_legendre(nodes)
         self._nodes = [
-            ((a + b + (b - a) * x) / 2, weight * (b - a) / 2) for a, b in itertools.pairwise(edges) for x, weight in rule
+            ((a + b + (b - a) * x) / 2, weight * (b - a) / 2)
+            for a, b in itertools.pairwise(edges)
+            for x, weight in rule
         ]
         self._cdfs: dict[int, list[Any]] = {}
         self._densities: dict[int, list[Any]] = {}

@@ -122,7 +122,9 @@ def test_the_strip_bounds_the_distribution_function_off_the_axis(y):
             z = mp.mpc(float(a), y)
             if a < -40:  # the continued fraction of erfc does not converge off the axis: Mills' ratio does
                 exact = mp.log(abs(mp.exp(-z * z / 2) / -z * (1 - z**-2 + 3 * z**-4 - 15 * z**-6)))
-                exact -= mp.log(mp.exp(-z.real**2 / 2) / -z.real * (1 - z.real**-2 + 3 * z.real**-4 - 15 * z.real**-6))
+                exact -= mp.log(
+                    mp.exp(-(z.real**2) / 2) / -z.real * (1 - z.real**-2 + 3 * z.real**-4 - 15 * z.real**-6)
+                )
             else:
                 exact = mp.log(abs(mp.erfc(-z / mp.sqrt(2)))) - mp.log(mp.erfc(-z.real / mp.sqrt(2)))
             assert float(exact) <= b + 1e-7

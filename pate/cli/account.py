@@ -76,9 +76,7 @@ def account(
     how: bool | str = "auto" if pld is None else pld
     smooth = None if sanitise is None else _smooth(sanitise, delta)
     purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta)
-    report = account_votes(
-        matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=purse
-    )
+    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=purse)
     say(f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}")
     say(f"public            {report.public}")
     say(f"                  {USES['public']}")
@@ -134,7 +132,9 @@ def _purse(path: Path, new: float | None, delta: float) -> Any:
 
     if new is None:
         if not path.exists():
-            raise InvalidInputError(f"there is no ledger {str(path)!r}. Add --new-ledger EPSILON, its total, to make it.")
+            raise InvalidInputError(
+                f"there is no ledger {str(path)!r}. Add --new-ledger EPSILON, its total, to make it."
+            )
         return Ledger(path)
     if path.exists():
         raise InvalidInputError(f"the ledger {str(path)!r} exists, and has its total. Leave --new-ledger out.")
