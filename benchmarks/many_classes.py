@@ -1,4 +1,4 @@
-"""How far is the exact law from an independent integration, by number of classes?
+"""The exact law of many classes against an independent integration.
 
     python benchmarks/many_classes.py [--smoke] [--before FILE] [--out FILE]
 

@@ -34,8 +34,8 @@ PLD_SECONDS = 5.0
 USES: Mapping[str, str] = MappingProxyType(
     {
         "public": "a constant known before the run: this is the number to publish and to budget by",
-        "sanitised": "an upper bound at this data set that may be published; it is too low with a probability that delta "
-        "contains, its own release is paid for, and the ledger keeps the one draw",
+        "sanitised": "an upper bound at this data set that may be published; it is too low with a probability that "
+        "delta contains, its own release is paid for, and the ledger keeps the one draw",
         "data_dependent": "private: internal study only; never publish it",
         "papernot2018": "private: to compare with papers, as published (one direction); never publish it",
         "papernot2017": "private: to compare with papers, as published (one direction); never publish it",

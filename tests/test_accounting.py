@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from pate import ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
+from pate import (
+    Budget,
+    BudgetExceededError,
+    ConfidentGNMax,
+    GNMax,
+    InvalidInputError,
+    Ledger,
+    LNMax,
+    NoisyHistogram,
+    SensitiveValueError,
+    Votes,
+    account,
+)
 from pate.accounting import PLD_SECONDS, USES, PrivacyReport, cost_by_queries
 from pate.privacy import DEFAULT_ORDERS, Guarantee, noisy_max, rdp_to_epsilon
 from pate.privacy.smooth_sensitivity import SmoothSensitivity
@@ -217,20 +231,60 @@ def test_privacy_loss_distributions_on_the_2018_votes(mnist2018_counts, name, be
     assert found.epsilon <= below
 
 
-def test_a_sanitised_number_is_drawn_only_when_asked_for():
+HOW = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
+
+
+def open_ledger(folder, **terms):
+    return Ledger(folder / "ledger.sqlite", total=Budget(20.0, 1e-5), **({"currency": "renyi"} | terms))
+
+
+def test_a_sanitised_number_is_drawn_once_and_kept(tmp_path):
     votes = Votes.from_counts(np.tile([240, 10], (300, 1)))
     assert account(votes, GNMax(40.0), delta=1e-5, pld=False).sanitised is None
-    how = SmoothSensitivity(order=8.0, beta=0.02, noise_scale=5.0)
-    draws = [account(votes, GNMax(40.0), delta=1e-5, pld=False, sanitise=how).sanitised for _ in range(20)]
-    assert {d.kind for d in draws} == {"sanitised"}
-    assert len({d.epsilon for d in draws}) > 1
-    # a constant on either side: the release's own price, and the public price beside it
-    least, _ = rdp_to_epsilon([how.price], 1e-5, orders=[8.0])
-    most, _ = rdp_to_epsilon([how.price + 300 * GNMax(40.0).public_rdp([8.0])[0]], 1e-5, orders=[8.0])
-    assert all(least <= d.epsilon <= most * (1 + 1e-6) for d in draws)
-    # it lies above the exact number nearly always: what it is for
+    ledger, gnmax = open_ledger(tmp_path), GNMax(40.0)
+
+    def ask(votes=votes, mechanism=gnmax, how=HOW, delta=1e-5):
+        return account(votes, mechanism, delta=delta, pld=False, sanitise=how, ledger=ledger).sanitised
+
+    first = ask()
+    assert first.kind == "sanitised"
     exact = account(votes, GNMax(40.0), delta=1e-5, pld=False).data_dependent.reveal().epsilon
-    assert sum(d.epsilon >= exact for d in draws) >= 18
-    assert account(votes, GNMax(40.0), delta=1e-5, pld=False, sanitise=how, noise_seed=1).sanitised.kind == "seeded"
+    assert first.epsilon > exact
+    again = [ask() for _ in range(12)] + [ask(Votes.from_counts(np.tile([240, 10], (300, 1))))]
+    assert set(again) == {first}, "asking again is free, and returns the same"
+    [row] = ledger.releases()
+    assert (row.kind, row.n_queries, row.failure) == ("sanitised value", 0, 0.0)
+    assert row.price == pytest.approx(HOW.cost.rdp_at([float(ledger.currency.split(":")[1])])[0], rel=1e-12)
+    # Another question is another number, and paid for.
+    ask(mechanism=ConfidentGNMax(200.0, 150.0, 40.0))
+    ask(how=replace(HOW, noise_scale=5.0))
+    ask(delta=1e-6 + 1e-7)
+    ask(Votes.from_counts(np.tile([239, 11], (300, 1))))
+    assert len(ledger.releases()) == 5
+    # Also to another process that opens the file.
+    assert (
+        account(votes, GNMax(40.0), delta=1e-5, pld=False, sanitise=HOW, ledger=Ledger(ledger.path)).sanitised == first
+    )
+    assert ledger.verify().ok
+    # Nothing in the file tells the votes: the request is keyed.
+    assert b"240" not in b"".join(str(r.facts).encode() for r in ledger.releases())
+
+
+def test_a_sanitised_number_needs_a_purse(tmp_path):
+    votes = Votes.from_counts(np.tile([240, 10], (30, 1)))
+    with pytest.raises(InvalidInputError, match="ledger must be given with sanitise"):
+        account(votes, GNMax(40.0), delta=1e-5, sanitise=HOW)
+    with pytest.raises(InvalidInputError, match="have a total"):
+        account(votes, GNMax(40.0), delta=1e-5, sanitise=HOW, ledger=Ledger(tmp_path / "none.sqlite"))
+    ledger = open_ledger(tmp_path)
     with pytest.raises(InvalidInputError, match="sanitise must be None"):
-        account(votes, LNMax(40.0), delta=1e-5, sanitise=how)
+        account(votes, LNMax(40.0), delta=1e-5, sanitise=HOW, ledger=ledger)
+    with pytest.raises(InvalidInputError, match="delta0 must be below delta"):
+        account(votes, GNMax(40.0), delta=1e-6, sanitise=HOW, ledger=ledger)
+    assert account(votes, GNMax(40.0), delta=1e-5, sanitise=HOW, ledger=ledger, noise_seed=1).sanitised.kind == "seeded"
+    assert [r.seeded for r in ledger.releases()] == [True]
+    for name, terms in (("gdp", {"currency": "gdp"}), ("poor", {"currency": "renyi:8", "total": Budget(1.5, 1e-5)})):
+        poor = Ledger(tmp_path / f"{name}.sqlite", **({"total": Budget(20.0, 1e-5)} | terms))
+        with pytest.raises(BudgetExceededError, match="cannot pay for a sanitised epsilon"):
+            account(votes, GNMax(40.0), delta=1e-5, sanitise=HOW, ledger=poor)
+        assert poor.releases() == []

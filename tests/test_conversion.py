@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
@@ -43,6 +44,35 @@ def test_gdp_agrees_with_the_gaussian_pld_of_dp_accounting(queries):
     assert gdp_to_epsilon(mu, 1e-5) == pytest.approx(theirs, rel=2e-3)
     # theirs is pessimistic by its discretisation only
     assert gdp_to_epsilon(mu, 1e-5) <= theirs + 1e-9
+
+
+def test_gdp_against_multiprecision_from_tiny_mu_to_huge():
+    """Epsilon is never below the exact one and at most 1e-9 above it, relative; delta is right to 1e-10."""
+    with mp.workdps(60):
+
+        def exact_delta(mu, epsilon):
+            def cdf(x):
+                return mp.erfc(-x / mp.sqrt(2)) / 2
+
+            mu, epsilon = mp.mpf(float(mu)), mp.mpf(epsilon)
+            return cdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
+
+        for mu in np.logspace(-8, 2, 21):
+            for scaled in (0.0, 0.3, 2.0, 6.0, 20.0):
+                epsilon = float(mu * (scaled + mu / 2 * (scaled > 1)))
+                want = exact_delta(mu, epsilon)
+                assert abs(float(gdp_to_delta(float(mu), epsilon) / want - 1)) < 1e-10
+            for delta in (1e-2, 1e-5, 1e-9, 1e-12):
+                epsilon = gdp_to_epsilon(float(mu), delta)
+                if epsilon == 0:
+                    assert exact_delta(mu, 0) <= delta
+                    continue
+                # A larger delta at epsilon less a billionth: epsilon is not too high; and not too low.
+                assert exact_delta(mu, mp.mpf(epsilon)) <= delta
+                assert exact_delta(mu, mp.mpf(epsilon) * (1 - mp.mpf("1e-9"))) > delta
+                back = gdp_from_budget(epsilon, delta)
+                assert abs(back / mu - 1) < 1e-9
+                assert gdp_to_epsilon(back, delta) <= epsilon
 
 
 @given(EPSILONS, DELTAS)

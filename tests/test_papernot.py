@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
+from pate.exceptions import InvalidInputError
 from pate.privacy import papernot, rdp_to_epsilon
+from pate.privacy.papernot_smooth import (
+    gnmax_local_sensitivity,
+    papernot2018_conditions,
+    papernot2018_smooth,
+    threshold_local_sensitivity,
+)
 
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
 
@@ -110,3 +117,58 @@ def test_sensitive_numbers_do_not_get_out(mnist2018_counts):
         with pytest.raises((SensitiveValueError, TypeError)):
             attempt()
     assert secret.reveal().to_dict(include_sensitive=True)["kind"] == "data-dependent"
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.0, float("nan"), float("inf"), "40", True])
+def test_noise_that_is_no_noise_is_refused(bad):
+    votes = [[200, 50]]
+    calls = [
+        lambda: papernot.log_q_gaussian(votes, bad),
+        lambda: papernot.rdp_bound([-5.0], bad, [2.0]),
+        lambda: papernot.log_answer_probability(votes, 200.0, bad),
+        lambda: papernot.expected_confident_rdp(votes, 200.0, bad, 40.0),
+        lambda: papernot.expected_confident_rdp(votes, 200.0, 150.0, bad),
+        lambda: papernot.log_q_laplace(votes, bad),
+        lambda: papernot.laplace_moments(votes, bad, [2.0]),
+        lambda: gnmax_local_sensitivity(votes, bad, 4.0),
+        lambda: threshold_local_sensitivity(votes, 250, 200.0, bad, 4.0),
+        lambda: papernot2018_smooth(votes, bad, order=8.0, beta=0.01, delta=1e-5),
+        lambda: papernot2018_conditions(bad, 8.0, 10),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match=r"sigma|scale"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "bad", [[[250, float("nan")]], [[250, -1]], [250, 0], [[250]], [["a secret", "b"]], [[250, 1j]]]
+)
+def test_votes_that_are_no_votes_are_refused_and_not_quoted(bad):
+    calls = [
+        lambda: papernot.log_q_gaussian(bad, 40.0),
+        lambda: papernot.log_q_laplace(bad, 40.0),
+        lambda: papernot.log_answer_probability(bad, 200.0, 150.0),
+        lambda: papernot.laplace_moments(bad, 20.0, [2.0]),
+        lambda: gnmax_local_sensitivity(bad, 40.0, 4.0),
+        lambda: papernot2018_smooth(bad, 40.0, order=8.0, beta=0.01, delta=1e-5),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match="counts must be") as caught:
+            call()
+        assert "secret" not in str(caught.value)
+        assert caught.value.__context__ is None
+
+
+def test_other_parameters_of_the_papers_are_checked():
+    with pytest.raises(InvalidInputError, match="log_q"):
+        papernot.rdp_bound([0.1], 40.0, [2.0])
+    with pytest.raises(InvalidInputError, match="log_q"):
+        papernot.rdp_bound([float("nan")], 40.0, [2.0])
+    with pytest.raises(InvalidInputError, match="threshold"):
+        papernot.log_answer_probability([[200, 50]], float("nan"), 150.0)
+    with pytest.raises(InvalidInputError, match="belong together"):
+        papernot2018_smooth([[200, 50]], 40.0, order=8.0, beta=0.01, delta=1e-5, threshold=200.0)
+    with pytest.raises(InvalidInputError, match="beta"):
+        papernot2018_smooth([[200, 50]], 40.0, order=8.0, beta=float("nan"), delta=1e-5)
+    with pytest.raises(InvalidInputError, match="sum to the number of teachers"):
+        gnmax_local_sensitivity([[200, 50], [200, 51]], 40.0, 4.0)

@@ -13,19 +13,27 @@ from scipy.stats import kstest, norm
 
 from pate._random import NoiseSource
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.privacy.conversion import rdp_to_epsilon
-from pate.privacy.noisy_max import GaussianNoise, exact_divergences
+from pate.privacy.conversion import DEFAULT_ORDERS, rdp_overhead, rdp_to_epsilon
+from pate.privacy.noisy_max import GaussianNoise, ThresholdTest, exact_divergences
+from pate.privacy.papernot import rdp_bound
 from pate.privacy.papernot_smooth import (
     gnmax_local_sensitivity,
     gnss_rdp_papernot2018,
+    papernot2018_conditions,
     papernot2018_smooth,
     release_papernot2018,
     threshold_local_sensitivity,
 )
 from pate.privacy.ptr import query_scores
-from pate.privacy.smooth_sensitivity import consensus_cost, gnss_rdp, release_smooth
+from pate.privacy.smooth_sensitivity import GRID, SmoothSensitivity, _draw, gnss_rdp, release_smooth
+from pate.privacy.smooth_statistic import consensus_cost, discounted_maximum, query_cap, smooth_bound, threshold_cost
 
-RELEASE = {"order": 8.0, "beta": 0.02, "noise_scale": 5.0, "delta": 1e-5}
+RELEASE = {"order": 8.0, "beta": 0.0125, "noise_scale": 4.0, "delta": 1e-5}
+CONFIDENT = {"threshold": 200.0, "sigma_threshold": 150.0}
+
+
+def sensitivity(table, u, beta):
+    return discounted_maximum((c for c, _ in table.windows(u)), beta, table.values[-1], table.n_windows)
 
 
 def random_counts(rng, n, m, k):
@@ -106,7 +114,7 @@ def test_the_sensitivity_is_smooth_and_covers_every_neighbour(sigma, m):
         counts = random_counts(rng, rng.integers(1, 6), m, 60)
         near = changed(rng, counts)
         a, b = (query_scores(c, sigma).rest for c in (counts, near))
-        s, t = (table.local_sensitivity(u, beta)[0] for u in (a, b))
+        s, t = (sensitivity(table, u, beta) for u in (a, b))
         step = abs(table.cost(a).sum() - table.cost(b).sum())
         assert step <= min(s, t) * (1 + 1e-9)
         assert math.exp(-beta) <= s / t * (1 + 1e-9)
@@ -123,48 +131,149 @@ def test_local_sensitivity_against_a_plain_search():
         e = np.linspace(-d - 1, d, 200 * (2 * d + 1) + 1)[:, None]
         change = table.cost(u + (e + 1) * mu) - table.cost(u + e * mu)
         best = max(best, math.exp(-beta * d) * change.max(axis=0).sum())
-    found, _ = table.local_sensitivity(u, beta)
+    found = sensitivity(table, u, beta)
     assert best <= found * (1 + 1e-12) <= best * 1.01
+
+
+@pytest.mark.parametrize(
+    ("sigma", "m", "test"), [(10.0, 3, (50.0, 12.0)), (40.0, 10, (80.0, 150.0)), (6.0, 2, (70.0, 4.0))]
+)
+def test_the_statistic_of_confident_bounds_the_joint_cost_in_both_directions(sigma, m, test):
+    rng = np.random.default_rng(m)
+    counts = np.concatenate([random_counts(rng, 8, m, 120) for _ in range(4)])
+    kwargs = {"threshold": test[0], "sigma_threshold": test[1]}
+    for order in (2.0, 8.0):
+        exact = exact_divergences(counts, [order], noise=GaussianNoise(sigma), threshold=ThresholdTest(*test))
+        costs = np.array([smooth_bound(row[None], sigma, order=order, beta=0.01, **kwargs)[0] for row in counts])
+        assert (exact.per_query()[:, 0] <= costs).all()
+        assert costs.max() <= query_cap(order, sigma, test[1]) * (1 + 1e-8)
+        assert costs.sum() < 4 * exact.per_query().sum()
+
+
+@pytest.mark.parametrize("confident", [False, True])
+def test_value_and_sensitivity_of_neighbours(confident):
+    """What the price assumes: values within either sensitivity, sensitivities within exp(beta), also far from here."""
+    rng = np.random.default_rng(11)
+    beta, order, sigma, covered = 0.04, 6.0, 10.0, 0.0
+    kwargs = {"threshold": 40.0, "sigma_threshold": 8.0} if confident else {}
+    for _ in range(40):
+        counts = random_counts(rng, rng.integers(1, 6), 4, 60)
+        near = changed(rng, counts)
+        (r, s), (q, t) = (smooth_bound(c, sigma, order=order, beta=beta, **kwargs) for c in (counts, near))
+        assert abs(r - q) <= min(s, t)
+        assert abs(math.log(s / t)) <= beta + 8e-9
+        covered = max(covered, abs(r - q) / s)
+    assert covered > 0.1, "sound but useless"
+
+
+def test_sensitivity_of_confident_against_a_plain_search():
+    """Every statistic of a histogram within d and its neighbours, at every pair (u, top) in reach."""
+    sigma, order, beta, n = 5.0, 4.0, 0.05, 30
+    labels, tests = consensus_cost(sigma, order, 3), threshold_cost(sigma, 18.0, 4.0, order, n)
+    counts = np.array([[19, 8, 3]])
+    u, top = query_scores(counts, sigma).rest[0], 19
+    mu, best = math.sqrt(2) / sigma, 0.0
+
+    def cost(score, count):
+        return tests.weight[count] * labels.cost(score) + tests.test[count]
+
+    for d in range(60):
+        tops = np.arange(max(0, top - d - 1), min(n, top + d + 1) + 1)
+        scores = u + np.linspace(-d - 1, d + 1, 60 * (d + 1) + 1) * mu
+        values = np.array([cost(scores, c) for c in tops])
+        k = 30  # scores 30 apart are one teacher apart
+        for i in range(len(tops) - 1):
+            for a, b in ((i, i + 1), (i + 1, i), (i, i)):
+                best = max(best, math.exp(-beta * d) * np.abs(values[a][k:] - values[b][:-k]).max())
+                best = max(best, math.exp(-beta * d) * np.abs(values[a] - values[b]).max())
+    found = smooth_bound(counts, sigma, order=order, beta=beta, threshold=18.0, sigma_threshold=4.0)[1]
+    assert best <= found <= 1.6 * best
 
 
 def test_the_noise_of_the_release_has_the_scale_that_is_charged():
     counts = np.array([[100, 60, 40]] * 20)
-    table = consensus_cost(40.0, 8.0, 3)
-    u = query_scores(counts, 40.0).rest
-    centre = float(table.cost(u).sum())
-    deviation = 5.0 * table.local_sensitivity(u, 0.02)[0]
+    how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0, delta0=0.01)
+    # So many that the grid is fine against the noise.
+    value, spread = smooth_bound(np.tile(counts, (50, 1)), 40.0, order=8.0, beta=0.0125)
     noise = NoiseSource(3)
-    drawn = np.array([release_smooth(counts, 40.0, noise=noise, deviations=1.0, **RELEASE).epsilon for _ in range(400)])
-    offset = rdp_to_epsilon([gnss_rdp(0.02, 5.0, 8.0, deviations=1.0)], 1e-5, orders=[8.0])[0]
-    values = drawn - offset
-    cap = 20 * 8 / 40**2
-    inner = values[(values > 1e-9) & (values < cap - 1e-9)]
-    assert len(inner) > 20
-    low, high = norm.cdf([0.0, cap], centre + deviation, deviation)
+    drawn = np.array([_draw(value, spread, how, 1.2, 1e6, noise) for _ in range(2000)]) * float(GRID)
+    centre, deviation = value + how.deviations * 4 * spread + how.price + 1.2, 4 * spread
+    # Rounding up moves every number by at most one step of the grid.
+    step = float(GRID)
+    for x in np.arange(centre - 3 * deviation, centre + 3 * deviation, deviation / 4):
+        k = round(x / step) * step
+        share = (drawn <= k + 1e-9).mean()
+        assert abs(share - norm.cdf(k, centre, deviation)) < 4.5 * math.sqrt(0.25 / 2000)
+    assert kstest(drawn - np.random.default_rng(0).uniform(0, step, 2000), norm(centre, deviation).cdf).pvalue > 1e-3
+    assert np.allclose(drawn / step, np.rint(drawn / step), atol=1e-9)
 
-    def law(factor):
-        def cdf(x):
-            return (norm.cdf(x, centre + deviation, deviation * factor) - low) / (high - low)
 
-        return cdf
-
-    assert kstest(inner, law(1.0)).pvalue > 1e-4
-    assert values.min() >= -1e-9
-    assert values.max() <= cap + 1e-9
-    mean_sign = np.mean(values > centre + deviation)
-    assert abs(mean_sign - 0.5) < 0.12
+@pytest.mark.parametrize("delta0", [0.3, 0.02])
+def test_the_bound_is_too_low_as_often_as_it_says(delta0):
+    """The number without its price and conversion, against the statistic: below it with probability delta0."""
+    how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0, delta0=delta0)
+    value, spread = smooth_bound(np.array([[100, 60, 40]] * 1000), 40.0, order=8.0, beta=0.0125)
+    noise, n = NoiseSource(5), 2000
+    low = np.mean([_draw(value, spread, how, 1.2, 1e6, noise) * GRID < value + how.price + 1.2 for _ in range(n)])
+    allowed = norm.cdf((0.01 / (4 * spread)) - norm.isf(delta0)), delta0
+    assert low <= delta0 + 4 * math.sqrt(delta0 / n)
+    assert low >= 2 * allowed[1] - allowed[0] - 4 * math.sqrt(delta0 / n), "as tight as the grid lets it be"
 
 
 def test_a_release_is_sanitised_and_shows_no_private_number():
     done = release_smooth([[240, 10]] * 100, 40.0, noise=NoiseSource(), **RELEASE)
     assert (done.kind, done.directions, done.adaptivity) == ("sanitised", "both", "fixed queries")
-    assert done.to_dict()["epsilon"] == done.epsilon
+    assert "too low with probability at most 1e-06 (within delta)" in done.method
+    assert done.to_dict()["epsilon"] == done.epsilon == round(done.epsilon, 2)
     drawn = {release_smooth([[240, 10]] * 100, 40.0, noise=NoiseSource(k), **RELEASE).epsilon for k in range(6)}
-    assert len(drawn) > 2, "some are clipped at 0, the others are noisy"
+    assert len(drawn) > 2
     assert release_smooth([[240, 10]], 40.0, noise=NoiseSource(1), **RELEASE).kind == "seeded"
-    old = release_papernot2018([[240, 10]] * 10, 40.0, noise=NoiseSource(), **RELEASE)
-    assert (old.kind, old.directions) == ("sanitised", "forward")
     assert "counts" not in repr(consensus_cost(40.0, 8.0, 2))
+
+
+def test_the_failure_is_taken_out_of_delta():
+    how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0, delta0=4e-6)
+    assert how.delta_left(1e-5) == pytest.approx(6e-6, rel=1e-8)
+    assert how.deviations == pytest.approx(norm.isf(4e-6), rel=1e-10)
+    with pytest.raises(InvalidInputError, match="delta0 must be below delta"):
+        release_smooth([[240, 10]], 40.0, noise=NoiseSource(), **RELEASE, delta0=1e-5)
+    with pytest.raises(InvalidInputError, match="sum to the number of teachers"):
+        release_smooth([[240, 10], [240, 9]], 40.0, noise=NoiseSource(), **RELEASE)
+    with pytest.raises(InvalidInputError, match="belong together"):
+        release_smooth([[240, 10]], 40.0, noise=NoiseSource(), **RELEASE, threshold=200.0)
+
+
+def test_what_the_number_costs_other_releases():
+    """A Renyi curve for every pair of neighbours; the failure concerns its truth and is in no delta."""
+    how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
+    cost = how.cost
+    assert (cost.delta0, cost.mu_squared) == (0.0, math.inf)
+    assert cost.rdp_at([8.0])[0] == how.price
+    assert max(cost.orders) < 1 / (1 - math.exp(-0.025))
+    at_two = max(
+        renyi(2.0, sign * min(ratio, 1.0) + how.deviations * 4 * (ratio - 1), 4 * ratio, 4.0)
+        for ratio in np.exp(np.linspace(-0.0125, 0.0125, 5))
+        for sign in (-1, 1)
+    )
+    assert at_two <= cost.rdp_at([2.0])[0] <= at_two * 1.001
+
+
+@pytest.mark.parametrize("confident", [False, True])
+def test_published_bounds_on_the_votes_of_2018_are_not_below_the_exact_epsilon(confident):
+    """640 MNIST queries, GNMax(40) and Confident(200, 150, 40)."""
+    votes = published_votes()[:640]
+    test = ThresholdTest(200.0, 150.0) if confident else None
+    exact = exact_divergences(votes, DEFAULT_ORDERS, noise=GaussianNoise(40.0), threshold=test)
+    truth = rdp_to_epsilon(exact.total() * (1 + 1e-8), 1e-5)[0]
+    assert truth == pytest.approx(0.929 if confident else 1.350, abs=1e-3)
+    how = SmoothSensitivity(order=8.0 if confident else 7.0, beta=0.0125, noise_scale=5.0 if confident else 4.0)
+    value, spread = smooth_bound(votes, 40.0, order=how.order, beta=how.beta, **(CONFIDENT if confident else {}))
+    overhead = rdp_overhead(how.order, how.delta_left(1e-5))
+    most = 640 * query_cap(how.order, 40.0, 150.0 if confident else None)
+    noise = NoiseSource(1)
+    drawn = np.array([_draw(value, spread, how, overhead, most, noise) for _ in range(400)]) * float(GRID)
+    assert (drawn >= truth).all()
+    assert np.median(drawn) == pytest.approx(2.47 if confident else 3.06, abs=0.04)
 
 
 def test_the_2018_analysis_is_wrapped():
@@ -195,6 +304,26 @@ def test_threshold_local_sensitivity_of_2018():
     expected = [1.60212079e-1, 2.07021132e-1, 2.07021132e-1, 1.93127860e-1, 1.68302106e-1, 1.42180452e-1, 1.16054002e-1]
     far = np.flatnonzero(low > 0.1)
     assert low[far[0] : far[0] + 7].tolist() == pytest.approx(expected, rel=1e-7)
+
+
+def test_conditions_of_2018_are_checked_before_a_number_is_called_sanitised():
+    assert papernot2018_conditions(40.0, 14.0, 10) == (True, True)
+    parameters = {"beta": 0.01, "noise_scale": 6.0, "delta": 1e-5, "noise": NoiseSource()}
+    old = release_papernot2018([[240, 10]] * 10, 40.0, order=14.0, **parameters)
+    assert (old.kind, old.directions, old.epsilon) == ("sanitised", "forward", round(old.epsilon, 2))
+    # Order 25 at sigma 10: the step B(q one vote worse) - B(q) falls somewhere below q1.
+    assert papernot2018_conditions(10.0, 25.0, 10) == (True, False)
+    with pytest.raises(InvalidInputError, match="condition C6 of the 2018 paper"):
+        release_papernot2018([[240, 10] + [0] * 8] * 10, 10.0, order=25.0, **parameters)
+
+
+def test_where_c6_fails_a_clearer_query_is_the_more_sensitive_one():
+    """What the check finds at sigma 10, order 25, in the 2018 bound itself: steps by one vote, both ends below q0."""
+    log_q = np.linspace(-40.0, -9.0, 3000)
+    worse = np.log(9 * norm.sf(norm.isf(np.exp(log_q) / 9) - math.sqrt(2) / 10))
+    cost, moved = (rdp_bound(v, 10.0, [25.0])[:, 0] for v in (log_q, worse))
+    steps = (moved - cost)[moved < 0.25 * (1 - 1e-12)]
+    assert (np.diff(steps) < -1e-6).any()
 
 
 def published_votes():
@@ -229,13 +358,12 @@ def test_the_published_number_of_2018():
 
 
 @pytest.mark.parametrize(
-    ("n", "order", "fraction", "scale", "epsilon"), [(300, 10.0, 0.25, 8.0, 1.776), (1000, 6.0, 0.2, 5.0, 3.137)]
+    ("n", "order", "fraction", "scale", "epsilon"), [(300, 10.0, 0.25, 8.0, 1.692), (1000, 6.0, 0.2, 5.0, 2.955)]
 )
 def test_on_the_votes_of_2018_the_lipschitz_release(n, order, fraction, scale, epsilon):
     """Centre plus two deviations of the noise, parameters fitted to these votes: the best case."""
     votes = published_votes()[:n]
-    table = consensus_cost(40.0, order, 10)
-    u = query_scores(votes, 40.0).rest
-    noisy = table.cost(u).sum() + 2 * scale * table.local_sensitivity(u, fraction / order)[0]
-    total, _ = rdp_to_epsilon([noisy + gnss_rdp(fraction / order, scale, order)], 1e-5, orders=[order])
+    value, spread = smooth_bound(votes, 40.0, order=order, beta=fraction / order)
+    price = gnss_rdp(fraction / order, scale, order)
+    total, _ = rdp_to_epsilon([value + 2 * scale * spread + price], 1e-5, orders=[order])
     assert total == pytest.approx(epsilon, abs=0.01)

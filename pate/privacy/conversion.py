@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from pate._validation import check_real
 from pate.exceptions import InvalidInputError
@@ -22,8 +22,10 @@ DEFAULT_ORDERS: tuple[float, ...] = (
     *(20.0, 24.0, 28.0, 32.0, 40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 112.0, 128.0, 160.0, 192.0, 224.0, 256.0),
 )
 
-#: Covers the last digits of log_ndtr: a computed delta is taken this much larger than it came out.
-_DELTA_MARGIN = 1 + 1e-8
+#: Covers the last digits of a computed delta (right to 1e-11): it is taken this much larger than it came out.
+_DELTA_MARGIN = 1 + 1e-10
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 _DELTA_REMEDY = "A usual delta is well below one over the number of people, such as 1e-5."
 
@@ -148,6 +150,9 @@ def rdp_to_epsilon(
 def gdp_to_delta(mu: float, epsilon: float) -> float:
     """Return the exact delta of a mu-Gaussian mechanism at ``epsilon`` (Balle and Wang 2018, Theorem 8).
 
+    With a = mu/2 - epsilon/mu and R = Phi/phi, delta = Phi(a) - e^epsilon Phi(a - mu) = phi(a) (R(a) - R(a - mu)): for
+    small mu the difference is the integral of R'(t) = 1 + t R(t). Right to 1e-11, relative (tested: mu of 1e-8 to 100).
+
     Examples
     --------
     >>> f"{gdp_to_delta(1.0, 1.0):.6f}"
@@ -157,14 +162,18 @@ def gdp_to_delta(mu: float, epsilon: float) -> float:
     epsilon = check_real("epsilon", epsilon, low=0)
     if mu == 0:
         return 0.0
-    first = log_ndtr(-epsilon / mu + mu / 2)
-    second = epsilon + log_ndtr(-epsilon / mu - mu / 2)
+    a = mu / 2 - epsilon / mu
+    if mu <= 0.5:
+        t = a - mu * _NODES
+        slope = 1 + t * (math.sqrt(math.pi / 2) * erfcx(-t / math.sqrt(2)))
+        return float(math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * mu * (slope @ _WEIGHTS))
+    first, second = log_ndtr(a), epsilon + log_ndtr(a - mu)
     # exp(first) - exp(second) without cancellation.
     return float(np.exp(first) * -np.expm1(min(0.0, float(second - first))))
 
 
 def gdp_to_epsilon(mu: float, delta: float) -> float:
-    """Return the exact epsilon of a mu-Gaussian mechanism at ``delta``, rounded up.
+    """Return the exact epsilon of a mu-Gaussian mechanism at ``delta``, rounded up (by about 1e-10, relative).
 
     Source: Dong, Roth, Su 2022, Corollary 2.13. n releases of mean shift d at noise sigma have
     mu = d sqrt(n) / sigma, also when chosen adaptively (Theorem 3.2).
@@ -180,16 +189,17 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     if gdp_to_delta(mu, 0.0) * _DELTA_MARGIN <= delta:
         return 0.0
 
-    def excess(epsilon: float) -> float:
-        return gdp_to_delta(mu, epsilon) * _DELTA_MARGIN - delta
+    def excess(scaled: float) -> float:
+        return gdp_to_delta(mu, scaled * mu) * _DELTA_MARGIN - delta
 
-    # Gaussian tail: delta(epsilon) < Phi(-epsilon/mu + mu/2), so this end is on the safe side.
-    high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) + 1e-9
-    root = float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
-    step = 1e-12 * max(1.0, root)
+    # In units of mu: a tolerance that is fine for epsilons of 1 is not for those of 1e-8. The Gaussian tail has
+    # delta(epsilon) < Phi(-epsilon/mu + mu/2), so the right end is on the safe side.
+    high = mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
+    step = 1e-13 * root
     while excess(root) > 0:
         root, step = root + step, 2 * step
-    return root
+    return root * mu * (1 + 1e-15)
 
 
 def gdp_from_budget(epsilon: float, delta: float) -> float:
@@ -210,7 +220,7 @@ def gdp_from_budget(epsilon: float, delta: float) -> float:
     high = 1.0
     while excess(high) <= 0:
         high *= 2
-    root = float(brentq(excess, 0.0, high, xtol=1e-15, rtol=1e-13))
+    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
     step = 1e-13 * root
     while gdp_to_epsilon(root, delta) > epsilon:
         root, step = root - step, 2 * step

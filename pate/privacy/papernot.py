@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr, logsumexp
 
 from pate._validation import check_real
+from pate.exceptions import InvalidInputError
 from pate.privacy.conversion import check_orders
 
 #: Orders fine enough to reproduce published figures (as in the published analysis scripts).
@@ -20,6 +21,25 @@ PAPER_ORDERS: tuple[float, ...] = (
     *np.arange(1.5, 100, 0.5).tolist(),
     *np.logspace(math.log10(100), math.log10(1000), num=200).tolist(),
 )
+
+
+def check_votes(counts: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return vote counts as a float array of shape (n_queries, n_classes >= 2), all finite and >= 0.
+
+    Examples
+    --------
+    >>> check_votes([[3, float("nan")]])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: counts must be finite numbers >= 0 of shape (n_queries, n_classes >= 2).
+    """
+    try:
+        n = np.asarray(counts, dtype=np.float64)
+    except (TypeError, ValueError):
+        n = np.empty(0)
+    # Votes are private: no value of theirs is quoted, nor what numpy said of them.
+    if n.ndim != 2 or n.shape[1] < 2 or not (np.isfinite(n) & (n >= 0)).all():
+        raise InvalidInputError("counts must be finite numbers >= 0 of shape (n_queries, n_classes >= 2).")
+    return n
 
 
 def log_q_gaussian(counts: npt.ArrayLike, sigma: float) -> npt.NDArray[np.float64]:
@@ -42,7 +62,7 @@ def log_q_gaussian(counts: npt.ArrayLike, sigma: float) -> npt.NDArray[np.float6
     array([-6.0814])
     """
     sigma = check_real("sigma", sigma, low=0, low_open=True)
-    n = np.asarray(counts, dtype=np.float64)
+    n = check_votes(counts)
     winner = n.argmax(axis=1)
     gaps = n[np.arange(len(n)), winner][:, None] - n
     terms = log_ndtr(-gaps / (math.sqrt(2) * sigma))
@@ -76,7 +96,10 @@ def rdp_bound(log_q: npt.ArrayLike, sigma: float, orders: npt.ArrayLike) -> npt.
     array([[1.890e-06, 2.647e-06], [1.250e-03, 5.000e-03]])
     """
     alphas = check_orders(orders)
+    sigma = check_real("sigma", sigma, low=0, low_open=True)
     lq = np.atleast_1d(np.asarray(log_q, dtype=np.float64))
+    if lq.ndim != 1 or not (lq <= 0).all():
+        raise InvalidInputError("log_q must be logs of probabilities, at most 0, of shape (n_queries,).")
     variance = sigma**2
     public = np.broadcast_to(alphas / variance, (len(lq), len(alphas)))
     with np.errstate(all="ignore"):
@@ -121,7 +144,9 @@ def log_answer_probability(
     >>> float(np.exp(yes[0])), float(np.exp(no[0]))
     (0.5, 0.5)
     """
-    score = (np.asarray(counts).max(axis=1) - threshold) / sigma_threshold
+    threshold = check_real("threshold", threshold)
+    sigma_threshold = check_real("sigma_threshold", sigma_threshold, low=0, low_open=True)
+    score = (check_votes(counts).max(axis=1) - threshold) / sigma_threshold
     return log_ndtr(score), log_ndtr(-score)
 
 
@@ -162,7 +187,8 @@ def log_q_laplace(counts: npt.ArrayLike, scale: float) -> npt.NDArray[np.float64
     >>> log_q_laplace([[240, 10]], 20.0).round(4)
     array([-10.2836])
     """
-    n = np.asarray(counts, dtype=np.float64)
+    scale = check_real("scale", scale, low=0, low_open=True)
+    n = check_votes(counts)
     winner = n.argmax(axis=1)
     gaps = (n[np.arange(len(n)), winner][:, None] - n) / scale
     terms = np.log(2 + gaps) - math.log(4) - gaps

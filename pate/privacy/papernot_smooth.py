@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from pate._random import NoiseSource
-from pate._validation import check_real
+from pate._validation import check_int, check_real
 from pate.exceptions import InvalidInputError
-from pate.privacy.conversion import check_delta, rdp_to_epsilon
+from pate.privacy.conversion import check_delta, rdp_overhead
 from pate.privacy.guarantee import Guarantee, Sensitive
-from pate.privacy.papernot import log_answer_probability, log_q_gaussian, rdp_bound
-from pate.privacy.smooth_sensitivity import gnss_rdp
+from pate.privacy.papernot import check_votes, log_answer_probability, log_q_gaussian, rdp_bound
+from pate.privacy.smooth_sensitivity import GRID, gnss_rdp
+from pate.sampling import rounded_up
 
 FloatArray = npt.NDArray[np.float64]
+
+_POINTS = 20_000
 
 
 def gnss_rdp_papernot2018(beta: float, noise_scale: float, order: float) -> float:
@@ -42,10 +46,20 @@ def gnss_rdp_papernot2018(beta: float, noise_scale: float, order: float) -> floa
     return order * math.exp(2 * beta) / noise_scale**2 + stretch / (order - 1)
 
 
+def _batch(counts: npt.ArrayLike) -> FloatArray:
+    """Return the votes of at least one query, all of as many teachers."""
+    votes = check_votes(getattr(counts, "counts", counts))
+    if not len(votes) or (votes.sum(axis=1) != votes[0].sum()).any() or (votes != np.rint(votes)).any():
+        raise InvalidInputError("counts must be whole numbers, in rows that all sum to the number of teachers.")
+    return votes
+
+
 class _Bound:
     """The Theorem 6 bound B(q) of one order, its knee q0 and the shifted knee q1; all in log q."""
 
     def __init__(self, sigma: float, order: float, n_classes: int) -> None:
+        sigma = check_real("sigma", sigma, low=0, low_open=True)
+        order = check_real("order", order, low=1, low_open=True)
         self.sigma, self.order, self.losers = sigma, order, n_classes - 1
         self.public = order / sigma**2
         high = min(-((1 + 1 / sigma) ** 2), -(((order - 0.99) / sigma) ** 2), -1 / sigma**2)
@@ -80,6 +94,36 @@ class _Bound:
         return np.maximum(self.capped(self.moved(at, 1)) - here, here - self.capped(self.moved(at, -1)))
 
 
+def papernot2018_conditions(sigma: float, order: float, n_classes: int) -> tuple[bool, bool]:
+    """Check conditions C5 and C6 of the 2018 paper (Appendix B.4), on which its local sensitivity rests.
+
+    C5: the bound B(q) does not fall as q grows to q0. C6: neither does B(q one vote worse) - B(q), to q1. Public: no
+    votes are in them. They are checked at 20,000 points even in log q, a numerical check as the paper's own is.
+
+    Raises
+    ------
+    InvalidInputError
+        A parameter is out of range, or the 2018 bound never helps there.
+
+    Examples
+    --------
+    >>> papernot2018_conditions(40.0, 14.0, 10), papernot2018_conditions(10.0, 25.0, 10)
+    ((True, True), (True, False))
+    """
+    bound = _Bound(sigma, order, check_int("n_classes", n_classes, low=2))
+    up_to_q0 = bound.log_q0 - np.geomspace(700.0, 1e-9, _POINTS)
+    up_to_q1 = bound.log_q1 - np.geomspace(700.0, 1e-9, _POINTS)
+    cost = bound.capped(up_to_q0)
+    near = bound.capped(up_to_q1)
+    steps = bound.capped(bound.moved(up_to_q1, 1)) - near
+    # What rounding may do: a step is a difference of two costs.
+    return _rises(cost, cost), _rises(steps, near + steps)
+
+
+def _rises(values: FloatArray, scale: FloatArray) -> bool:
+    return bool((np.diff(values) >= -1e-10 * scale[1:] - 1e-300).all())
+
+
 def gnmax_local_sensitivity(counts: npt.ArrayLike, sigma: float, order: float) -> FloatArray:
     """Return the 2018 paper's local sensitivity of its GNMax bound at every distance (Algorithms 3 to 5).
 
@@ -101,7 +145,7 @@ def gnmax_local_sensitivity(counts: npt.ArrayLike, sigma: float, order: float) -
     >>> gnmax_local_sensitivity([[10, 0, 0]], 0.5, 1.5)[0, :4]
     array([3.13503646e-17, 1.60178280e-08, 5.90681786e-03, 5.99981308e+00])
     """
-    votes = -np.sort(-np.atleast_2d(np.asarray(counts, dtype=np.float64)), axis=1)
+    votes = -np.sort(-_batch(counts), axis=1)
     bound = _Bound(sigma, order, votes.shape[1])
     n_teachers = round(float(votes[0].sum()))
     plateau = float(bound.local_sensitivity(np.array([bound.log_q1]))[0])
@@ -136,7 +180,10 @@ def threshold_local_sensitivity(
     >>> threshold_local_sensitivity([[20, 10, 0]], 30, 16, 2.0, 10.0)[0, 3:6].round(6)
     array([0.000148, 0.014783, 0.039415])
     """
-    tops = np.asarray(counts).max(axis=1).astype(np.int64)
+    n_teachers = check_int("n_teachers", n_teachers, low=1)
+    tops = check_votes(counts).max(axis=1).astype(np.int64)
+    if len(tops) and tops.max() > n_teachers:
+        raise InvalidInputError(f"counts must not be above n_teachers={n_teachers}.")
     grid = np.arange(n_teachers + 1)
     yes, no = log_answer_probability(grid[:, None], threshold, sigma_threshold)
     costs = rdp_bound(np.minimum(yes, no), math.sqrt(2) * sigma_threshold, [order])[:, 0]
@@ -212,7 +259,8 @@ def papernot2018_smooth(
     Sensitive(2018 smooth sensitivity: hidden; .reveal() shows it)
     """
     delta = check_delta(delta)
-    votes = np.asarray(getattr(counts, "counts", counts))
+    beta = check_real("beta", beta, low=0, high=1 / (2 * order), high_open=True, remedy="Its limit is 1/(2 order).")
+    votes = _batch(counts)
     value, sensitivity, answers = _value_and_sensitivity(votes, sigma, order, threshold, sigma_threshold)
     smooth = float((np.exp(-beta * np.arange(len(sensitivity))) * sensitivity).max())
     scale = noise_scale if noise_scale is not None else (order * math.exp(2 * beta) / smooth) ** (1 / 3)
@@ -231,9 +279,11 @@ def papernot2018_smooth(
 
 
 def _value_and_sensitivity(
-    votes: npt.NDArray[np.int64], sigma: float, order: float, threshold: float | None, sigma_threshold: float | None
+    votes: FloatArray, sigma: float, order: float, threshold: float | None, sigma_threshold: float | None
 ) -> tuple[float, FloatArray, float]:
     """Return the expected cost, its local sensitivity at every distance, and the expected number of answers."""
+    if (threshold is None) != (sigma_threshold is None):
+        raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
     n_teachers = int(votes[0].sum())
     labels = rdp_bound(log_q_gaussian(votes, sigma), sigma, [order])[:, 0]
     moves = gnmax_local_sensitivity(votes, sigma, order)
@@ -265,7 +315,13 @@ def release_papernot2018(
     -------
     Guarantee
         Kind ``"sanitised"``, forward direction only: the release is private, but what it says of the answers is the
-        2018 bound. Prefer :func:`~pate.privacy.smooth_sensitivity.release_smooth`.
+        2018 bound, and as in the paper it is as often too low as too high. Prefer
+        :func:`~pate.privacy.smooth_sensitivity.release_smooth`.
+
+    Raises
+    ------
+    InvalidInputError
+        A parameter is out of range, or condition C5 or C6 of the paper does not hold for them.
 
     Examples
     --------
@@ -276,13 +332,20 @@ def release_papernot2018(
     ('sanitised', 'forward')
     """
     price = gnss_rdp(beta, noise_scale, order)
-    votes = np.asarray(getattr(counts, "counts", counts))
+    votes = _batch(counts)
+    held = papernot2018_conditions(sigma, order, votes.shape[1])
+    if not all(held):
+        broken = " and ".join(name for name, good in zip(("C5", "C6"), held, strict=True) if not good)
+        raise InvalidInputError(
+            f"sigma={sigma:g}, order={order:g}, {votes.shape[1]} classes break condition {broken} of the 2018 paper: "
+            "its smooth sensitivity is not one. Take another order, or pate.privacy.smooth_sensitivity.release_smooth."
+        )
     value, sensitivity, _ = _value_and_sensitivity(votes, sigma, order, threshold, sigma_threshold)
     smooth = float((np.exp(-beta * np.arange(len(sensitivity))) * sensitivity).max())
-    noisy = max(0.0, value + smooth * noise_scale * float(noise.normal(1)[0]))
-    epsilon, _ = rdp_to_epsilon([noisy + price], check_delta(delta), orders=[order])
+    centre = Fraction(value) + Fraction(price) + Fraction(rdp_overhead(order, check_delta(delta)))
+    steps = rounded_up(centre, scale=Fraction(smooth) * Fraction(noise_scale), grid=GRID, source=noise)
     return Guarantee(
-        epsilon=epsilon,
+        epsilon=float(max(0, steps) * GRID),
         delta=delta,
         kind="seeded" if noise.seeded else "sanitised",
         method=f"papernot2018 smooth sensitivity, beta {beta:g}, noise scale {noise_scale:g}",

@@ -192,7 +192,7 @@ class SmoothSensitivity:
     --------
     >>> how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
     >>> round(how.price, 3), how.delta0
-    (0.493, 1e-06)
+    (0.468, 1e-06)
     """
 
     order: float

@@ -69,12 +69,18 @@ class ConsensusCost:
         mu / step, a billionth less.
     values : (n_knots,)
         Constant beyond either end.
+    change : (n_knots + knots_per_teacher,)
+        Of Q between a knot, from one mu before ``start`` on, and the knot one mu to the right.
+    reach : (n_knots + knots_per_teacher,)
+        The largest of ``change`` over one mu from each knot on.
     """
 
     start: float
     step: float
     knots_per_teacher: int
     values: FloatArray
+    change: FloatArray
+    reach: FloatArray
 
     def _knot(self, u: FloatArray) -> IntArray:
         return np.floor((u - self.start) / self.step).astype(np.int64)
@@ -83,13 +89,14 @@ class ConsensusCost:
         """Return Q(u), the shape of ``u``."""
         return np.asarray(np.interp((u - self.start) / self.step, np.arange(len(self.values)), self.values))
 
+    @property
+    def n_windows(self) -> int:
+        """From so many teachers on, windows hold all the knots."""
+        return len(self.values) // self.knots_per_teacher + 3
+
     def windows(self, u: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield, for d = 0, 1, ..., the largest change of Q by one teacher and the largest Q, within d. Private."""
-        k = self.knots_per_teacher
-        padded = np.concatenate([np.full(k, self.values[0]), self.values, np.full(k, self.values[-1])])
-        change = padded[k:] - padded[:-k]  # between each knot from start - mu on and the knot one mu to the right
-        # Largest over k + 1 knots from each one on.
-        reach = np.max(np.lib.stride_tricks.sliding_window_view(np.pad(change, (0, k)), k + 1), axis=1)
+        k, change, reach = self.knots_per_teacher, self.change, self.reach
 
         def at(table: FloatArray, knot: IntArray) -> FloatArray:
             return table[np.clip(knot + k, 0, len(table) - 1)]
@@ -139,8 +146,12 @@ def consensus_cost(sigma: float, order: float, n_classes: int) -> ConsensusCost:
     total = best * scale + np.maximum(touched, aside + surplus * scale)
     values = np.minimum(np.log1p(total) / (order - 1) * (1 + 1e-9), bound.cap)
     values = np.maximum.accumulate(values)
-    values.setflags(write=False)
-    return ConsensusCost(_LOWEST, step, k, values)
+    padded = np.concatenate([np.full(k, values[0]), values, np.full(k, values[-1])])
+    change = padded[k:] - padded[:-k]
+    reach = np.max(np.lib.stride_tricks.sliding_window_view(np.pad(change, (0, k)), k + 1), axis=1)
+    for array in (values, change, reach):
+        array.setflags(write=False)
+    return ConsensusCost(_LOWEST, step, k, values, change, reach)
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,8 +184,8 @@ def threshold_cost(
     Examples
     --------
     >>> cost = threshold_cost(40.0, 200.0, 150.0, 8.0, 250)
-    >>> cost.weight[[0, 125, 250]].round(3), cost.test.max().round(7)
-    (array([0.1  , 0.326, 0.656]), 0.000114...)
+    >>> cost.weight[[0, 125, 250]].round(3), round(float(cost.test.max()), 7)
+    (array([0.102, 0.332, 0.659]), 0.0001132)
     """
     one = 1 / sigma_threshold
     t: FloatArray = (np.arange(n_teachers + 1, dtype=np.float64) - threshold) * one
@@ -185,6 +196,31 @@ def threshold_cost(
     logs = np.logaddexp(*(np.minimum(table.up_to(s), table.from_(s)) for s in (t, -t)))
     test = np.minimum(np.logaddexp(0.0, logs) / (order - 1), float(threshold_rho_star([order], sigma_threshold)[0]))
     return ThresholdCost(np.maximum.accumulate(weight), test * (1 + ROUNDING))
+
+
+def discounted_maximum(changes: Iterator[FloatArray], beta: float, most: float, n_windows: int) -> float:
+    """Return max_d exp(-beta d) A_d, A_d the sum over queries of the change within d, at most ``most`` each. Private.
+
+    Examples
+    --------
+    >>> discounted_maximum(iter([np.array([0.1]), np.array([0.9]), np.array([1.0])]), 0.5, 1.0, 3).__round__(4)
+    0.5459
+    """
+    best = 0.0
+    for d, change in zip(range(n_windows), changes, strict=False):
+        best = max(best, math.exp(-beta * d) * float(np.minimum(change, most).sum()))
+        if math.exp(-beta * (d + 1)) * most * len(change) <= best:
+            break
+    return best
+
+
+def _changes(labels: ConsensusCost, u: FloatArray, tests: ThresholdCost | None, tops: IntArray) -> Iterator[FloatArray]:
+    """Yield, for d = 0, 1, ..., the most that one teacher changes each query's cost within d."""
+    if tests is None:
+        yield from (change for change, _ in labels.windows(u))
+        return
+    for (change, highest), (weight, more, bit) in zip(labels.windows(u), tests.windows(tops), strict=True):
+        yield weight * change + more * highest + bit
 
 
 def smooth_bound(
@@ -219,7 +255,7 @@ def smooth_bound(
 
     Examples
     --------
-    >>> value, sensitivity = smooth_bound([[240, 10]] * 100, 40.0, order=8.0, beta=0.02)
+    >>> value, sensitivity = smooth_bound([[200, 50]] * 100, 40.0, order=8.0, beta=0.02)
     >>> value < 100 * 8 / 40**2, 0 < sensitivity < value
     (True, True)
     """
@@ -229,9 +265,8 @@ def smooth_bound(
     u = query_scores(votes, sigma).rest
     labels = consensus_cost(float(sigma), float(order), votes.shape[1])
     cost, cap = labels.cost(u), float(labels.values[-1])
-    tests = None
+    tests, tops = None, votes.max(axis=1)
     if threshold is not None and sigma_threshold is not None:
-        tops = votes.max(axis=1)
         tests = threshold_cost(
             float(sigma), float(threshold), float(sigma_threshold), float(order), int(votes[0].sum())
         )
@@ -239,15 +274,8 @@ def smooth_bound(
         cost = np.minimum(tests.weight[tops] * cost + tests.test[tops], cap)
     elif threshold is not sigma_threshold:
         raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
-    best, d = 0.0, 0
-    answered = None if tests is None else tests.windows(tops)
-    for change, highest in labels.windows(u):
-        if answered is not None:
-            weight, more, bit = next(answered)
-            change = weight * change + more * highest + bit
-        best = max(best, math.exp(-beta * d) * float(np.minimum(change, cap).sum()))
-        d += 1
-        if math.exp(-beta * d) * cap * len(votes) <= best:
-            break
+    # Beyond these every window holds everything.
+    most = max(labels.n_windows, 0 if tests is None else int(votes[0].sum()) + 1)
+    found = discounted_maximum(_changes(labels, u, tests, tops), beta, cap, most)
     value = float(cost.sum()) * (1 + ROUNDING)
-    return value, (best + 4 * ROUNDING * value) * (1 + 4 * ROUNDING)
+    return value, (found + 4 * ROUNDING * value) * (1 + 4 * ROUNDING)

@@ -220,7 +220,7 @@ def rounded_up(value: Fraction, *, scale: Fraction, grid: Fraction, source: Word
     if scale <= 0 or grid <= 0:
         raise InvalidInputError("scale and grid must be above 0.")
     lazy = RealNoise(int(source.words(1)[0]), source, noise)
-    low, high = lazy.interval(64)
+    low, high = lazy.interval(max(4, math.ceil(scale / grid).bit_length() + 4))
     guess = math.ceil((value + scale * (low + high) / 2) / grid)
     while not lazy.below((guess * grid - value) / scale):
         guess += 1
