@@ -85,6 +85,11 @@ def plan_release(
     return calibrated, n_queries, gap or 0.0
 
 
+def _digest(hashes: tuple[str, ...]) -> str:
+    """Return one digest of many rows."""
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
 def _student_can(name: str) -> Any:
     def check(self: PATEClassifier) -> bool:
         try:
@@ -340,7 +345,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
         self.statement_ = release.statement
         self.queries_ = queries
-        self._asked = hashes
+        self._asked = _digest(hashes)
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         self._learn(student, X_public)
         return teachers, votes
@@ -372,9 +377,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "release_")
         teachers = self._ensemble()
         student, rows = self._student(teachers), self._check_public(X_public, teachers)
-        if rows.shape[0] <= self.queries_.max() or self._asked != hash_rows(
-            rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_], chunk_size=_HASH_ROWS
-        ):
+        there = rows.shape[0] > self.queries_.max()
+        asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
+        if not there or self._asked != _digest(hash_rows(asked, chunk_size=_HASH_ROWS)):
             raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
         self._learn(student, rows)
         return self
@@ -400,8 +405,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
         if self.random_state is not None or self.ledger is None:
             return self.random_state
-        digest = hashlib.sha256("\n".join(hash_rows(X_public, chunk_size=_HASH_ROWS)).encode())
-        return int.from_bytes(digest.digest()[:16], "little")
+        return int(_digest(hash_rows(X_public, chunk_size=_HASH_ROWS))[:32], 16)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's classes for the rows of ``X``; costs nothing.
@@ -416,7 +420,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "student_")
         X = self._check_rows(X, self.student_)
-        return np.asarray(self.classes_[self.student_.predict(X)])
+        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
+        return np.asarray(self.classes_[said.astype(np.int64)])
 
     @available_if(_student_can("predict_proba"))
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:

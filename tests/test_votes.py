@@ -1,8 +1,10 @@
 import numpy as np
+import pandas as pd
 import pytest
 
-from pate import InvalidInputError, Votes
-from pate.votes import hash_queries
+from pate import GNMax, InvalidInputError, Votes, account
+from pate.accounting import cost_by_queries
+from pate.votes import as_votes, hash_queries
 
 
 def test_counts_from_labels_match_a_plain_count():
@@ -79,3 +81,71 @@ def test_labels_are_counted_in_blocks_and_kept_narrow(monkeypatch, kind):
     assert parts.labels.dtype == (kind if np.dtype(kind).kind == "i" else np.int64)
     labels[0, 0] = 3 - labels[0, 0]
     assert (parts.labels == whole.labels).all()
+
+
+# Votes from anywhere ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [[8, 2], [5, 5]],
+        ((8, 2), (5, 5)),
+        np.array([[8, 2], [5, 5]], dtype=np.uint8),
+        np.array([[8.0, 2.0], [5.0, 5.0]]),
+        np.array([[8, 2], [5, 5]], dtype=object),
+        np.ma.array([[8, 2], [5, 5]]),
+        pd.DataFrame([[8, 2], [5, 5]]),
+        pd.DataFrame([[8, 2], [5, 5]], dtype="Int64"),
+        Votes.from_counts([[8, 2], [5, 5]]),
+    ],
+)
+def test_counts_from_anywhere(given):
+    votes = as_votes(given)
+    assert votes.counts.tolist() == [[8, 2], [5, 5]]
+    assert (votes.n_teachers, votes.classes) == (10, (0, 1))
+    price = account(given, GNMax(4.0), delta=1e-5)
+    same = account(Votes.from_counts([[8, 2], [5, 5]]), GNMax(4.0), delta=1e-5)
+    assert price.public == same.public
+    assert price.data_dependent.reveal() == same.data_dependent.reveal()
+    assert cost_by_queries(given, GNMax(4.0), delta=1e-5).reveal()
+
+
+def test_the_columns_of_a_table_of_counts_name_the_classes():
+    assert as_votes(pd.DataFrame({"no": [8, 5], "yes": [2, 5]})).classes == ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([[0, 1, 1], [1, 0, 1], [1, 1, 0]], "may be counts or teachers' labels"),  # rows of one sum, and labels
+        ([[8, 2], [5, 4]], "may be counts or teachers' labels"),
+        ([[3, 1, 2]] * 4, None),  # as labels these would need 4 classes of 3 queries: counts
+        ([8, 2], "got shape"),
+        ([[]], "got shape"),
+        (np.zeros((2, 2, 2)), "got shape"),
+        ([[8, 2], [5]], "cannot be read"),
+        ([["a", "b"]], "must be whole numbers"),
+        ([[7.5, 2.5]], "must be whole numbers"),
+        ([[True, False]], "must be whole numbers"),
+        ([[8 + 1j, 2]], "must be whole numbers, got complex"),
+        (np.ma.array([[8, 2]], mask=[[True, False]]), "masked cells"),
+        (pd.DataFrame([[8, None]], dtype="Int64"), "must be whole numbers"),
+        ([[11, -1]], ">= 0"),
+        ("votes.npz", "got str.*read_votes"),
+        (None, "got NoneType"),
+        ({"counts": [[8, 2]]}, "got dict"),
+    ],
+)
+def test_what_is_no_vote_is_refused_in_words(given, text):
+    if text is None:
+        assert as_votes(given).n_teachers == 6
+        return
+    for take in (as_votes, lambda votes: account(votes, GNMax(4.0), delta=1e-5)):
+        with pytest.raises(InvalidInputError, match=text):
+            take(given)
+
+
+def test_account_says_what_a_mechanism_is():
+    with pytest.raises(InvalidInputError, match="mechanism must be a mechanism"):
+        account([[8, 2]], 4.0, delta=1e-5)

@@ -6,6 +6,7 @@ one refuses they all refuse, in words that quote no cell.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -262,14 +263,10 @@ def _check_kind(dtype: np.dtype[Any], name: str) -> None:
 
 def _as_array(X: Any, name: str) -> npt.NDArray[Any]:
     mask = np.ma.getmaskarray(X) if isinstance(X, np.ma.MaskedArray) else None
-    try:
+    rows: Any = None
+    with suppress(ValueError):  # a list of lists of different lengths
         rows = np.asarray(X if mask is None else X.data)
-    except ValueError:  # a list of lists of different lengths
-        rows = np.empty(0, dtype=object)
-        ragged = True
-    else:
-        ragged = False
-    if ragged:
+    if rows is None:
         raise _not_rows(name, "rows of different lengths")
     if not hasattr(X, "dtype") and rows.dtype.kind in "US":
         rows = np.array(X, dtype=object)  # NumPy would turn numbers beside texts into texts

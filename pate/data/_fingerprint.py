@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate._validation import quietly
+
 
 def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> str:
     """Return a digest of the private records: of their labels and owners, in the file's order: **sensitive**.
@@ -28,7 +30,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     """
     digest = hashlib.sha256(f"pate records 1 {len(labels)} {groups is not None}\n".encode())
     digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
-    for owner in () if groups is None else groups:
-        text = str(owner).encode("utf-8", "surrogatepass")
+    for name in () if groups is None else quietly("groups", lambda: [str(owner) for owner in groups]):
+        text = name.encode("utf-8", "surrogatepass")
         digest.update(f"{len(text)}:".encode() + text)
     return digest.hexdigest()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate._files import atomic_path
 from pate._random import training_seed
-from pate._validation import check_choice, check_int
+from pate._validation import check_choice, check_int, quietly
 from pate.data._columns import order_key
 from pate.data._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
@@ -266,7 +266,7 @@ def partition(n_records: int, n_shards: int, *, groups: Any = None, random_state
     """
     n_records = check_int("n_records", n_records, low=1)
     n_shards = check_int("n_shards", n_shards, low=1)
-    codes = None if groups is None else _group_ranks(groups, n_records)
+    codes = None if groups is None else quietly("groups", _group_ranks, groups, n_records)
     n_units = n_records if codes is None else int(codes.max()) + 1
     unit = "record" if codes is None else "group"
     if n_shards > n_units:
@@ -328,6 +328,10 @@ def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
     >>> count_cross_shard_duplicates(X, Partition([0, 0, 1, 0], n_shards=2))
     1
     """
+    return quietly("X", _count_duplicates, X, p)
+
+
+def _count_duplicates(X: Any, p: Partition) -> int:
     if len(X) != p.n_records:
         raise InvalidInputError(f"X must have {p.n_records} rows, one per record of the partition, got {len(X)}.")
     first_shard: dict[bytes, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,9 +11,9 @@ import numpy.typing as npt
 
 from pate._random import training_seed
 from pate._validation import check_choice, check_int
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, StudentError, StudentWarning
 from pate.queries import STRATEGIES, least_sure, select_queries
-from pate.students import fit_student, make_student
+from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.votes import ABSTAIN
 
 #: Strategies by name.
@@ -104,7 +105,8 @@ class Uncertain:
     The first round has half of the questions and spreads them over all rows by clustering: a student of a handful of
     labels does not know where it is unsure. Each later round takes the rows where the student's two likeliest classes
     are nearest to each other (margin sampling; Settles 2009, Section 3.1), and of five times as many as it needs it
-    asks those that are spread best.
+    asks those that are spread best. Where the student cannot learn from the labels so far, the round is spread over all
+    open rows, with a warning.
 
     Parameters
     ----------
@@ -125,6 +127,7 @@ class Uncertain:
 
     def __init__(self, student: Any = "logistic-regression", *, n_rounds: int = 5) -> None:
         self.student = make_student(student)
+        check_is_student(self.student)
         if not hasattr(self.student, "predict_proba"):
             raise InvalidInputError(
                 f"student must have predict_proba to say how sure it is, got {self.student!r}. Use "
@@ -144,6 +147,24 @@ class Uncertain:
         parts = np.array_split(np.arange(rest), min(self.n_rounds - 1, rest)) if rest else []
         return (n_queries - rest, *(len(part) for part in parts))
 
+    def try_out(self, rows: Any, n_queries: int, n_classes: int) -> None:
+        """Refuse, before anything is paid for, a student that could not learn from the first round's labels.
+
+        Parameters
+        ----------
+        rows : array or DataFrame of shape (n_public, n_features)
+        n_queries, n_classes : int
+
+        Examples
+        --------
+        >>> Uncertain("knn").try_out(np.eye(9), 3, 2)
+        Traceback (most recent call last):
+        pate.exceptions.InvalidInputError: student must be able to learn from 2 labels: ...
+        """
+        first = self.rounds(n_queries)[0]
+        queries = np.arange(min(first, np.shape(rows)[0]))
+        try_student(self.student, rows, n_classes=n_classes, queries=queries, n_answers=len(queries))
+
     def choose(
         self,
         rows: Any,
@@ -159,9 +180,15 @@ class Uncertain:
             return OneRound("cluster").choose(
                 rows, n_queries, labels=labels, open_rows=open_rows, random_state=random_state
             )
-        student = fit_student(
-            self.student, _take(rows, answered), labels[answered], random_state=training_seed(random_state, 0x57D)
-        )
+        try:
+            student = fit_student(
+                self.student, _take(rows, answered), labels[answered], random_state=training_seed(random_state, 0x57D)
+            )
+        except StudentError as error:  # every round is paid for: they are asked in any case
+            warnings.warn(f"{error} This round's rows are spread over all open ones.", StudentWarning, stacklevel=2)
+            return OneRound("cluster").choose(
+                rows, n_queries, labels=labels, open_rows=open_rows, random_state=random_state
+            )
         sure = [
             student.predict_proba(_take(rows, open_rows[start : start + _CHUNK]))
             for start in range(0, len(open_rows), _CHUNK)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import check_classes
+from pate._validation import check_classes, quietly
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
 from pate.label_job._reading import Sources
 from pate.teachers import import_teacher, is_import_path, make_teacher
@@ -49,7 +49,7 @@ def kept_in(checkpoint_dir: Any, estimator: Any, teacher: Any) -> Any:
 def units_of(source: Sources) -> tuple[str, int]:
     if source.groups is None:
         return "record", len(source.y)
-    return "group", len(np.unique(source.groups))
+    return "group", len(set(source.groups.tolist()))  # of any types, mixed ones too
 
 
 def take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
@@ -63,7 +63,7 @@ def read_classes(y: npt.NDArray[Any]) -> tuple[Any, ...]:
         PrivacyLeakWarning,
         stacklevel=4,
     )
-    return check_classes(np.unique(y))
+    return check_classes(quietly("the target", np.unique, y))
 
 
 def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ from pate._validation import check_choice, check_classes, check_int
 from pate.data import TableEncoder, make_shard_encoder, records_fingerprint
 from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
-from pate.label_job._choice import make_choice
+from pate.label_job._choice import Uncertain, make_choice
 from pate.label_job._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
 from pate.label_job._plan import LabelPlan
 from pate.label_job._reading import read_sources
@@ -213,6 +213,8 @@ class LabelJob:
         self.plan = self._make_plan(
             chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
         )
+        if isinstance(self._choice, Uncertain) and len(self.plan.rounds) > 1:
+            self._choice.try_out(self._chooser_rows, sum(self.plan.rounds), 2 if named is None else len(named))
         self._teachers: ShardEnsemble = make_ensemble(
             estimator,
             n_teachers,

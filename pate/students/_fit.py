@@ -232,8 +232,9 @@ def _problem(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = fit_student(student, rows, made_up, noisy_counts=counts, random_state=0)
-            said = np.asarray(fitted.predict(_take(rows, np.arange(min(20, rows.shape[0])))))
-        if said.ndim != 1 or not np.isin(said, np.arange(n_classes)).all():
+            n_rows = min(20, rows.shape[0])
+            said = np.asarray(fitted.predict(_take(rows, np.arange(n_rows))))
+        if said.shape not in ((n_rows,), (n_rows, 1)) or not np.isin(said, np.arange(n_classes)).all():
             raise ValueError("predict did not return one of the classes it was trained on per row")
     except StudentError as error:
         return error.__cause__ if isinstance(error.__cause__, Exception) else error
