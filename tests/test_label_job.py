@@ -22,7 +22,7 @@ from pate import (
     NoisyHistogram,
     PrivacyLeakWarning,
 )
-from pate.exceptions import DuplicateRecordsWarning, PrivacyParameterWarning, RunFolderError
+from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, PrivacyParameterWarning, RunFolderError
 from pate.label_job import PREPROCESSING, LabelJob, check_new_files
 from pate.statement_page import read_statement, statement_page
 
@@ -511,23 +511,30 @@ def test_a_missing_target_value_is_refused(files):
 
 
 @pytest.mark.parametrize("value", ["Rare-Secret-Disease", "12345678"])
-def test_a_class_outside_classes_is_not_echoed(tmp_path, files, value):
+def test_a_class_outside_classes_decides_nothing_and_is_not_echoed(tmp_path, files, value):
+    """Refused, one record would decide whether there is a release."""
+    usual = job(*files, ledger=tmp_path / "usual.sqlite", partition_seed=3)
+    usual.run()
     frame = pd.read_csv(files[0])
     frame.loc[7, "ill"] = value
     frame.to_csv(files[0], index=False)
-    with pytest.raises(InvalidInputError, match="outside classes") as caught:
-        job(*files, teacher=MustNotTrain(), ledger=tmp_path / "l.sqlite").run()
-    shown = repr(caught.value) + "".join(getattr(caught.value, "__notes__", []))
-    assert value not in shown
-    assert not (tmp_path / "l.sqlite").exists()
+    other = job(*files, ledger=tmp_path / "l.sqlite", new_ledger=True, partition_seed=3)
+    with pytest.warns(CuratorWarning, match="1 of 300 records cannot be used") as said:
+        release = other.run()
+    assert value not in str(said[0].message)
+    assert value not in release.statement.to_json()
+    assert len(Ledger(tmp_path / "l.sqlite").releases()) == 1
+    votes = [j._teachers.vote(j._rows).labels for j in (usual, other)]
+    owner = int(other._teachers.partition_.assignment[7])
+    assert set(np.flatnonzero((votes[0] != votes[1]).any(axis=1))) <= {owner}
 
 
-def test_one_class_is_refused_before_spending(tmp_path, files):
+def test_records_of_one_class_make_teachers_that_say_it(tmp_path, files):
     frame = pd.read_csv(files[0]).assign(ill="no")
     frame.to_csv(files[0], index=False)
-    with pytest.raises(InvalidInputError, match="single class"):
-        job(*files, ledger=tmp_path / "l.sqlite").run()
-    assert not (tmp_path / "l.sqlite").exists()
+    work = job(*files, ledger=tmp_path / "l.sqlite")
+    work.run()
+    assert (work._teachers.vote(work._rows).labels == 0).all()
 
 
 def test_a_private_number_that_is_text_is_not_echoed(files):

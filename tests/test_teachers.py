@@ -623,7 +623,7 @@ def with_nan(value=np.nan):
         ({"X": X.reshape(400, 8, 8)}, "reshape"),
         ({"X": X[:, :0]}, "at least one row and one column"),
         ({"X": X + 1j}, "real numbers"),
-        ({"X": [[1], [1, 2]]}, r"shape \(n, n_features\)"),
+        ({"X": [[1], [1, 2], [1]]}, "one class per row"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"n_jobs": "many"}, "n_jobs"),
         ({"random_state": -1}, "random_state"),
@@ -680,7 +680,6 @@ def test_a_record_that_cannot_be_used_is_left_out_of_its_shard(change):
         others = [i for i in range(K) if i != owner]
         assert (teachers.vote(kind(PUBLIC)).labels[others] == before.vote(kind(PUBLIC)).labels[others]).all()
         assert teachers.teachers_[owner].class_count_.sum() == len(teachers.partition_.shard(owner)) - 1
-    assert sum(t.class_count_.sum() for t in teachers.teachers_) == 399
     assert teachers.failed_ == {}
 
 

@@ -120,16 +120,9 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
-        usable = check_any(
-            {
-                f"a class that is missing or outside classes={classes!r}": labels >= 0,
-                "a value that is missing (NaN or infinity) or of another kind": complete,
-                "no owner in groups": has_owner,
-            }
-        )
         fingerprint = records_fingerprint(labels, groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
-        cut = quietly("groups", partition, n_records, n_teachers, groups=groups, **keyed)
+        cut = partition(n_records, n_teachers, groups=groups, **keyed)
         _warn_of_duplicates(rows, cut)
 
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
@@ -137,9 +130,15 @@ class ShardEnsemble(BaseEstimator, ABC):
         self._seed, self._classes_inferred = seed, self.classes is None
         self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
         self._set_columns(rows, X)
-        # What is no class stands for none: those records are in no shard.
-        shards = [shard[usable[shard]] for shard in cut.shards()]
         shown = None if X_public is None else self._public_rows(X_public)[0]
+        usable = check_any(
+            {
+                f"a class that is missing or outside classes={classes!r}": labels >= 0,
+                "a value that is missing (NaN or infinity) or of another kind": complete,
+                "no owner in groups": has_owner,
+            }
+        )
+        shards = [shard[usable[shard]] for shard in cut.shards()]
         self.teachers_ = self._train_all(rows, labels, shards, store, shown)
         return self
 
@@ -467,8 +466,8 @@ def _warn_of_duplicates(X: Any, cut: Partition) -> None:
     if is_sparse(X):
         X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
     try:
-        n_duplicates = quietly("X", count_cross_shard_duplicates, X, cut)
-    except InvalidInputError:  # a cell that cannot be compared, such as a list
+        n_duplicates = count_cross_shard_duplicates(X, cut)
+    except (InvalidInputError, TypeError):  # a cell that cannot be compared, such as a list
         return
     if n_duplicates:
         warnings.warn(

@@ -75,7 +75,7 @@ def _listed(X: Any) -> Any:
     """Return lists as an array that is of objects unless all cells are numbers; a row of odd length is all missing."""
     try:
         rows = np.asarray(X)
-        return rows if rows.dtype.kind not in "US" else np.array(X, dtype=object)
+        return np.array(X, dtype=object) if rows.dtype.kind in "USO" else X
     except ValueError:
         pass
     given = list(X)
