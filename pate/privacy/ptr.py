@@ -32,6 +32,7 @@ from pate.privacy.conversion import check_delta, check_orders, delta_left, rdp_t
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.tail_bound import QueryScores, TailBound, outcome_scores
+from pate.sampling import real_at_least
 
 T = TypeVar("T")
 
@@ -234,8 +235,14 @@ class PTRGate:
         scores = query_scores(counts, self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold)
         gamma = safe_distance(scores, self._bound, self.tau, limit=_CLIP_WIDTHS * self.width)
         self._seeded = noise.seeded
-        noisy = gamma + self.width * float(noise.normal(1)[0])
-        self._passed = bool(noisy > -self.width * float(ndtri(self.delta0)))
+        # Gamma is a whole number of lattice steps: the bit is decided as for real noise.
+        cut = -self.width * float(ndtri(self.delta0)) * (1 + 1e-12)
+        steps = np.array([round(gamma * _STEPS_PER_TEACHER)])
+        self._passed = bool(
+            real_at_least(
+                steps, threshold=cut * _STEPS_PER_TEACHER, scale=self.width * _STEPS_PER_TEACHER, source=noise
+            )[0]
+        )
         return self._passed
 
     def run(
