@@ -15,6 +15,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.calibration import calibrate
 from pate.privacy.conversion import format_up
 from pate.privacy.guarantee import Guarantee
+from pate.privacy.ledger import Ledger
 
 #: By what share of the votes the first class may lead the second on a query one cares about: 0.9 is 95 to 5 of 100.
 LEADS: tuple[float, ...] = (0.9, 0.6, 0.3)
@@ -251,6 +252,7 @@ def plan(
     n_teachers: int | Sequence[int] | None = None,
     max_answers: int | None = None,
     right: float = 0.99,
+    ledger: Ledger | None = None,
 ) -> Plan:
     """Return what a budget buys by each mechanism, before any private data is touched.
 
@@ -268,6 +270,8 @@ def plan(
         Cap on answers of Confident; None: half of the queries.
     right : float
         Probability of a right answer on a query with the gap, in (0.5, 1).
+    ledger : Ledger or None
+        Plan for one release that also fits what is left there, in the currency that it counts in.
 
     Returns
     -------
@@ -308,7 +312,7 @@ def plan(
     }
     rows = []
     for name, (shape, answers) in shapes.items():
-        noisy = calibrate(shape, budget, n_queries=n_queries, max_answers=answers)
+        noisy = calibrate(shape, budget, n_queries=n_queries, max_answers=answers, ledger=ledger)
         guarantee = noisy.charge(n_queries, answers).guarantee(budget.delta)
         sigma = float(noisy.sigma)  # type: ignore[attr-defined]
         gap = needed_gap(sigma, n_classes=n_classes, right=right)

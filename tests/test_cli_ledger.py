@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from pate import Budget, GNMax, Ledger
 from pate.cli import app
 from pate.exceptions import InvalidInputError, LedgerError
-from pate.privacy.ledger import Registration
+from pate.privacy import PublicCost
+from pate.privacy.ledger import KINDS, Registration
 
 ONE = GNMax(40.0).charge(10)
 
@@ -33,7 +34,17 @@ def ledger(tmp_path):
 def test_show(ledger):
     done = pate("show", ledger.path)
     assert done.exit_code == 0, done.output
-    for text in ("GNMax(sigma=40.0)", "500 units", ledger.head, "SEEDED", "left:", "recognised"):
+    for text in (
+        "GNMax(sigma=40.0)",
+        "500 units",
+        ledger.head,
+        "SEEDED",
+        "left:",
+        "recognised",
+        "paid for",
+        "labels",
+        "renyi:",
+    ):
         assert text in done.output
     assert "\x1b" not in done.output
     assert "abab" not in done.output
@@ -46,7 +57,7 @@ def test_show(ledger):
 def test_verify_ends_with_one_when_something_is_wrong(ledger):
     done = pate("verify", ledger.path)
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("verified: 4 entries, 2 releases, 9 answers")
+    assert done.output.startswith("verified: 5 entries, 2 releases, 9 answers")
     assert pate("verify", ledger.path, "--head", ledger.head).exit_code == 0
     assert pate("verify", ledger.path, "--head", "ab" * 32).exit_code == 1
     with closing(sqlite3.connect(ledger.path)) as connection:
@@ -78,9 +89,46 @@ def test_revise(ledger):
     ledger.check(Registration("record", ("no", "=yes"), n_units=502, fingerprint="cd" * 32))
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "remaining", "migrate"])
+@pytest.mark.parametrize("command", ["show", "verify", "remaining"])
 def test_no_ledger_is_a_clear_error_and_makes_no_file(tmp_path, command):
-    done = pate(command, tmp_path / "none.sqlite", *([tmp_path / "new.sqlite"] if command == "migrate" else []))
+    done = pate(command, tmp_path / "none.sqlite")
     assert isinstance(done.exception, LedgerError)
     assert "no ledger at" in str(done.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
+    made = Ledger(tmp_path / "l.sqlite", total=Budget(6.0, 1e-5), currency="renyi:8", failure_delta=1e-6)
+    cost = PublicCost.at_order(0.25, order=8.0, delta0=1e-6)
+    for kind in KINDS:
+        made.record(cost if kind == "gate" else ONE, mechanism=f"a {kind}", n_queries=3, kind=kind)
+    said = pate("show", made.path).output
+    assert "currency: renyi:8, fixed before the first charge: the sum of Renyi divergence at order 8" in said
+    rows = said.splitlines()[2:-2]
+    assert [row[28:44].strip() for row in rows] == list(KINDS)
+    terms = made.remaining().terms
+    for row, shown in zip(rows, made.show(), strict=True):
+        assert f"{shown['share']:.1%}" in row
+        assert shown["share"] == terms.currency.price(cost if shown["kind"] == "gate" else ONE) / terms.limit
+    assert "counted in renyi:8" in pate("remaining", made.path).output
+    left = json.loads(pate("remaining", made.path, "--json").output)
+    assert (left["currency"], left["limit"], left["failure_left"]) == ("renyi:8", terms.limit, 0.0)
+    assert left["spent"] == made.spent
+
+
+def test_a_ledger_that_nobody_charged_says_that_its_currency_is_open(tmp_path):
+    Ledger(tmp_path / "l.sqlite", total=Budget(6.0, 1e-5))
+    assert "currency open until the first charge" in pate("show", tmp_path / "l.sqlite").output
+
+
+def test_a_plan_for_a_ledger_fits_what_is_left_there(tmp_path):
+    made = Ledger(tmp_path / "l.sqlite", total=Budget(2.0, 1e-5), currency="renyi:8")
+    made.record(ONE, mechanism="m", n_queries=10)
+    asked = ["plan", "--epsilon", "2", "--queries", "100", "--classes", "3", "--teachers", "250"]
+    alone = CliRunner().invoke(app, asked)
+    fitted = CliRunner().invoke(app, [*asked, "--ledger", str(made.path)])
+    assert alone.exit_code == fitted.exit_code == 0
+    sigmas = [float(line.split("│")[3]) for line in (alone.output + fitted.output).splitlines() if "│ gnmax" in line]
+    assert len(sigmas) == 2
+    assert sigmas[0] < sigmas[1]
+    assert made.allows(GNMax(sigmas[1]).charge(100))

@@ -248,7 +248,7 @@ def test_the_ledger_and_the_filter_stop_alike_and_a_replay_gives_the_live_value(
     assert ledger.used_fraction == stop.used_fraction > 0.9
     again = GDPFilter(budget)
     again.replay(row.charge for row in ledger.releases())
-    assert again.used_fraction == ledger.spent_mu_squared / budget.mu_squared == stop.used_fraction
+    assert again.used_fraction == ledger.spent / budget.mu_squared == stop.used_fraction
 
 
 # ---- dp_accounting ---------------------------------------------------------------------------------------------------

@@ -175,7 +175,8 @@ def test_calibrate_lands_just_inside_the_budget(epsilon, delta, n_queries):
 def test_calibrating_for_a_ledger_fits_what_is_left_of_it(tmp_path):
     from pate import GNMax, Ledger
 
-    budget, ledger = Budget(1.0, 1e-5), Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5))
+    budget = Budget(1.0, 1e-5)
+    ledger = Ledger(tmp_path / "l.sqlite", total=budget, currency="gdp")
     alone = calibrate(GNMax(1.0), budget, n_queries=50)
     first = calibrate(GNMax(1.0), budget, n_queries=50, ledger=ledger)
     assert budget.allows(alone.charge(50))
@@ -184,7 +185,7 @@ def test_calibrating_for_a_ledger_fits_what_is_left_of_it(tmp_path):
     ledger.record(first.scaled(2).charge(50), mechanism="m", n_queries=50)
     second = calibrate(GNMax(1.0), budget, n_queries=50, ledger=ledger)
     assert second.sigma == pytest.approx(first.sigma / math.sqrt(0.75), rel=1e-8)
-    full = Ledger(tmp_path / "full.sqlite", total=budget)
+    full = Ledger(tmp_path / "full.sqlite", total=budget, currency="gdp")
     full.record(dataclasses.replace(Charge.zero(), mu_squared=budget.mu_squared), mechanism="m", n_queries=50)
     with pytest.raises(BudgetExceededError, match="left in the ledger"):
         calibrate(GNMax(1.0), budget, n_queries=50, ledger=full)

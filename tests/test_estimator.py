@@ -324,10 +324,10 @@ def test_the_price_stays_within_the_budget_and_is_in_the_ledger(tmp_path, mechan
     assert [row.charge for row in ledger.releases()] == [clf.release_.quote.charge]
     assert ledger.total == budget
     assert not clf.statement_.seeded
-    before = ledger.spent_mu_squared
+    before = ledger.spent
     clf.predict(TEST)
     clf.score(TEST, TEST_Y)
-    assert ledger.spent_mu_squared == before
+    assert ledger.spent == before
 
 
 def test_the_same_fit_again_is_free_with_a_ledger(tmp_path):

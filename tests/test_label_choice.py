@@ -174,12 +174,12 @@ def test_a_crash_between_rounds_loses_nothing(tmp_path, files, monkeypatch):
         patch.setattr(LabelSession, "ask", dying)
         with pytest.raises(KeyboardInterrupt):
             job(*files, ledger=path).run()
-    spent = Ledger(path).spent_mu_squared
+    spent = Ledger(path).spent
     work = job(*files, ledger=path)
     assert "will spend (0," in str(work.plan)
     release = work.run()
     assert release.n_queries == 20
-    assert Ledger(path).spent_mu_squared == spent
+    assert Ledger(path).spent == spent
     kept = {tuple(row) for row in release.noisy_counts}
     assert all(tuple(row) in kept for held in answered for row in held.noisy_counts)
 

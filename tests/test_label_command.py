@@ -366,3 +366,12 @@ def test_a_file_runs_nothing(tables, module):
 def test_every_option_may_stand_in_a_file_but_two():
     options = set(inspect.signature(command.label).parameters) - {"context"}
     assert options == set(OPTIONS) | set(_NOT_IN_A_FILE)
+
+
+def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):
+    options = {"mechanism": "gnmax", "sigma": "9", "ledger": "book.sqlite"}
+    done = run(tables, ledger_currency="renyi:12.5", **options)
+    assert done.returncode == 0, done.stderr
+    assert Ledger(tables / "book.sqlite").currency == "renyi:12.5"
+    refused(run(tables, ledger_currency="gdp", **options | {"out": "more.csv"}), "counts in renyi:12.5, not in gdp")
+    refused(run(tables, ledger_currency="euro", **options | {"out": "more.csv"}), "currency must be None, 'gdp'")

@@ -271,7 +271,7 @@ def test_a_weak_delta_warns_in_the_plan(files):
 def test_a_second_run_is_free_and_the_same(tmp_path, files):
     ledger = tmp_path / "l.sqlite"
     first = job(*files, ledger=ledger).run()
-    spent = Ledger(ledger).spent_mu_squared
+    spent = Ledger(ledger).spent
     again = job(*files, ledger=ledger)
     assert "0 of 60 public rows asked (15 more are repeats or were answered before: free); will spend (0," in str(
         again.plan
@@ -279,7 +279,7 @@ def test_a_second_run_is_free_and_the_same(tmp_path, files):
     release = again.run()
     assert np.array_equal(release.labels, first.labels)
     assert np.array_equal(release.noisy_counts, first.noisy_counts)
-    assert Ledger(ledger).spent_mu_squared == spent
+    assert Ledger(ledger).spent == spent
     assert release.guarantee.epsilon == pytest.approx(first.guarantee.epsilon)
 
 
@@ -305,11 +305,12 @@ def test_many_runs_never_exceed_the_first_ones_budget(tmp_path, files):
     held = Ledger(ledger)
     assert 1 < runs == len(held.releases()) < 12
     assert held.total == budget
-    assert held.spent_mu_squared <= budget.mu_squared
+    terms = held.remaining().terms
+    assert held.spent <= terms.limit
     rest = job(*files, ledger=ledger, budget=budget, mechanism=GNMax(12.0), n_queries=60, on_exhausted="abstain")
     rest.run()
-    assert Ledger(ledger).spent_mu_squared <= budget.mu_squared
-    assert GNMax(12.0).charge(1).mu_squared > budget.mu_squared - Ledger(ledger).spent_mu_squared
+    assert Ledger(ledger).spent <= terms.limit
+    assert terms.currency.price(GNMax(12.0).charge(1)) > terms.limit - Ledger(ledger).spent
 
 
 def test_a_larger_budget_later_does_not_raise_the_total(tmp_path, files):

@@ -53,7 +53,7 @@ moments += [("write_text", k, when) for k in range(3) for when in ("before", "ha
 moments += [("to_csv", 0, when) for when in ("before", "half", "after")]
 run(folder / "first.csv")
 ledger = Ledger(folder / "ledger.sqlite")
-first, spent = (folder / "first.csv").read_bytes(), ledger.spent_mu_squared
+first, spent = (folder / "first.csv").read_bytes(), ledger.spent
 tally = {"moments": 0, "whole": 0, "absent": 0, "broken": 0, "without statement": 0}
 for i, moment in enumerate(moments):
     out = folder / f"out-{i}.csv"
@@ -75,7 +75,7 @@ for i, moment in enumerate(moments):
     again = folder / f"again-{i}.csv"
     run(again)
     assert again.read_bytes() == first, moment
-assert ledger.spent_mu_squared == spent and len(ledger.releases()) == 1 and ledger.verify().ok
+assert ledger.spent == spent and len(ledger.releases()) == 1 and ledger.verify().ok
 print(json.dumps(tally))
 """
 

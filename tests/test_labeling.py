@@ -126,26 +126,26 @@ def hashed(n, start=0):
 
 
 def test_ledger_answers_again_for_free_and_adds_up(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger = Ledger(tmp_path / "l.sqlite", currency="gdp")
     budget = Budget(2.0, 1e-5)
     first = release_labels(hashed(20), GNMax(40.0), budget=budget, ledger=ledger)
-    spent = ledger.spent_mu_squared
+    spent = ledger.spent
     again = release_labels(hashed(20), GNMax(40.0), budget=budget, ledger=ledger)
     assert np.array_equal(first.labels, again.labels)
-    assert ledger.spent_mu_squared == spent
+    assert ledger.spent == spent
     assert again.guarantee.epsilon == pytest.approx(first.guarantee.epsilon)
     more = release_labels(hashed(40), GNMax(40.0), budget=budget, ledger=ledger)
     assert np.array_equal(more.labels[:20], first.labels)
-    assert ledger.spent_mu_squared == pytest.approx(GNMax(40.0).charge(40).mu_squared)
+    assert ledger.spent == pytest.approx(GNMax(40.0).charge(40).mu_squared)
     # labels of two releases: only the ledger's total is a guarantee for both
     assert (more.guarantee.epsilon, more.guarantee.method) == (2.0, "gdp-filter")
     # replaying the rows gives the live value
-    assert math.fsum(r.charge.mu_squared for r in ledger.releases()) == pytest.approx(ledger.spent_mu_squared)
+    assert math.fsum(r.charge.mu_squared for r in ledger.releases()) == pytest.approx(ledger.spent)
     assert Ledger(tmp_path / "l.sqlite").total == budget
 
 
 def test_ledger_never_exceeds_its_total(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5))
+    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5), currency="gdp")
     asked = 0
     while True:
         try:
@@ -155,7 +155,7 @@ def test_ledger_never_exceeds_its_total(tmp_path):
         asked += 6
         assert asked <= 54
     assert asked == 54  # 57 queries fit; the tenth batch of six does not
-    assert ledger.spent_mu_squared <= Budget(1.0, 1e-5).mu_squared
+    assert ledger.spent <= Budget(1.0, 1e-5).mu_squared
     rest = release_labels(
         hashed(6, asked), GNMax(40.0), budget=Budget(1.0, 1e-5), ledger=ledger, on_exhausted="abstain"
     )
@@ -323,10 +323,10 @@ def test_the_statement_names_the_entry_in_the_chain(tmp_path):
 
 
 def test_answers_of_a_run_of_capped_votes_are_kept(tmp_path):
-    ledger, budget = Ledger(tmp_path / "l.sqlite"), Budget(2.0, 1e-5)
+    ledger, budget = Ledger(tmp_path / "l.sqlite", currency="gdp"), Budget(2.0, 1e-5)
     cap = VoteCap(max_votes=8, sigma=10.0)
     run = open_vote_cap(cap, n_teachers=60, classes=["no", "yes"], budget=budget, ledger=ledger, n_units=5000)
-    spent = ledger.spent_mu_squared
+    spent = ledger.spent
     assert spent == cap.charge().mu_squared
     labels, names = np.zeros((60, 5), dtype=int), [f"q{i}" for i in range(5)]
     first = run.ask(labels, query_hashes=names)
@@ -341,7 +341,7 @@ def test_answers_of_a_run_of_capped_votes_are_kept(tmp_path):
     assert [stored[n].label for n in names] == first.labels.tolist()
     assert set(stored) == {*names, "new", "#6"}
     assert {a.release for a in stored.values()} == {run.release} == {1}
-    assert ledger.spent_mu_squared == spent
+    assert ledger.spent == spent
     assert ledger.show()[0]["n_answers"] == 11
     assert ledger.verify().ok
     with pytest.raises(InvalidInputError, match="query_hashes"):

@@ -35,6 +35,7 @@ from pate import (
     release_labels,
 )
 from pate.exceptions import LedgerError
+from pate.privacy.currency import Currency
 from pate.votes import hash_queries
 
 TOTAL = Budget(2.0, 1e-5)
@@ -88,7 +89,7 @@ def test_four_processes_never_spend_more_than_there_is(path):
     total = Budget(TOTAL.epsilon, TOTAL.delta)
     affordable = int(total.mu_squared / ONE.mu_squared)
     assert 8 <= affordable <= 32
-    Ledger(path, total=total)
+    Ledger(path, total=total, currency="gdp")
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", _SPENDER, str(path), str(i), "go"],
@@ -111,8 +112,8 @@ def test_four_processes_never_spend_more_than_there_is(path):
         done.append(int(out))
     ledger = Ledger(path)
     assert sum(done) == len(ledger.releases()) == affordable
-    assert replayed(ledger) == ledger.spent_mu_squared <= total.mu_squared
-    assert ledger.spent_mu_squared == pytest.approx(affordable * ONE.mu_squared)
+    assert replayed(ledger) == ledger.spent <= total.mu_squared
+    assert ledger.spent == pytest.approx(affordable * ONE.mu_squared)
     # every success is there with its answer, and nothing of the refused ones
     keys = [f"{w}-{t}" for w in range(4) for t in range(10)]
     assert len(ledger.stored(keys, "gnmax")) == affordable
@@ -139,12 +140,12 @@ kill()
 
 
 def test_a_kill_right_after_the_record_loses_nothing(path):
-    Ledger(path, total=TOTAL)
+    Ledger(path, total=TOTAL, currency="gdp")
     process = script(_KILLED, path, "after")
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     ledger = Ledger(path)
-    assert ledger.spent_mu_squared == GNMax(40.0).charge(5).mu_squared
+    assert ledger.spent == GNMax(40.0).charge(5).mu_squared
     stored = ledger.stored([f"q{i}" for i in range(5)], "gnmax")
     assert [stored[f"q{i}"].label for i in range(5)] == [0, 1, 0, 1, 0]
 
@@ -155,7 +156,7 @@ def test_a_kill_inside_the_transaction_leaves_nothing_behind(path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     ledger = Ledger(path)
-    assert (ledger.releases(), ledger.spent_mu_squared) == ([], 0.0)
+    assert (ledger.releases(), ledger.spent) == ([], 0.0)
     assert ledger.stored([f"q{i}" for i in range(5)], "gnmax") == {}
     # and it goes on from there
     assert ledger.record(ONE, mechanism="m", n_queries=10) == 1
@@ -183,7 +184,7 @@ def test_a_release_killed_after_its_charge_is_handed_out_later_for_free(path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     ledger = Ledger(path)
-    assert ledger.spent_mu_squared == NoisyHistogram(40.0).charge(8).mu_squared
+    assert ledger.spent == NoisyHistogram(40.0).charge(8).mu_squared
     again = release_labels(votes(8), NoisyHistogram(40.0), budget=TOTAL, ledger=ledger)
     assert len(ledger.releases()) == 1
     assert again.quote.charge == Charge.zero()
@@ -207,11 +208,11 @@ def test_a_read_only_file_can_be_read_but_not_charged(path):
 
 def test_a_file_that_may_only_be_read_is_a_clear_error(path, monkeypatch):
     """As the test above, for whom permissions do not bind: SQLite itself is told to open it read-only."""
-    ledger = Ledger(path, total=TOTAL)
+    ledger = Ledger(path, total=TOTAL, currency="gdp")
     ledger.record(ONE, mechanism="m", n_queries=10)
     connect = sqlite3.connect
     monkeypatch.setattr("sqlite3.connect", lambda p, **k: connect(f"file:{p}?mode=ro", uri=True, **k))
-    assert ledger.spent_mu_squared == ONE.mu_squared
+    assert ledger.spent == ONE.mu_squared
     with pytest.raises(LedgerError, match=r"readonly database.*Nothing was charged"):
         ledger.record(ONE, mechanism="m", n_queries=10)
     with pytest.raises(LedgerError, match="readonly"):
@@ -222,6 +223,7 @@ _FULL_DISK = """
 import resource, signal, sys
 from pate import GNMax, Ledger
 from pate.exceptions import LedgerError
+from pate.privacy.currency import Currency
 ledger = Ledger(sys.argv[1])
 size = resource.getrlimit(resource.RLIMIT_FSIZE)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -242,7 +244,7 @@ def test_a_full_disk_charges_nothing(path):
     assert out.startswith("refused:")
     assert "Nothing was" in out
     ledger = Ledger(path)
-    assert (ledger.releases(), ledger.spent_mu_squared) == ([], 0.0)
+    assert (ledger.releases(), ledger.spent) == ([], 0.0)
     assert ledger.record(ONE, mechanism="m", n_queries=10) == 1
 
 
@@ -257,7 +259,7 @@ def test_a_locked_file_waits_and_then_is_a_clear_error(path):
     assert time.perf_counter() - started >= 0.15
     with pytest.raises(LedgerError, match="locked"):
         release_labels(votes(3), GNMax(40.0), budget=TOTAL, ledger=ledger)
-    assert ledger.spent_mu_squared == 0.0  # reading is not kept waiting
+    assert ledger.spent == 0.0  # reading is not kept waiting
     holder.execute("ROLLBACK")
     holder.close()
     assert ledger.record(ONE, mechanism="m", n_queries=10) == 1
@@ -313,22 +315,28 @@ def test_only_the_owner_can_read_it(path):
 
 
 @settings(max_examples=15, deadline=None)
-@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=12), epsilon=st.floats(0.3, 4.0))
-def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes, epsilon):
-    ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l.sqlite", total=Budget(epsilon, 1e-5))
-    expected = 0.0
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=12),
+    epsilon=st.floats(0.7, 4.0),
+    name=st.sampled_from(["gdp", "renyi:28", "renyi:33.5"]),
+)
+def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes, epsilon, name):
+    ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l.sqlite", total=Budget(epsilon, 1e-5), currency=name)
+    currency = Currency.named(name)
+    limit, expected = currency.limit(ledger.total), 0.0
     for n in sizes:
         charge = GNMax(40.0).charge(n)
-        fits = expected + charge.mu_squared <= ledger.total.mu_squared
+        fits = expected + currency.price(charge) <= limit
         assert ledger.allows(charge) is fits
         if fits:
             ledger.record(charge, mechanism="m", n_queries=n)
-            expected += charge.mu_squared
+            expected += currency.price(charge)
         else:
             with pytest.raises(BudgetExceededError):
                 ledger.record(charge, mechanism="m", n_queries=n)
-    assert replayed(ledger) == ledger.spent_mu_squared == pytest.approx(expected)
-    assert ledger.used_fraction == ledger.spent_mu_squared / ledger.total.mu_squared <= 1
+    assert math.fsum(currency.price(row.charge) for row in ledger.releases()) == ledger.spent == pytest.approx(expected)
+    assert ledger.used_fraction == ledger.spent / limit <= 1
+    assert ledger.verify().ok
     # all of it together is within the budget by the exact conversion as well
     assert sum((row.charge for row in ledger.releases()), Charge.zero()).guarantee(1e-5).epsilon <= epsilon
 
@@ -338,34 +346,38 @@ def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes,
     epsilon=st.floats(0.05, 15.0),
     delta=st.sampled_from([1e-9, 1e-6, 1e-3]),
     n=st.integers(1, 3000),
-    mechanism=st.sampled_from([NoisyHistogram(1.0), GNMax(1.0), ConfidentGNMax(10.0, 3.0, 1.0)]),
+    mechanism=st.sampled_from([NoisyHistogram(1.0), GNMax(1.0), ConfidentGNMax(10.0, 3.0, 1.0), LNMax(1.0)]),
 )
 def test_what_is_calibrated_to_a_budget_fits_a_fresh_ledger_of_it(tmp_path_factory, epsilon, delta, n, mechanism):
     """The release's own check and the ledger's are two computations: no gap may open between them."""
     budget = Budget(epsilon, delta)
     fresh = Ledger(tmp_path_factory.getbasetemp() / "never written.sqlite")
-    fitted = calibrate(mechanism, budget, n_queries=n, ledger=fresh)
-    assert fitted.charge(n).mu_squared <= budget.mu_squared
-    assert fitted.charge(n).mu_squared >= budget.mu_squared * (1 - 1e-8)
-    # Without a ledger the certified curve may count: never more noise, and none less for released counts.
     alone = calibrate(mechanism, budget, n_queries=n)
-    assert alone.sigma <= fitted.sigma * (1 + 1e-8)
+    assert calibrate(mechanism, budget, n_queries=n, ledger=fresh) == alone
+    assert quote(n, alone, budget=budget, ledger=fresh) == quote(n, alone, budget=budget)
+    # Counted in mu^2 alone, it takes more noise: never less, and none more for released counts.
+    by_gdp = Ledger(fresh.path, currency="gdp")
+    fitted = calibrate(mechanism, budget, n_queries=n, ledger=by_gdp)
+    assert budget.mu_squared * (1 - 1e-8) <= fitted.charge(n).mu_squared <= budget.mu_squared
+    factor = fitted.charge(n).mu_squared / alone.charge(n).mu_squared
+    assert factor <= 1 + 1e-8
     if isinstance(mechanism, NoisyHistogram):
-        assert alone.charge(n).mu_squared <= budget.mu_squared
+        assert factor == pytest.approx(1, abs=1e-8)
 
 
-def test_laplace_noise_buys_less_with_a_ledger_and_says_so(path):
-    """Sound, and documented in Ledger: adaptively chosen releases are counted by their dominating mu^2 alone."""
+def test_laplace_noise_buys_as_much_with_a_fresh_ledger_unless_that_counts_in_mu_squared(path):
     mechanism = calibrate(LNMax(1.0), TOTAL, n_queries=200)
-    quote(200, mechanism, budget=TOTAL)
+    assert quote(200, mechanism, budget=TOTAL, ledger=Ledger(path)) == quote(200, mechanism, budget=TOTAL)
     with pytest.raises(BudgetExceededError, match="left in the ledger"):
-        quote(200, mechanism, budget=TOTAL, ledger=Ledger(path, total=TOTAL))
+        quote(200, mechanism, budget=TOTAL, ledger=Ledger(path, currency="gdp"))
+    release_labels(votes(200), mechanism, budget=TOTAL, ledger=(ledger := Ledger(path)))
+    assert ledger.currency.startswith("renyi:")
 
 
 def test_laplace_noise_counts_as_its_dominating_gaussian(path):
-    ledger = Ledger(path)
+    ledger = Ledger(path, currency="gdp")
     release = release_labels(votes(50), LNMax(60.0), budget=TOTAL, ledger=ledger, on_exhausted="abstain")
-    assert ledger.spent_mu_squared == LNMax(60.0).charge(release.quote.n_queries).mu_squared <= TOTAL.mu_squared
+    assert ledger.spent == LNMax(60.0).charge(release.quote.n_queries).mu_squared <= TOTAL.mu_squared
 
 
 # What is kept --------------------------------------------------------------------------------------------------

@@ -24,17 +24,15 @@ from pate import (
     GNMax,
     InvalidInputError,
     Ledger,
-    NoisyHistogram,
     Votes,
     release_labels,
 )
 from pate.exceptions import LedgerError
 from pate.privacy.conversion import gdp_to_epsilon
-from pate.privacy.ledger import Registration, migrate
+from pate.privacy.ledger import Registration
 from pate.privacy.ledger._entries import append, opening
 from pate.privacy.ledger._schema import SCHEMA, create
 from pate.teachers import TeacherEnsemble
-from pate.votes import hash_queries
 
 TOTAL = Budget(2.0, 1e-5)
 ONE = GNMax(40.0).charge(10)
@@ -48,7 +46,7 @@ def path(tmp_path):
 
 def filled(path):
     """Entries 0 opened, 1 registered, 2 to 4 releases, 5 answers of release 3, 6 release."""
-    ledger = Ledger(path, total=TOTAL)
+    ledger = Ledger(path, total=TOTAL, currency="gdp", failure_delta=0.0)
     ledger.register(DATA)
     hashes = [hashlib.sha256(bytes([i])).hexdigest() for i in range(6)]
     ledger.record(ONE, mechanism="GNMax(sigma=40.0)", n_queries=3, answers=[(h, "gnmax", 1, None) for h in hashes[:3]])
@@ -111,7 +109,7 @@ def test_the_chain_can_be_checked_by_another_program(path):
 
 
 CHANGES = {
-    "a smaller charge": "UPDATE entries SET mu_squared = mu_squared / 2 WHERE seq = 3",
+    "a smaller charge": "UPDATE entries SET price = price / 2 WHERE seq = 3",
     "another mechanism": "UPDATE entries SET body = replace(body, 'sigma=40.0', 'sigma=80.0') WHERE seq = 2",
     "another time": "UPDATE entries SET created = '1999-01-01T00:00:00+00:00' WHERE seq = 4",
     "another request": "UPDATE entries SET request = 'x' WHERE seq = 3",
@@ -147,7 +145,7 @@ CHANGES = {
         "UPDATE answers SET position = 1 WHERE entry = 2 AND position = 9"
     ),
     "an entry put in": (
-        "INSERT INTO entries SELECT 7, kind, 5, created, NULL, 0.0, 0, answers, body, digest, digest "
+        "INSERT INTO entries SELECT 7, kind, 5, created, NULL, 0.0, 0.0, 0, answers, body, digest, digest "
         "FROM entries WHERE seq = 6"
     ),
 }
@@ -169,10 +167,12 @@ def test_a_change_with_its_own_digest_made_to_fit_is_found_by_the_next_entry(pat
         connection.row_factory = sqlite3.Row
         row = dict(connection.execute("SELECT * FROM entries WHERE seq = 3").fetchone())
     del row["digest"]
-    row["mu_squared"] /= 2
+    row["price"] /= 2
     digest = hashlib.sha256(json.dumps(row, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    tamper(path, f"UPDATE entries SET mu_squared = mu_squared / 2, digest = '{digest}' WHERE seq = 3")
-    assert "entry 4 does not follow" in ledger.verify().problems[0]
+    tamper(path, f"UPDATE entries SET price = price / 2, digest = '{digest}' WHERE seq = 3")
+    problems = ledger.verify().problems
+    assert "entry 3 (release 2) has another price than its cost" in problems
+    assert any("entry 4 does not follow" in problem for problem in problems)
 
 
 def test_only_a_head_noted_elsewhere_shows_that_the_end_was_taken_back(path):
@@ -181,7 +181,7 @@ def test_only_a_head_noted_elsewhere_shows_that_the_end_was_taken_back(path):
     noted = ledger.head
     earlier = ledger.releases()[2].digest
     spent = 3 * ONE.mu_squared
-    seal = json.dumps([4, earlier, 3, spent], separators=(",", ":"))
+    seal = json.dumps([4, earlier, 3, spent, 0.0], separators=(",", ":"))
     tamper(
         path,
         "DELETE FROM entries WHERE seq > 4",
@@ -225,13 +225,13 @@ def test_a_raised_total_is_not_believed(path):
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE entries SET mu_squared = 0 WHERE seq = 2",
+        "UPDATE entries SET price = 0 WHERE seq = 2",
         "DELETE FROM entries WHERE seq = 6",
         "DELETE FROM answers",
         "UPDATE answers SET label = 0",
         "INSERT INTO answers VALUES (2, 3, 'q', 'gnmax', 1, NULL)",
-        "INSERT OR REPLACE INTO entries SELECT seq, kind, release, created, request, 0.0, n_answers, answers, body, "
-        "previous, digest FROM entries WHERE seq = 2",
+        "INSERT OR REPLACE INTO entries SELECT seq, kind, release, created, request, 0.0, 0.0, n_answers, answers, "
+        "body, previous, digest FROM entries WHERE seq = 2",
         "INSERT OR REPLACE INTO answers VALUES (2, 0, 'q', 'gnmax', 0, NULL)",
     ],
 )
@@ -290,7 +290,7 @@ def test_whatever_is_recorded_verifies_and_adds_up(tmp_path_factory, sizes):
 def test_a_clock_that_goes_back_changes_nothing(path, monkeypatch):
     times = iter([f"20{year}-01-01T00:00:00+00:00" for year in (26, 25, 30, 24)])
     monkeypatch.setattr("pate.privacy.ledger._ledger._now", lambda: next(times))
-    ledger = Ledger(path, total=TOTAL)
+    ledger = Ledger(path, total=TOTAL, currency="gdp", failure_delta=0.0)
     for turn in range(3):
         ledger.record(ONE, mechanism=f"m{turn}", n_queries=10, answers=[("q", "gnmax", turn, None)])
     assert [(r.id, r.mechanism, r.created[:4]) for r in ledger.releases()] == [
@@ -425,11 +425,11 @@ def test_a_truncated_file_is_found(path, share):
 
 def test_a_change_of_folder_does_not_begin_anew(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ledger = Ledger("ledger.sqlite", total=TOTAL)
+    ledger = Ledger("ledger.sqlite", total=TOTAL, currency="gdp")
     ledger.record(ONE, mechanism="m", n_queries=10)
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    assert ledger.spent_mu_squared == ONE.mu_squared
+    assert ledger.spent == ONE.mu_squared
     assert Ledger(":memory:", total=TOTAL).path.is_file()
 
 
@@ -607,8 +607,8 @@ def test_votes_carry_the_fingerprint_and_do_not_show_it():
 
 
 def test_what_remains(path):
-    ledger = Ledger(path)
-    assert ledger.remaining().to_dict() == {"total": None, "n_releases": 0, "spent_mu_squared": 0.0}
+    ledger = Ledger(path, currency="gdp")
+    assert ledger.remaining().to_dict() == {"total": None, "n_releases": 0}
     ledger.open_total(TOTAL)
     assert ledger.remaining().fraction_left == 1.0
     assert ledger.remaining().epsilon_left == pytest.approx(2.0)
@@ -616,12 +616,12 @@ def test_what_remains(path):
     left = ledger.remaining()
     assert left.fraction_left == pytest.approx(1 - ledger.used_fraction)
     # a Gaussian release of the mu^2 that is left fits, and its epsilon is the stated one; a larger one does not
-    sigma = (2 / left.left_mu_squared) ** 0.5
+    sigma = (2 / left.left) ** 0.5
     fits = Charge.gaussian(sensitivity=2**0.5, sigma=sigma * (1 + 1e-9))
     assert ledger.allows(fits)
     assert not ledger.allows(Charge.gaussian(sensitivity=2**0.5, sigma=sigma * (1 - 1e-9)))
     assert left.epsilon_left == pytest.approx(fits.guarantee(1e-5).epsilon)
-    assert left.epsilon_left == gdp_to_epsilon(left.left_mu_squared**0.5, 1e-5)
+    assert left.epsilon_left == gdp_to_epsilon(left.left**0.5, 1e-5)
     # epsilons do not add up: mu^2 does
     assert left.epsilon_left + ONE.guarantee(1e-5).epsilon > 2.0
     json.dumps(left.to_dict(), allow_nan=False)
@@ -691,7 +691,7 @@ def test_answers_are_added_to_open_runs_only(path):
 def test_only_plain_charges_and_facts(path):
     ledger = Ledger(path, total=TOTAL)
     for bad in (0.5, None):
-        with pytest.raises(InvalidInputError, match="charge must be a Charge"):
+        with pytest.raises(InvalidInputError, match="a cost must be"):
             ledger.record(bad, mechanism="m", n_queries=1)
     for facts in ({"x": float("nan")}, {"x": {1, 2}}):
         with pytest.raises(InvalidInputError, match="facts"):
@@ -701,124 +701,27 @@ def test_only_plain_charges_and_facts(path):
     assert ledger.releases() == []
 
 
-# From the first format -----------------------------------------------------------------------------------------------
+# Other formats --------------------------------------------------------------------------------------------------------
 
 _FIRST = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE releases (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, created TEXT NOT NULL, mechanism TEXT NOT NULL,
-    n_queries INTEGER NOT NULL, mu_squared REAL NOT NULL, charge TEXT NOT NULL, facts TEXT NOT NULL) STRICT;
-CREATE TABLE answers (
-    query TEXT NOT NULL, family TEXT NOT NULL, label INTEGER NOT NULL, noisy_counts TEXT,
-    release INTEGER NOT NULL REFERENCES releases(id), PRIMARY KEY (query, family, release)) STRICT, WITHOUT ROWID;
+CREATE TABLE releases (id INTEGER PRIMARY KEY AUTOINCREMENT, mu_squared REAL NOT NULL) STRICT;
+CREATE TABLE answers (query TEXT NOT NULL, label INTEGER NOT NULL) STRICT;
 """
 
 
-def first_format(path):
-    """Make a ledger of the first format; return its charges and hashes."""
-    hashes = hash_queries(np.arange(4.0).reshape(-1, 1))
+def test_a_draft_without_a_chain_and_a_chain_of_another_format_are_refused_and_left_alone(path, tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(_FIRST)
-        connection.executemany(
-            "INSERT INTO meta VALUES (?, ?)",
-            [
-                ("version", "1"),
-                ("total", '{"epsilon": 2.0, "delta": 1e-05}'),
-                ("binding", json.dumps({"unit": "record", "classes": ["np.int64(0)", "np.int64(1)"]})),
-            ],
-        )
-        charges = [NoisyHistogram(40.0).charge(2), GNMax(50.0).charge(7)]
-        for charge in charges:
-            cost = json.dumps({"rdp": charge.rdp, "pure": None})
-            row = ("2025-01-01T00:00:00+00:00", "m", 2, charge.mu_squared, cost, '{"request": "r1", "seeded": true}')
-            connection.execute(
-                "INSERT INTO releases (created, mechanism, n_queries, mu_squared, charge, facts) VALUES (?,?,?,?,?,?)",
-                row,
-            )
-        connection.execute("INSERT INTO answers VALUES (?, 'histogram', 1, '[0.5, 9.25]', 1)", (hashes[0],))
-        connection.execute("INSERT INTO answers VALUES (?, 'gnmax', 0, NULL, 2)", (hashes[1],))
+    other = filled(tmp_path / "other.sqlite").path
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
         connection.commit()
-    return charges, hashes
-
-
-def rows_of(path):
-    """All rows of a ledger of the first format, the mark of a copy left out."""
-    with closing(sqlite3.connect(path)) as connection:
-        marked = "DELETE FROM meta WHERE key IN ('version', 'copied_to')"
-        connection.execute(marked)
-        return list(connection.iterdump())  # the change is never committed
-
-
-def test_a_ledger_of_the_first_format_is_copied_with_all_it_spent(path, tmp_path):
-    charges, hashes = first_format(path)
-    before = rows_of(path)
-    with pytest.raises(LedgerError, match=r"format 1.*migrate"):
-        Ledger(path)
-    new = migrate(path, tmp_path / "new.sqlite")
-    assert rows_of(path) == before
-    assert new.verify().ok
-    assert new.total == TOTAL
-    assert [row.charge for row in new.releases()] == charges
-    assert all(row.seeded for row in new.releases())
-    assert new.has_request("r1")
-    assert new.stored(hashes, "histogram")[hashes[0]].noisy_counts == (0.5, 9.25)
-    assert new.stored(hashes, "gnmax")[hashes[1]].release == 2
-    new.check(Registration("record", (0, 1)))
-    with pytest.raises(LedgerError, match="classes"):
-        new.check(Registration("record", (1, 0)))
-    for bad in ((path, tmp_path / "new.sqlite"), (tmp_path / "new.sqlite", tmp_path / "newer.sqlite")):
-        with pytest.raises(LedgerError):
-            migrate(*bad)
-
-
-def test_a_ledger_is_copied_once(path, tmp_path):
-    """Two copies would each have the whole remainder to spend."""
-    first_format(path)
-    migrate(path, tmp_path / "new.sqlite")
-    marked = path.read_bytes()
-    (tmp_path / "new.sqlite").rename(tmp_path / "elsewhere.sqlite")
-    (tmp_path / "new.sqlite.key").rename(tmp_path / "elsewhere.sqlite.key")
-    for goal in ("second.sqlite", "new.sqlite"):
-        with pytest.raises(LedgerError, match="was copied before"):
-            migrate(path, tmp_path / goal)
-        assert not (tmp_path / goal).exists()
-    assert path.read_bytes() == marked
-    with closing(sqlite3.connect(path)) as connection:  # what the pate of format 1 looks at before it charges
-        assert connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0] != "1"
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_copy_that_was_broken_off_is_made_again_under_its_name_only(path, tmp_path, monkeypatch, killed):
-    charges, _ = first_format(path)
-    before = path.read_bytes()
-
-    def fail(*_args):
-        raise LedgerError("the disk is full")
-
-    with monkeypatch.context() as broken:
-        broken.setattr("pate.privacy.ledger._migrate._copy", fail)
-        if killed:  # then nothing is cleared up
-            broken.setattr("pate.privacy.ledger._migrate._take_back", lambda *_: None)
-        with pytest.raises(LedgerError, match="disk is full"):
-            migrate(path, tmp_path / "new.sqlite")
-    if killed:
-        with pytest.raises(LedgerError, match="was copied before"):
-            migrate(path, tmp_path / "other.sqlite")
-    else:
-        with closing(sqlite3.connect(path)) as connection:
-            assert dict(connection.execute("SELECT key, value FROM meta"))["version"] == "1"
-        assert len(before) == path.stat().st_size
-    assert [row.charge for row in migrate(path, tmp_path / "new.sqlite").releases()] == charges
-
-
-def test_an_old_ledger_that_cannot_be_marked_is_not_copied(path, tmp_path, monkeypatch):
-    first_format(path)
-    real = sqlite3.connect
-    read_only = [lambda name, **k: real(name.replace("mode=rw", "mode=ro"), **k)]
-    monkeypatch.setattr("pate.privacy.ledger._migrate.sqlite3.connect", lambda name, **k: read_only[0](name, **k))
-    with pytest.raises(LedgerError, match="marked as copied"):
-        migrate(path, tmp_path / "new.sqlite")
-    assert not (tmp_path / "new.sqlite").exists()
+    for file in (path, other):
+        before = file.read_bytes()
+        with pytest.raises(LedgerError, match=r"another format than 3.*Nothing was charged"):
+            Ledger(file, total=TOTAL)
+        assert file.read_bytes() == before
 
 
 # What a review found -------------------------------------------------------------------------------------------------
@@ -860,6 +763,19 @@ def test_no_more_answers_than_a_session_paid_for(path):
     # a run of capped votes is charged for its votes, in as many answers as one likes
     ledger.add_answers(votes, answers_from(0, 20))
     assert ledger.verify().ok
+
+
+def test_answers_of_many_releases_are_all_found(path):
+    """More of them than one look takes: the rest of a long list was looked for in one release only, and paid again."""
+    ledger, queries = Ledger(path, total=TOTAL), [f"q{i}" for i in range(1100)]
+    for start in range(0, 1100, 275):
+        answers = [(q, "gnmax", start // 275, None) for q in queries[start : start + 275]]
+        ledger.record(ONE, mechanism="m", n_queries=275, answers=answers)
+    found = ledger.stored(queries, "gnmax")
+    assert {q: (a.label, a.release) for q, a in found.items()} == {
+        q: (i // 275, i // 275 + 1) for i, q in enumerate(queries)
+    }
+    assert set(ledger.stored(queries, "gnmax", release=3)) == set(queries[550:825])
 
 
 def test_answers_beyond_what_was_paid_are_found(path):
@@ -980,7 +896,7 @@ def fill_by_roundings(limit):
 def test_what_is_charged_always_verifies(path, tmp_path):
     """One way of adding up everywhere: else a filled ledger of honest charges would not verify."""
     costs = next(fill_by_roundings(TOTAL.mu_squared))
-    ledger = Ledger(path, total=TOTAL)
+    ledger = Ledger(path, total=TOTAL, currency="gdp")
     for cost in costs[:-1]:
         ledger.record(Charge(cost, (1.0,) * len(ONE.rdp)), mechanism="m", n_queries=1)
     beyond = Charge(costs[-1], (1.0,) * len(ONE.rdp))

@@ -22,6 +22,7 @@ import pytest
 
 from pate import Budget, GNMax, Ledger
 from pate.exceptions import LedgerError
+from pate.privacy.currency import choose_terms
 
 TOTAL = Budget(2.0, 1e-5)
 ONE = GNMax(40.0).charge(10)
@@ -112,23 +113,26 @@ def crowd(path, tmp_path, workers, turns, epsilon):
     started = time.perf_counter()
     found = run(_CROWD, path, tmp_path / "seen", workers, turns, epsilon, timeout=280)
     seconds = time.perf_counter() - started
-    one, total = GNMax(40.0).charge(1).mu_squared, Budget(float(epsilon), 1e-5)
-    affordable = max(n for n in range(workers * turns + 1) if math.fsum([one] * n) <= total.mu_squared)
+    # Twenty of them decide what it counts in, by the first release that gets in: once, and alike for all.
+    ledger = Ledger(path)
+    terms = choose_terms(Budget(float(epsilon), 1e-5), GNMax(40.0).charge(1))
+    assert terms == ledger.remaining().terms
+    one = terms.currency.price(GNMax(40.0).charge(1))
+    affordable = max(n for n in range(workers * turns + 1) if math.fsum([one] * n) <= terms.limit)
     assert 0 < affordable < workers * turns, "the test must run into the budget"
     spent, refused = (sum(int(line.split()[i]) for line in found["lines"]) for i in (0, 1))
-    ledger = Ledger(path)
     rows = ledger.releases()
     assert spent == len(rows) == len(found["told"]) == affordable
     assert spent + refused == workers * turns
-    assert math.fsum(row.charge.mu_squared for row in rows) == ledger.spent_mu_squared <= total.mu_squared
+    assert math.fsum(terms.currency.price(row.charge) for row in rows) == ledger.spent <= terms.limit
     stored = ledger.stored([key for key, _ in found["told"]], "gnmax")
     assert {key: a.label for key, a in stored.items()} == dict(found["told"])
     assert [row.id for row in rows] == list(range(1, affordable + 1))
     check = ledger.verify()
     assert check.ok, str(check)
     print(
-        f"\n{workers} processes x {turns} releases: {spent} paid, {refused} refused, sum {ledger.spent_mu_squared:.6f} "
-        f"of {total.mu_squared:.6f}, {seconds:.1f} s"
+        f"\n{workers} processes x {turns} releases: {spent} paid, {refused} refused, sum {ledger.spent:.6f} "
+        f"of {terms.limit:.6f} ({terms.currency.name}), {seconds:.1f} s"
     )
 
 
@@ -270,6 +274,7 @@ def test_a_full_database_charges_nothing(path, monkeypatch, spare):
 _SMALL_DISK = """
 folder, keep = Path(sys.argv[1]), sys.argv[2]
 from pate.exceptions import LedgerError
+from pate.privacy.currency import choose_terms
 ledger = Ledger(folder / "ledger.sqlite", total=Budget(50.0, 1e-5))
 found = []
 for turn in range(200):
@@ -372,7 +377,7 @@ for moment in range(0, 100_000, stride):
     stored = ledger.stored(asked.query_hashes, mechanism.family)
     charged = len(rows) > before
     counts["charged"] += charged
-    counts["over_budget"] += ledger.spent_mu_squared > budget.mu_squared
+    counts["over_budget"] += ledger.spent > (budget.mu_squared if charged or before else 0.0)
     counts["unpaid"] += bool(stored) and not charged
     counts["lost"] += charged and len(stored) != 8
     whole = [key for key in told(seen)] if not (killed and torn) else []
@@ -456,14 +461,15 @@ for moment in range(moments):
     _, status = os.waitpid(child, 0)
     counts["moments"] += 1
     counts["killed"] += os.WIFSIGNALED(status)
-    counts["over_budget"] += ledger.spent_mu_squared > budget.mu_squared
+    counts["over_budget"] += ledger.spent > ledger.remaining().terms.limit
     counts["not_verified"] += not ledger.verify().ok
 answers = told(seen)
 counts["seen"] = len(answers)
 stored = ledger.stored([key for key, _ in answers], mechanism.family)
 counts["lost"] = sum(key not in stored or stored[key].label != label for key, label in answers)
 rows = ledger.releases()
-assert math.fsum(r.charge.mu_squared for r in rows) == ledger.spent_mu_squared
+price = ledger.remaining().terms.currency.price
+assert math.fsum(price(r.charge) for r in rows) == math.fsum(r.price for r in rows) == ledger.spent
 assert all(r.charge == mechanism.charge(2) and r.n_answers == 2 for r in rows)
 counts["releases"] = len(rows)
 print(json.dumps(counts))

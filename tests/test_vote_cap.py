@@ -204,12 +204,12 @@ def test_bad_parameters(bad):
 
 def test_the_door_charges_the_whole_run_first(tmp_path):
     cap, budget = VoteCap(20, 40.0), Budget(1.0, 1e-5)
-    ledger = Ledger(tmp_path / "ledger.sqlite", total=budget)
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=budget, currency="gdp")
     run = open_vote_cap(cap, n_teachers=50, classes=["no", "yes"], budget=budget, ledger=ledger)
-    assert ledger.spent_mu_squared == cap.charge().mu_squared
+    assert ledger.spent == cap.charge().mu_squared
     for _ in range(5):
         run.ask(np.ones((50, 20), dtype=int))
-    assert ledger.spent_mu_squared == cap.charge().mu_squared
+    assert ledger.spent == cap.charge().mu_squared
     assert run.guarantee == cap.charge().guarantee(1e-5)
     with pytest.raises(BudgetExceededError):
         open_vote_cap(VoteCap(57, 40.0), n_teachers=50, classes=["no", "yes"], budget=budget, ledger=ledger)

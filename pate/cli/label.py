@@ -174,6 +174,13 @@ def label(
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger of the private data; default: PRIVATE.ledger.sqlite, beside it.")
     ] = None,
+    ledger_currency: Annotated[
+        str | None,
+        typer.Option(
+            help="What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys "
+            "most of the first release's kind.",
+        ),
+    ] = None,
     checkpoints: Annotated[
         bool, typer.Option(help="Keep finished teachers in OUT.private, so that a killed run goes on.")
     ] = True,
@@ -200,6 +207,7 @@ def label(
         "gap": gap,
         "max_answers": max_answers,
         "on_exhausted": on_exhausted,
+        "ledger_currency": ledger_currency,
         "random_state": seed,
         "tuning": tuning,
     }

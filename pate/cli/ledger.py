@@ -45,12 +45,19 @@ def show(file: File, as_json: Json = False) -> None:
         units = "" if data["n_units"] is None else f", {data['n_units']} units"
         known = "recognised by its fingerprint" if data["fingerprinted"] else "not fingerprinted"
         say(_plain(f"data set: unit {data['unit']}{units}, {data['adjacency']} adjacency, {known}"))
-    say(f"{'release':>7} {'created (UTC)':<20}{'asked':>9}{'answers':>9}{'epsilon':>9}{'share':>8}  mechanism")
+    if left.terms is not None:
+        currency = left.terms.currency
+        say(
+            f"currency: {currency.name}, fixed before the first charge: the sum of {currency.unit} stays within a limit"
+        )
+    heading = f"{'release':>7} {'created (UTC)':<20}{'paid for':<16}{'asked':>9}{'answers':>9}{'epsilon':>9}"
+    say(f"{heading}{'price':>11}{'share':>8}  mechanism")
     for row in rows:
         seeded = "  SEEDED: NOT PRIVATE" if row["seeded"] else ""
         say(
-            f"{row['release']:>7} {_plain(row['created'])[:19]:<20}{row['n_queries']:>9}{row['n_answers']:>9}"
-            f"{_up(row['epsilon']):>9}{row['share']:>8.1%}  {_plain(row['mechanism'])}{seeded}"
+            f"{row['release']:>7} {_plain(row['created'])[:19]:<20}{_plain(row['kind'])[:15]:<16}"
+            f"{row['n_queries']:>9}{row['n_answers']:>9}{_up(row['epsilon']):>9}{_up(row['price']):>11}"
+            f"{row['share']:>8.1%}  {_plain(row['mechanism'])}{seeded}"
         )
     say(_left(left))
     say(f"head: {head}")
@@ -108,7 +115,10 @@ def _up(epsilon: float) -> str:
 
 def _left(left: Any) -> str:
     total = left.total
+    counted = f"counted in {left.currency}" if left.terms is not None else "currency open until the first charge"
+    aside = f"; {left.failure_left:g} of delta left for costs that may fail" if left.failure_left else ""
     return (
-        f"left: {left.fraction_left:.1%} of the total (epsilon {total.epsilon:g} at delta {total.delta:g}) after "
-        f"{left.n_releases} releases; one Gaussian release of epsilon {left.epsilon_left:.3f} would still fit"
+        f"left: {left.fraction_left:.1%} of the total (epsilon {total.epsilon:g} at delta {total.delta:g}, {counted}) "
+        f"after {left.n_releases} releases; one release of epsilon {left.epsilon_left:.3f} by that count would still "
+        f"fit{aside}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,9 @@ def plan(
     ] = None,
     max_answers: Annotated[int | None, typer.Option(help="Cap on answers of confident; default: half.")] = None,
     right: Annotated[float, typer.Option(help="Probability of a right answer behind the gap.")] = 0.99,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Also fit what is left in this ledger, in the currency it counts in.")
+    ] = None,
 ) -> None:
     """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""
     from rich.console import Console
@@ -29,6 +33,7 @@ def plan(
     from pate.exceptions import InvalidInputError
     from pate.planning import plan as make_plan
     from pate.privacy.budget import Budget
+    from pate.privacy.ledger import Ledger
 
     try:
         numbers = None if teachers is None else [int(k) for k in teachers.split(",")]
@@ -42,6 +47,7 @@ def plan(
         n_teachers=numbers,
         max_answers=max_answers,
         right=right,
+        ledger=None if ledger is None else Ledger(ledger),
     )
     heading, body = done.columns()
     table = Table(title=done.title, title_justify="left")

@@ -47,6 +47,7 @@ OPTIONS: dict[str, str] = {
     "resize": "flag",
     "color": "text",
     "ledger": "path",
+    "ledger_currency": "text",
     "checkpoints": "flag",
     "seed": "whole",
     "jobs": "whole",

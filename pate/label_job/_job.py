@@ -95,6 +95,8 @@ class LabelJob:
         None takes them from the public images, and refuses others.
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
+    ledger_currency : str or None
+        What a new ledger counts in; see :class:`pate.Ledger`.
     checkpoint_dir : path or None
     n_jobs, random_state, noise_seed, verbose
         See :class:`pate.PATEClassifier`.
@@ -158,6 +160,7 @@ class LabelJob:
         resize: bool = False,
         color: str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        ledger_currency: str | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
@@ -177,7 +180,7 @@ class LabelJob:
             size=size, resize=resize, color=color, verbose=verbose,
         )  # fmt: skip
         self._source, self._classes, self._seed = source, named, random_state
-        self._ledger = None if ledger is None else Ledger(ledger)
+        self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         unit, n_units = units_of(source)
         if n_units < n_teachers:
             raise InvalidInputError(

@@ -120,6 +120,8 @@ class VoteJob:
     ledger : path or None
         All releases from this private data; their total is the first one's budget. None: beside the votes, as
         ``NAME.ledger.sqlite``.
+    ledger_currency : str or None
+        What a new ledger counts in; see :class:`pate.Ledger`.
     random_state, noise_seed, tuning
         See :class:`pate.PATEClassifier`.
 
@@ -171,6 +173,7 @@ class VoteJob:
         max_answers: int | None = None,
         on_exhausted: str = "raise",
         ledger: str | os.PathLike[str] | None = None,
+        ledger_currency: str | None = None,
         random_state: int | None = 0,
         noise_seed: int | None = None,
         tuning: str = "not declared by the curator",
@@ -198,7 +201,8 @@ class VoteJob:
         queries = select_queries(places, n_asked, strategy=select, random_state=random_state)
         hashes = None if rows is None else hash_queries(rows.iloc[queries])
         self._votes = replace(cast.take(queries), unit=unit, n_units=n_units, query_hashes=hashes)
-        book = Ledger(file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger)
+        place = file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger
+        book = Ledger(place, currency=ledger_currency)
         price: dict[str, Any] = {
             "budget": budget,
             "ledger": book,

@@ -107,8 +107,10 @@ def quote(
         affordable = largest(lambda n: fits(n, max_answers), n_queries)
         if on_exhausted == "raise":
             also = "" if ledger is None else " and what is left in the ledger"
+            refusal = "" if left is None or affordable else left.refusal(mechanism.charge(1, max_answers))
+            why = f" (the ledger: {refusal})" if refusal else ""
             raise BudgetExceededError(
-                f"the budget {budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}. "
+                f"the budget {budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}{why}. "
                 "Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
                 "on_exhausted='abstain'. Nothing was spent."
             )

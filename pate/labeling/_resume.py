@@ -72,10 +72,10 @@ def mark_of(
 
 def left_over(ledger: Ledger, mark: str, budget: Budget) -> tuple[int, Quote, int] | None:
     """Return an earlier session's release, price and number of queries used, or None."""
-    row = next((r for r in ledger.releases() if r.facts.get("session") == mark), None)
+    row = ledger.find(mark)
     if row is None:
         return None
-    n_used = next(int(shown["n_answers"]) for shown in ledger.show() if shown["release"] == row.id)
+    n_used = ledger.n_answers(row.id)
     price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, row.charge.guarantee(budget.delta))
     return row.id, price, n_used
 

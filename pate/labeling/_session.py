@@ -418,11 +418,12 @@ def open_session(
                         "max_answers": price.max_answers,
                         "n_teachers": n_teachers,
                         "adaptive": True,
-                        "session": mark,
                     },
+                    request=mark or "",
                     seeded=noise.seeded,
                     open_ended=True,
                     registration=data,
+                    kind="session",
                 ),
                 0,
             )

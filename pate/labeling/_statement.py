@@ -64,14 +64,25 @@ def make_statement(
         verify = "read the ledger's release and recompute its charge's guarantee"
     elif len(rows) > 1:
         # Several releases, each perhaps chosen after the last: only the filter's constant is a guarantee.
-        total = (ledger.total if ledger else None) or budget
-        guarantee = Guarantee(epsilon=total.epsilon, delta=total.delta, kind="public", method="gdp-filter")
+        terms = None if ledger is None else ledger.remaining().terms
+        assert terms is not None  # there are releases
+        total, currency = terms.total, terms.currency
+        guarantee = Guarantee(
+            epsilon=total.epsilon,
+            delta=total.delta,
+            kind="public",
+            method=currency.method,
+            order=currency.order if currency.method == "renyi-filter" else None,
+        )
         accounting = (
             f"labels of {len(rows)} releases; all releases in the ledger together stay within its total budget "
-            "(filter on mu^2, Smith and Thakurta 2022)"
+            f"(filter on {currency.unit}, fixed before the first charge: {currency.theorem})"
         )
         noise = _noise_of(rows)
-        verify = "sum mu^2 over the ledger's releases and compare it with the total budget's"
+        verify = (
+            f"pate ledger verify; or sum {currency.unit} over the ledger's releases and compare it with "
+            f"{terms.limit!r}, the most within the total budget"
+        )
     return PrivacyStatement(
         released=released,
         unit=votes.unit,

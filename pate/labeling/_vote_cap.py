@@ -240,6 +240,7 @@ def open_vote_cap(
         seeded=noise.seeded,
         open_ended=True,
         registration=data,
+        kind="capped votes",
     )
     statement = replace(statement, ledger_head=ledger.releases([release])[0].digest, ledger_releases=(release,))
     return VoteCapRun(session, guarantee, statement, ledger=ledger, release=release)

@@ -51,8 +51,8 @@ def calibrate(
     max_answers : int or None
         The cap on answers; None means all of them may be answered.
     ledger : Ledger or None
-        Also fit what is left of its total, which it counts by mu^2 alone: a noisy argmax is cheaper than that in one
-        release by itself, so with a ledger it needs more noise.
+        Also fit what is left of its total, in the one currency that it counts in: where that is not the cheapest for
+        this mechanism, more noise is needed than without a ledger.
 
     Returns
     -------
@@ -72,17 +72,19 @@ def calibrate(
     """
     n_queries = check_int("n_queries", n_queries, low=1)
 
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+
     def fits(factor: float) -> bool:
         charge = mechanism.scaled(factor).charge(n_queries, max_answers)
-        return budget.allows(charge) and (ledger is None or ledger.allows(charge, default_total=budget))
+        return budget.allows(charge) and (left is None or left.allows(charge))
 
     high = 1.0
     while not fits(high):
         high *= 2
         if high > 1e9:
-            left = "" if ledger is None else " and what is left in the ledger"
+            also = "" if ledger is None else " and what is left in the ledger"
             raise BudgetExceededError(
-                f"no amount of noise brings {n_queries} queries within {budget}{left}. Ask fewer queries."
+                f"no amount of noise brings {n_queries} queries within {budget}{also}. Ask fewer queries."
             )
     low = high / 2
     while low > 1e-9 and fits(low):

@@ -66,9 +66,8 @@ class Charge:
     Each of the three composes by addition, also when a later mechanism is chosen after seeing earlier answers, as
     long as the *total* is a constant fixed beforehand: RDP by Mironov 2017, Proposition 1; GDP by Dong, Roth, Su
     2022, Corollary 3.3; pure by basic composition. When the total itself is random, only a filter fixed beforehand
-    is sound (:class:`pate.Ledger` stops on mu_squared: Smith and Thakurta 2022). An argmax or a threshold test alone
-    is cheaper by RDP than the Gaussian it comes from, a released histogram is not; so what counts in a ledger does
-    not see that saving, what counts in one release does.
+    is sound: one of the three, or Renyi divergence at one order, as the currency of a :class:`pate.Ledger`. An argmax
+    or a threshold test alone is cheaper by RDP than the Gaussian it comes from, a released histogram is not.
 
     Examples
     --------

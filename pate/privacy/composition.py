@@ -189,7 +189,8 @@ class PublicCost:
         True
         """
         delta = check_delta(delta)
-        left = delta_left(delta, self.delta0)
+        # The margin covers the rounding of the sum of failure probabilities.
+        left = delta_left(delta, self.delta0 * (1 + 1e-9))
         if left <= 0:
             raise InvalidInputError(
                 f"delta must be above the {self.delta0:g} by which the gates may fail, got {delta!r}. "

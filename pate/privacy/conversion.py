@@ -74,15 +74,14 @@ def format_up(value: float, digits: int = 4) -> str:
 
 
 def delta_left(delta: float, failures: float) -> float:
-    """Return what is left of ``delta`` beside a sum of failure probabilities, rounded down.
+    """Return what is left of ``delta`` beside the probability of failing, rounded down; 0 or less if nothing is.
 
     Examples
     --------
-    >>> delta_left(1e-5, 0.0), delta_left(1e-5, 2e-6) < 8e-6
+    >>> delta_left(1e-5, 0.0), delta_left(1e-5, 2e-6) <= 8e-6
     (1e-05, True)
     """
-    # The margin covers the rounding of the sum.
-    return delta - failures * (1 + 1e-9)
+    return math.nextafter(delta - failures, -math.inf) if failures else delta
 
 
 def rdp_overhead(order: float, delta: float) -> float:

@@ -37,7 +37,8 @@ class Currency:
     Sums of prices that stay within :meth:`limit`, whatever later releases depend on, satisfy the budget under
     fully adaptive composition. GDP: Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023. Renyi at one order:
     Feldman and Zrnic 2021, Theorem 3.1; Lecuyer 2021; converted by Canonne, Kamath and Steinke 2020. Pure: Rogers,
-    Roth, Ullman and Vadhan 2016. Failure probabilities (delta0) add up within a share of delta set aside beforehand.
+    Roth, Ullman and Vadhan 2016. Failure probabilities (delta0) add up within a share of delta set aside beforehand
+    (approximate concentrated privacy under full adaptivity: Whitehouse, Ramdas, Rogers and Wu 2023).
 
     Examples
     --------
@@ -343,3 +344,36 @@ class Opening:
         if self.terms is not None:
             return self.terms
         return choose_terms(self.total, cost, asked=self.asked, failure_delta=self.failure_delta)
+
+    def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Cost) -> str:
+        """Return why the cost may not be added to what was paid, in words; "" if it may.
+
+        Examples
+        --------
+        >>> Opening(Budget(1.0, 1e-5), "gdp", None, None).refusal((), (), PublicCost.at_order(0.1, order=8.0))[:44]
+        'its cost in mu^2, fixed as the currency befo'
+        """
+        terms = self.terms_for(cost)
+        if terms is None and self.asked not in (None, "renyi"):
+            terms = Terms.of(self.total, Currency.named(str(self.asked)), self.failure_delta or 0.0)
+        if terms is not None:
+            return terms.refusal(prices, failures, cost)
+        asked = "" if self.asked is None else f", counted by {self.asked}"
+        return f"the total {self.total}{asked} does not buy it, or not with the share of delta that it may fail by"
+
+    def conflict(self, asked: str | None, failure_delta: float | None) -> str:
+        """Return how what is asked for differs from what is held, in words; "" if it does not, or nothing is asked.
+
+        Examples
+        --------
+        >>> Opening(Budget(1.0, 1e-5), "renyi:8", None, None).conflict("gdp", None)
+        'counts in renyi:8, not in gdp'
+        """
+        found = self.asked if self.terms is None else self.terms.currency.name
+        if not (asked in (None, found) or (asked == "renyi" and str(found).startswith("renyi:"))):
+            return f"counts in {found or 'what its first charge decides'}, not in {asked}"
+        share = self.failure_delta if self.terms is None else self.terms.failure_delta
+        if failure_delta not in (None, share):
+            held = "what its first charge needs" if share is None else share
+            return f"sets {held} of its delta aside for costs that may fail, not {failure_delta}"
+        return ""

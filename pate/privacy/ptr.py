@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ from pate.privacy.guarantee import Guarantee
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.tail_bound import QueryScores, TailBound, outcome_scores
 from pate.sampling import real_at_least
+
+if TYPE_CHECKING:
+    from pate.privacy.ledger import Ledger
 
 T = TypeVar("T")
 
@@ -149,6 +152,8 @@ class PTRGate:
         self._bound = TailBound(sigma=self.sigma, order=self.order, sigma_threshold=sigma_threshold, public=public)
         self._passed: bool | None = None
         self._seeded = False
+        #: The gate's number in a ledger, if it was charged there.
+        self.release: int | None = None
 
     def __repr__(self) -> str:
         state = "not tested" if self._passed is None else "passed" if self._passed else "refused"
@@ -210,7 +215,7 @@ class PTRGate:
         each = self._bound.cap if public is None else check_real("public", public, low=0, low_open=True)
         return math.floor(self.tau / each * (1 + 1e-12))
 
-    def test(self, counts: npt.ArrayLike, noise: NoiseSource) -> bool:
+    def test(self, counts: npt.ArrayLike, noise: NoiseSource, *, ledger: Ledger | None = None) -> bool:
         """Test once whether the proposal holds with a margin; the answer is the only thing that leaves.
 
         Parameters
@@ -218,11 +223,16 @@ class PTRGate:
         counts : array-like of shape (n_queries, n_classes), or anything with such ``counts``
             All the votes of the batch.
         noise : NoiseSource
+        ledger : Ledger or None
+            Charge the whole gate there, test and answers, before the test's noise is drawn; :attr:`release` is then
+            the number under which the answers can be stored (:meth:`pate.Ledger.add_answers`).
 
         Raises
         ------
         PateError
             The gate has been used.
+        BudgetExceededError
+            What is left in the ledger does not buy the gate; nothing was tested.
 
         Examples
         --------
@@ -230,10 +240,16 @@ class PTRGate:
         >>> gate.test([[125, 125]] * 100, NoiseSource())
         False
         """
-        if self._passed is not None:
+        return self._tested(counts, counts, noise, ledger)
+
+    def _tested(self, counts: npt.ArrayLike, votes: Any, noise: NoiseSource, ledger: Ledger | None) -> bool:
+        """Test ``counts``; ``votes`` are what they were copied from, and know whose they are."""
+        if self._passed is not None or self.release is not None:
             raise PateError("this gate has been used: a second test would cost a second time. Make a new PTRGate.")
         scores = query_scores(counts, self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold)
         gamma = safe_distance(scores, self._bound, self.tau, limit=_CLIP_WIDTHS * self.width)
+        if ledger is not None:
+            self._charge(len(scores.answers), votes, ledger, seeded=noise.seeded)
         self._seeded = noise.seeded
         # Gamma is a whole number of lattice steps: the bit is decided as for real noise.
         cut = -self.width * float(ndtri(self.delta0)) * (1 + 1e-12)
@@ -245,6 +261,32 @@ class PTRGate:
         )
         return self._passed
 
+    def _charge(self, n_queries: int, votes: Any, ledger: Ledger, *, seeded: bool) -> None:
+        from pate.privacy.budget import Budget
+        from pate.privacy.ledger import Registration
+
+        data = None
+        if hasattr(votes, "fingerprint"):
+            data = Registration(
+                votes.unit,
+                votes.classes,
+                n_units=votes.n_units,
+                n_shards=votes.n_teachers,
+                fingerprint=votes.fingerprint,
+            )
+            ledger.check(data)
+        ledger.open_total(ledger.total or Budget(self.guarantee.epsilon, self.delta))
+        self.release = ledger.record(
+            self,
+            mechanism=repr(self).partition(":")[0] + ")",
+            n_queries=n_queries,
+            facts={} if data is None else {"n_teachers": data.n_shards},
+            seeded=seeded,
+            open_ended=True,
+            registration=data,
+            kind="gate",
+        )
+
     def run(
         self,
         counts: npt.ArrayLike,
@@ -252,6 +294,7 @@ class PTRGate:
         release: Callable[[npt.NDArray[Any]], T],
         *,
         fallback: Callable[[npt.NDArray[Any]], T] | None = None,
+        ledger: Ledger | None = None,
     ) -> T | None:
         """Test ``counts``, then release from the very same counts, or fall back.
 
@@ -263,6 +306,8 @@ class PTRGate:
             Given the counts: GNMax (or Confident-GNMax) with the gate's noise, one answer a query.
         fallback : callable or None
             Given the counts when refused; must cost at most ``tau`` at ``order``. None releases nothing.
+        ledger : Ledger or None
+            As for :meth:`test`.
 
         Returns
         -------
@@ -277,7 +322,7 @@ class PTRGate:
         # Our own copy: what is tested is what is released.
         own = np.array(getattr(counts, "counts", counts))
         own.setflags(write=False)
-        if self.test(own, noise):
+        if self._tested(own, counts, noise, ledger):
             return release(own)
         return None if fallback is None else fallback(own)
 
@@ -328,10 +373,11 @@ def ptr(
     threshold: float | None = None,
     sigma_threshold: float | None = None,
     public: float | None = None,
+    ledger: Ledger | None = None,
 ) -> PTRGate:
     """Make a :class:`PTRGate` and test ``counts`` with it; see there for the parameters and the guarantee.
 
-    All parameters are chosen without looking at the votes.
+    All parameters are chosen without looking at the votes. With ``ledger`` the gate is charged there first.
 
     Returns
     -------
@@ -356,5 +402,5 @@ def ptr(
         sigma_threshold=sigma_threshold,
         public=public,
     )
-    gate.test(counts, noise)
+    gate.test(counts, noise, ledger=ledger)
     return gate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
@@ -13,8 +14,18 @@ from pate.privacy.charge import Charge
 from pate.privacy.composition import PublicCost
 from pate.privacy.conversion import pure_to_gdp, rdp_to_epsilon
 
+if TYPE_CHECKING:
+    from pate.privacy.ledger import Ledger
 
-def select_best(cost: Charge | PublicCost, *, mean_runs: float, shape: float = 1.0) -> PublicCost:
+
+def select_best(
+    cost: Charge | PublicCost,
+    *,
+    mean_runs: float,
+    shape: float = 1.0,
+    ledger: Ledger | None = None,
+    what: str = "private selection",
+) -> PublicCost:
     """Return the cost of running a mechanism a random number of times and releasing the best run alone.
 
     Each run draws its hyperparameters at random from a public list, and its score is part of its own (private)
@@ -30,6 +41,10 @@ def select_best(cost: Charge | PublicCost, *, mean_runs: float, shape: float = 1
     shape : float
         eta of the truncated negative binomial: 1 is geometric, 0 logarithmic; infinity is Poisson (which may draw 0
         runs, and then nothing is released).
+    ledger : Ledger or None
+        Charge the whole selection there, before its first run; the runs themselves are then paid for.
+    what : str
+        For the ledger: what is selected.
 
     Returns
     -------
@@ -43,6 +58,8 @@ def select_best(cost: Charge | PublicCost, *, mean_runs: float, shape: float = 1
     ------
     InvalidInputError
         A parameter out of range, or a cost that may fail (delta0 > 0), which the theorems do not cover.
+    BudgetExceededError
+        What is left in the ledger does not buy it; nothing was charged and nothing may be run.
 
     Examples
     --------
@@ -70,7 +87,13 @@ def select_best(cost: Charge | PublicCost, *, mean_runs: float, shape: float = 1
     # Renyi divergence does not decrease in the order.
     values = np.minimum.accumulate(values[::-1])[::-1]
     values = np.minimum(values, pure)
-    return PublicCost(one.orders, tuple(values.tolist()), _mu_squared(pure), pure)
+    whole = PublicCost(one.orders, tuple(values.tolist()), _mu_squared(pure), pure)
+    if ledger is not None:
+        mechanism = f"best of {mean:g} runs on average (shape {shape:g}): {what}"
+        ledger.record(
+            whole, mechanism=mechanism, n_queries=0, kind="selection", facts={"mean_runs": mean, "shape": repr(shape)}
+        )
+    return whole
 
 
 def _mu_squared(pure: float) -> float:

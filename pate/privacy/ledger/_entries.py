@@ -66,16 +66,19 @@ def _version() -> str:
 
 
 def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
-    """Return the body of the first entry: the total, and what is fixed already of its currency.
+    """Return the body of the first entry: the total, and what is fixed already of its currency; if all is, the limit.
 
     Examples
     --------
-    >>> opening(Budget(1.0, 1e-5), "renyi:8")["currency"]
-    'renyi:8'
+    >>> opening(Budget(1.0, 1e-5), "renyi:8")["limit"], opening(Budget(2.0, 1e-5), "renyi:8", 0.0)["limit"].__round__(4)
+    (None, 0.7859)
     """
+    fixed = failure_delta is not None and asked not in (None, "renyi")
+    limit = Terms.of(total, Currency.named(str(asked)), failure_delta or 0.0).limit if fixed else None
     return {
         "currency": asked,
         "failure_delta": failure_delta,
+        "limit": limit,
         "total": {"epsilon": total.epsilon, "delta": total.delta},
         "version": _version(),
     }
@@ -247,10 +250,11 @@ def read_opening(connection: sqlite3.Connection, path: Path) -> Opening | None:
         asked, failure_delta = check_currency(body["currency"]), body["failure_delta"]
         if failure_delta is not None:
             failure_delta = check_failure_delta(failure_delta, total)
-        row = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE kind = 'terms' ORDER BY seq LIMIT 1").fetchone()
-        if row is None:
-            return Opening(total, asked, failure_delta, None)
-        body = _checked(row, "terms", path)
+        if body["limit"] is None:
+            terms = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE kind = 'terms' ORDER BY seq").fetchone()
+            if terms is None:
+                return Opening(total, asked, failure_delta, None)
+            body = _checked(terms, "terms", path)
         return Opening(total, asked, failure_delta, terms_of(body, total))
 
 
@@ -264,9 +268,9 @@ def terms_of(body: dict[str, Any], total: Budget) -> Terms:
     True
     """
     terms = Terms.of(total, Currency.named(body["currency"]), body["failure_delta"])
-    # As it was fixed: another version may compute another last digit.
-    if not math.isclose(body["limit"], terms.limit, rel_tol=1e-9):
-        raise ValueError("a limit that is not the currency's")
+    # As it was fixed: another version may compute another last digit, or convert more tightly.
+    if not 0 < body["limit"] <= terms.limit * (1 + 1e-9):
+        raise ValueError("a limit beyond the currency's")
     return replace(terms, limit=body["limit"])
 
 

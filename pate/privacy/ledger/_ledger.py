@@ -91,12 +91,9 @@ class Ledger(LedgerLooks):
         self.path = Path(path).absolute()
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
         self._asked = check_currency(currency)
-        remedy = "It is the part of the total's delta that gates and sanitised values may use."
-        self._failure_delta = (
-            None
-            if failure_delta is None
-            else check_real("failure_delta", failure_delta, low=0, high=1, high_open=True, remedy=remedy)
-        )
+        self._failure_delta = None
+        if failure_delta is not None:
+            self._failure_delta = check_real("failure_delta", failure_delta, low=0, high=1, high_open=True)
         if total is not None:
             self.open_total(total)
         else:
@@ -151,7 +148,8 @@ class Ledger(LedgerLooks):
                 if held is None:
                     body = _entries.opening(total, asked, failures)
                     _entries.append(connection, self.path, "opened", _now(), body=body)
-                    held = Opening(total, asked, failures, None)
+                    held = _entries.read_opening(connection, self.path)
+                    assert held is not None
         if held.total != total:
             raise LedgerError(
                 f"the ledger {str(self.path)!r} holds a total budget of {held.total}, not {total}. "
@@ -161,18 +159,11 @@ class Ledger(LedgerLooks):
 
     def _check_terms(self, held: Opening) -> None:
         """Refuse when this ledger was to count otherwise than the file does."""
-        found = held.asked if held.terms is None else held.terms.currency.name
-        same = self._asked in (None, found) or (self._asked == "renyi" and str(found).startswith("renyi:"))
-        if not same:
+        conflict = held.conflict(self._asked, self._failure_delta)
+        if conflict:
             raise LedgerError(
-                f"the ledger {str(self.path)!r} counts in {found or 'what its first charge decides'}, not in "
-                f"{self._asked}. A currency is fixed when a ledger opens: leave it out, and the file says which."
-            )
-        share = held.failure_delta if held.terms is None else held.terms.failure_delta
-        if self._failure_delta not in (None, share):
-            raise LedgerError(
-                f"the ledger {str(self.path)!r} sets {share!r} of its delta aside for costs that may fail, not "
-                f"{self._failure_delta!r}. That is fixed when a ledger opens: leave it out."
+                f"the ledger {str(self.path)!r} {conflict}. That is fixed when a ledger opens: leave it out, and the "
+                "file says which."
             )
 
     def check(self, registration: Registration) -> None:

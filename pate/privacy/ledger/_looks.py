@@ -136,8 +136,8 @@ class LedgerLooks:
                     (*block, family, release, release),
                 )
                 with _entries.plain(self.path):
-                    for query, label, noisy, release in rows:
-                        found[unpack_query(query)] = Answer(label, unpack_counts(noisy), release)
+                    for query, label, noisy, number in rows:
+                        found[unpack_query(query)] = Answer(label, unpack_counts(noisy), number)
         return found
 
     def has_request(self, request: str) -> bool:

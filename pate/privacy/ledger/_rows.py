@@ -225,13 +225,7 @@ class Remaining:
 
     def refusal(self, cost: Cost) -> str:
         """Return why the cost would not fit, in words; "" if it would."""
-        if self.opening is None:
-            return ""
-        terms = self.opening.terms_for(cost)
-        if terms is not None:
-            return terms.refusal(self.prices, self.failures, cost)
-        asked = "" if self.opening.asked is None else f", counted by {self.opening.asked}"
-        return f"the total {self.total}{asked} does not buy it, or not with the share of delta that it may fail by"
+        return "" if self.opening is None else self.opening.refusal(self.prices, self.failures, cost)
 
     def allows(self, cost: Cost) -> bool:
         """Return whether the cost would fit.

@@ -115,7 +115,8 @@ class _Check:
         self._clock = max(self._clock, entry.created)
         if entry.seq == 0:
             total = Budget(body["total"]["epsilon"], body["total"]["delta"])
-            self._opening = Opening(total, check_currency(body["currency"]), body["failure_delta"], None)
+            terms = None if body["limit"] is None else terms_of(body, total)
+            self._opening = Opening(total, check_currency(body["currency"]), body["failure_delta"], terms)
         if entry.kind == "terms":
             self._look_at_terms(body, name)
         if entry.kind == "release":
