@@ -62,6 +62,7 @@ FLOORS = {
 
 #: Rooms on one floor that may import each other, and why. Floor 0 is one toolbox.
 NEIGHBOURS = {
+    ("privacy", "sampling"): "published numbers and bits of the accounting are decided as for real noise",
     ("mechanisms", "votes"): "ABSTAIN, the label of a query that got no answer",
     ("accounting", "labeling"): "the warning for a weak delta, said the same way at both doors",
     ("contestants", "comparison"): "compare_on is compare with contestants set up for a data set",
@@ -335,6 +336,6 @@ def test_only_the_lock_and_what_draws_it_make_noise():
                 makers.add(module)
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "mechanism.sample":
                 makers.add(module)
-    # pate.testing samples made-up votes, from a source that the caller makes; accounting draws a sanitised epsilon,
-    # whose own price is in it, when asked for.
+    # pate.testing samples made-up votes, from a source that the caller makes; accounting draws a sanitised epsilon
+    # when asked for, whose own price is in it and charged to the ledger.
     assert {m.split(".")[0] for m in makers} == {"labeling", "baselines", "testing", "accounting"}

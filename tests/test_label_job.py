@@ -522,7 +522,7 @@ def test_a_class_outside_classes_decides_nothing_and_is_not_echoed(tmp_path, fil
     with pytest.warns(CuratorWarning, match="1 of 300 records cannot be used") as said:
         release = other.run()
     assert value not in str(said[0].message)
-    assert value not in release.statement.to_json()
+    assert value not in json.dumps(release.statement.to_dict())
     assert len(Ledger(tmp_path / "l.sqlite").releases()) == 1
     votes = [j._teachers.vote(j._rows).labels for j in (usual, other)]
     owner = int(other._teachers.partition_.assignment[7])

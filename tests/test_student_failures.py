@@ -147,9 +147,9 @@ def test_what_was_released_is_kept_when_the_student_fails(ledger, random_state):
     fails.set_params(student=NB).refit_student(PUBLIC)
     assert fails.score(TEST, TEST_Y) > 0.3
     # by fitting again: free, with or without a random_state
-    before = ledger.spent_mu_squared
+    before = ledger.spent
     again = classifier(ledger, student=NB, random_state=random_state).fit(X, Y, X_public=PUBLIC)
-    assert ledger.spent_mu_squared == before
+    assert ledger.spent == before
     assert len(ledger.releases()) == 1
     assert np.array_equal(again.queries_, fails.queries_)
     assert np.array_equal(again.release_.noisy_counts, fails.release_.noisy_counts)

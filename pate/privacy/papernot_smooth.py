@@ -185,7 +185,7 @@ def threshold_local_sensitivity(
     if len(tops) and tops.max() > n_teachers:
         raise InvalidInputError(f"counts must not be above n_teachers={n_teachers}.")
     grid = np.arange(n_teachers + 1)
-    yes, no = log_answer_probability(grid[:, None], threshold, sigma_threshold)
+    yes, no = log_answer_probability(np.stack([grid, 0 * grid], axis=1), threshold, sigma_threshold)
     costs = rdp_bound(np.minimum(yes, no), math.sqrt(2) * sigma_threshold, [order])[:, 0]
     steps = np.abs(np.diff(costs))
     one = np.maximum(np.append(steps, 0.0), np.insert(steps, 0, 0.0))

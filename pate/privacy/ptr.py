@@ -32,6 +32,7 @@ from pate.privacy.conversion import check_delta, check_orders, delta_left, rdp_t
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.tail_bound import QueryScores, TailBound, outcome_scores
+from pate.sampling import real_at_least
 
 if TYPE_CHECKING:
     from pate.privacy.ledger import Ledger
@@ -250,8 +251,14 @@ class PTRGate:
         if ledger is not None:
             self._charge(len(scores.answers), votes, ledger, seeded=noise.seeded)
         self._seeded = noise.seeded
-        noisy = gamma + self.width * float(noise.normal(1)[0])
-        self._passed = bool(noisy > -self.width * float(ndtri(self.delta0)))
+        # Gamma is a whole number of lattice steps: the bit is decided as for real noise.
+        cut = -self.width * float(ndtri(self.delta0)) * (1 + 1e-12)
+        steps = np.array([round(gamma * _STEPS_PER_TEACHER)])
+        self._passed = bool(
+            real_at_least(
+                steps, threshold=cut * _STEPS_PER_TEACHER, scale=self.width * _STEPS_PER_TEACHER, source=noise
+            )[0]
+        )
         return self._passed
 
     def _charge(self, n_queries: int, votes: Any, ledger: Ledger, *, seeded: bool) -> None:

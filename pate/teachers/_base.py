@@ -120,6 +120,13 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
+        usable = check_any(
+            {
+                f"a class that is missing or outside classes={classes!r}": labels >= 0,
+                "a value that is missing (NaN or infinity) or of another kind": complete,
+                "no owner in groups": has_owner,
+            }
+        )
         fingerprint = records_fingerprint(labels, groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
         cut = partition(n_records, n_teachers, groups=groups, **keyed)
@@ -131,13 +138,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
         self._set_columns(rows, X)
         shown = None if X_public is None else self._public_rows(X_public)[0]
-        usable = check_any(
-            {
-                f"a class that is missing or outside classes={classes!r}": labels >= 0,
-                "a value that is missing (NaN or infinity) or of another kind": complete,
-                "no owner in groups": has_owner,
-            }
-        )
+        # What cannot be used stands for nothing: those records are in no shard.
         shards = [shard[usable[shard]] for shard in cut.shards()]
         self.teachers_ = self._train_all(rows, labels, shards, store, shown)
         return self
