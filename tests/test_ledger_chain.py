@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
@@ -369,6 +369,7 @@ def test_a_crafted_value_anywhere_in_a_body_is_no_crash(tmp_path_factory, seq, k
     body = json.loads(row["body"])
     name = sorted(body)[key % len(body)]
     if keep:
+        assume(json.dumps(body[name]) != json.dumps(odd))
         body[name] = odd
     else:
         del body[name]

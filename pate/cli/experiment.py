@@ -165,7 +165,7 @@ def _spread(values: list[float]) -> tuple[str, str, str]:
 def _fresh(out: Path) -> Path:
     """Return ``out``, or the first of out-2, out-3, ... that is free."""
     number, candidate = 1, out
-    while candidate.exists() and any(candidate.iterdir()):
+    while candidate.is_file() or (candidate.is_dir() and any(candidate.iterdir())):
         number += 1
         candidate = out.with_name(f"{out.name}-{number}")
     return candidate
