@@ -302,7 +302,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             )
         teachers = self._ensemble()
         student = self._student(teachers)
-        X, y = self._check_private(X, y, teachers)
+        X, y = self._check_private(X, y, teachers, X_public)
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
         mechanism, n_queries, gap = plan_release(
