@@ -337,7 +337,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         )
         student = self._student(teachers)
         same = X is X_public
-        X, y = self._check_private(X, y, teachers)
+        X, y = self._check_private(X, y, teachers, X_public)
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
         mechanism, n_queries, gap = plan_release(

@@ -129,9 +129,11 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
         numbers = not texts or (is_frame(like) and name in like.columns and holds_numbers(like[name].dtype))
         cells = column.to_numpy(dtype=object)
         if numbers:  # a file gives its numbers as texts, when there is a text among them
-            read = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce").to_numpy(dtype=float)
-            odd = np.isnan(read) & ~pd.isna(cells)
-            if odd.all() or np.isnan(read).all():
+            kinds = np.array([cell_kind(cell) for cell in cells.tolist()], dtype=object)
+            given = pd.Series(np.where((kinds == "number") | (kinds == "text"), cells, None), dtype=object)
+            read = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+            odd = np.isnan(read) & (kinds != "missing")
+            if np.isnan(read).all():
                 continue
             changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)
             readable &= ~odd
