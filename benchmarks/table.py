@@ -66,9 +66,8 @@ def pages() -> Iterator[str]:
             yield f"| {name} | {r['seconds']:.1f} | {r['peak_mib']:.0f} |"
     classes = read("many_classes")
     if classes:
-        mechanism = f"GNMax({classes['sigma']:g})"
-        yield f"\n| classes, {mechanism} | probability | divergence | probability, before | divergence, before |"
-        yield "|---|---|---|---|---|"
+        head = ("probability", "divergence", "probability, before", "divergence, before")
+        yield f"\n| classes, GNMax({classes['sigma']:g}) | {' | '.join(head)} |\n|---|---|---|---|---|"
         for m in sorted({r["n_classes"] for r in classes["rows"]}):
             rows = [r for r in classes["rows"] if r["n_classes"] == m]
             cells = [
