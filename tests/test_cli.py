@@ -122,7 +122,7 @@ def test_plan_spends_nothing(tables):
         (["--target", "sick"], "'sick' is not in private.csv"),
         (["--teachers", "500"], "n_teachers must be at most the number of groups (130)"),
         (["--classes", "no"], "at least two"),
-        (["--classes", "no,maybe"], "outside classes"),
+        (["--classes", "none,maybe"], "outside classes"),
         (["--epsilon", "0"], "epsilon must be"),
         (["--delta", "1"], "delta must be"),
         (["--teacher", "oracle"], "teacher must be one of"),

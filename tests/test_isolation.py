@@ -243,10 +243,10 @@ def test_a_resumed_group_is_the_group_that_was_interrupted(tmp_path, module):
     """Its places are those of all its teachers, not of those that happened to be unfinished when it was killed."""
     options = {"checkpoint_dir": tmp_path / "t", "classes": (0, 1, 2), "random_state": 0, "epochs": 3, "device": "cpu"}
     first = TorchTeacherEnsemble(module, K, group_size=K, **options).fit(X, Y)
-    for i in (1, 3, 4):
+    for i in (3,):
         next((tmp_path / "t").glob(f"teacher-{i:05d}-*")).unlink()
     again = TorchTeacherEnsemble(module, K, group_size=K, **options).fit(X, Y)
-    assert again.n_resumed_ == 2
+    assert again.n_resumed_ == K - 1
     for a, b in zip(first.teachers_, again.teachers_, strict=True):
         assert all((a[name] == b[name]).all() for name in a)
 

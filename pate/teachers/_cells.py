@@ -54,6 +54,8 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         return _frame(X, texts, like, finite)
     if not hasattr(X, "dtype"):
         X = _listed(X)
+    elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
+        X = X.to_numpy(dtype=object)
     if not isinstance(X, np.ndarray) or isinstance(X, np.ma.MaskedArray) or not X.ndim:
         return X, np.ones(len(X) if hasattr(X, "__len__") else 0, dtype=bool)
     if X.dtype.kind == "f" and finite and np.isinf(X).any():
@@ -73,6 +75,10 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
 
 def _listed(X: Any) -> Any:
     """Return lists as an array that is of objects unless all cells are numbers; a row of odd length is all missing."""
+    if any(isinstance(cell, str) for cell in X):
+        texts = np.empty(len(X), dtype=object)
+        texts[:] = X
+        return texts
     try:
         rows = np.asarray(X)
         return np.array(X, dtype=object) if rows.dtype.kind in "USO" else X
