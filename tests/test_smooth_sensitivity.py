@@ -123,6 +123,19 @@ def test_the_sensitivity_is_smooth_and_covers_every_neighbour(sigma, m):
     assert covered > 0.1, "sound but useless"
 
 
+@pytest.mark.parametrize(("sigma", "n_teachers", "order"), [(1.0, 250, 8.0), (10.0, 1000, 8.0)])
+def test_the_sensitivity_is_smooth_where_scores_lie_far_below_the_table(sigma, n_teachers, order):
+    # Unanimous votes at little noise: Phi^-1(Pr[not the leader]) is -177 and -71, the table begins at -38.
+    beta = 0.0125
+    logs = np.array(
+        [
+            math.log(smooth_bound([[n_teachers - k, k]], sigma, order=order, beta=beta)[1])
+            for k in range(n_teachers // 2 + 1)
+        ]
+    )
+    assert np.abs(np.diff(logs)).max() <= beta + 8e-9
+
+
 def test_local_sensitivity_against_a_plain_search():
     table = consensus_cost(5.0, 4.0, 3)
     mu, u, beta = math.sqrt(2) / 5, np.array([-4.0, -1.3]), 0.05
