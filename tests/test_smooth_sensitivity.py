@@ -339,6 +339,18 @@ def test_where_c6_fails_a_clearer_query_is_the_more_sensitive_one():
     assert (np.diff(steps) < -1e-6).any()
 
 
+def test_the_2018_sensitivity_of_confident_is_not_smooth_so_no_release_takes_a_threshold():
+    beta, test = 0.01, {"threshold": 125.0, "sigma_threshold": 20.0}
+    near = [
+        papernot2018_smooth([[250 - k, k]], 40.0, order=14.0, beta=beta, delta=1e-5, **test).reveal().smooth_sensitivity
+        for k in (81, 82)
+    ]
+    assert abs(math.log(near[0] / near[1])) > 0.3, "a sensitivity that can be published after all?"
+    parameters = {"order": 14.0, "beta": beta, "noise_scale": 6.0, "delta": 1e-5, "noise": NoiseSource()}
+    with pytest.raises(TypeError, match="threshold"):
+        release_papernot2018([[240, 10]] * 10, 40.0, **parameters, **test)
+
+
 def published_votes():
     home = os.environ.get("PATE_DATA_HOME")
     path = Path(home or "") / "pate2018_mnist_votes.npz"
