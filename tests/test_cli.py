@@ -229,6 +229,20 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     assert "exists" in pate(*command, *sanitise, *purse, "--new-ledger", 9).stderr
 
 
+def test_account_grants_the_same_votes_no_second_ledger_unasked(tmp_path):
+    counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
+    np.save(tmp_path / "votes.npy", counts)
+    np.save(tmp_path / "renamed.npy", counts[::-1])
+    how = ["--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5", "--no-pld", "--sanitise", "8,0.0125,4"]
+    done = pate("account", tmp_path / "votes.npy", *how, "--ledger", tmp_path / "one.sqlite", "--new-ledger", 9)
+    assert done.returncode == 0, done.stderr
+    for name, rows in (("votes.npy", []), ("renamed.npy", []), ("votes.npy", ["--rows", 49])):
+        second = ["--ledger", tmp_path / "two.sqlite", "--new-ledger", 9, *rows]
+        done = pate("account", tmp_path / name, *how, *second)
+        assert (done.returncode, "one.sqlite" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "two.sqlite").exists()
+
+
 def test_account_never_takes_class_ids_for_counts(tmp_path):
     labels = np.random.default_rng(0).integers(0, 3, size=(40, 50))
     np.save(tmp_path / "labels.npy", labels)
