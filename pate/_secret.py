@@ -116,6 +116,32 @@ def kept_secret(path: Path) -> bytes:
         ) from None
 
 
+def forget_secret(path: Path) -> None:
+    """Delete a secret, if there is one: what is cut from now on is independent of all that was cut by it.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be deleted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "shards.key"
+    >>> first = kept_secret(file)
+    >>> forget_secret(file)
+    >>> kept_secret(file) == first
+    False
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"the secret of the shards in {str(path)!r} cannot be replaced: {error.strerror or type(error).__name__}. "
+            "Check the folder's permissions."
+        ) from None
+
+
 def _put(path: Path) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:

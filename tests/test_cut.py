@@ -234,6 +234,45 @@ def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
     assert beside_ledger(a.path).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_every_version_of_the_records_is_cut_by_a_secret_of_its_own(tmp_path, grouped):
+    """Whether two versions are cut alike says nothing of a record that was corrected in between, or was not."""
+    alike = []
+    for corrected in (False, True):
+        ledger = Ledger(tmp_path / f"{corrected}.sqlite")
+        clf = PATEClassifier(
+            GaussianNB(), n_teachers=8, budget=Budget(1e4, 1e-5), classes=(0, 1), mechanism=GNMax(1.0), n_queries=20,
+            ledger=ledger, random_state=0,
+        )  # fmt: skip
+        groups = np.arange(200) // 4 if grouped else None
+        before = clf.fit_keeping(X, Y, X_public=X[:50] + 1, groups=groups)[0].partition_.fingerprint()
+        ledger.revise("one record was looked at again")
+        assert not beside_ledger(ledger.path).exists()
+        y = Y.copy()
+        y[7] ^= corrected
+        after = clf.fit_keeping(X, y, X_public=X[50:100] + 1, groups=groups)[0].partition_.fingerprint()
+        alike.append(before == after)
+    assert alike == [False, False]
+
+
+def test_a_secret_that_stays_is_no_revision(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(1.0, 1e-5))
+    votes = Votes.from_counts(np.array([[8, 2]]), classes=(0, 1), n_teachers=10, unit="record", n_units=100)
+    release_labels(votes, GNMax(40.0), budget=Budget(1.0, 1e-5), ledger=ledger)
+    head, kept = ledger.head, kept_secret(beside_ledger(ledger.path))
+
+    def refuse(*args, **options):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.unlink", refuse)
+        with pytest.raises(InvalidInputError, match="cannot be replaced: Permission denied"):
+            ledger.revise("corrected")
+    assert (ledger.head, kept_secret(beside_ledger(ledger.path))) == (head, kept)
+    ledger.revise("corrected")
+    assert ledger.head != head
+
+
 def test_another_order_of_the_file_is_another_cut(tmp_path):
     """Places mean something in one order only: under one secret two orders would give each other away."""
     order = np.random.default_rng(1).permutation(200)

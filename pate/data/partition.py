@@ -263,8 +263,9 @@ def partition(
       that is ever released under one secret, so that holds for the whole transcript, however adaptive.
     - *A record is removed, and another put in anywhere in the file* (a sorted file, say). Others move up or down one
       place, in the order they had. A uniform order of the places is as likely as the one composed with that move, and
-      under it one shard differs: the same argument. It asks one order of the file per secret:
-      :class:`pate.TeacherEnsemble` derives a secret of its own for each list of labels.
+      under it one shard differs: the same argument. It asks one order of the file per secret, in both data sets, or
+      secrets drawn independently of them. :class:`pate.TeacherEnsemble` derives a secret of its own for each list of
+      labels; a :class:`pate.Ledger` takes one list alone, until :meth:`pate.Ledger.revise` has a new secret drawn.
 
     Whoever knows the key can tell the two shards apart in the second case, or follow everybody's move in the third. So
     with ``partition_seed`` the guarantee is for neighbours of the first kind alone, and statements say so.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pate._files import check_can_write
+from pate._secret import beside_ledger, forget_secret
 from pate._validation import check_choice, check_int, check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.privacy.budget import Budget, check_budget
@@ -243,10 +244,20 @@ class Ledger(LedgerLooks):
         Everything stays charged to one total, so all versions together satisfy it: neighbours then differ in one unit
         throughout the versions. Stored answers stay as they were released.
 
+        The secret of the shards beside the ledger is deleted, so that every version is cut by one of its own: two
+        versions' labels may be equal for some people's records and not for their neighbours', and with them a cut that
+        hangs on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
+        another one for another version.
+
         Parameters
         ----------
         reason : str
             Public: it is kept in the ledger.
+
+        Raises
+        ------
+        InvalidInputError
+            ``reason`` says nothing, or the secret cannot be deleted: then nothing was revised.
 
         Examples
         --------
@@ -263,6 +274,8 @@ class Ledger(LedgerLooks):
             if held is None:
                 raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
             unknown = dict.fromkeys(("n_units", "n_shards", *SENSITIVE_KEYS))
+            # First: if this is cut off here, the same version is cut anew, which costs nothing.
+            forget_secret(beside_ledger(self.path))
             _entries.append(
                 connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
             )
