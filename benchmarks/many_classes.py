@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import mpmath as mp
 import numpy as np
 from _machine import machine
 
+import pate
 from pate.privacy.noisy_max import GaussianNoise, exact_divergences, log_probs, native
 
 HERE = Path(__file__).resolve().parent
@@ -51,6 +53,13 @@ def measure(counts: list[int], sigma: float) -> tuple[float, float]:
     )
 
 
+def commit_of_pate() -> str | None:
+    """Return the commit of the code that is measured, which may be another checkout's than this file's."""
+    folder = Path(pate.__file__).resolve().parent
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="two sizes only")
@@ -75,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
         "benchmark": "many_classes",
         "sigma": given.sigma,
         "orders": ORDERS,
-        "machine": machine(np, mp) | {"compiled_kernel": native.available()},
+        "machine": machine(np, mp) | {"compiled_kernel": native.available(), "commit": commit_of_pate()},
         "commit_before": before.get("machine", {}).get("commit"),
         "rows": rows,
     }

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate._random import training_seed
 from pate._secret import beside_ledger
-from pate._validation import check_int, check_real
+from pate._validation import check_int, check_real, quietly
 from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.labeling import (
@@ -337,7 +337,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         )
         student = self._student(teachers)
         same = X is X_public
-        X, y = self._check_private(X, y, teachers)
+        X, y = self._check_private(X, y, teachers, X_public)
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
         mechanism, n_queries, gap = plan_release(
@@ -349,7 +349,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             gap=self.gap,
         )
         if not self.overlap_is_public:
-            check_public_rows(X, X if same else X_public, groups)
+            held = quietly("X", teachers.readable_rows, X, X_public)
+            check_public_rows(held, held if same else X_public, groups)
         seed = self._query_seed(X_public)
         queries = select_queries(X_public, n_queries, strategy=self.select, random_state=seed)
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]

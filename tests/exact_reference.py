@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import mpmath as mp  # type: ignore[import-untyped]
@@ -223,10 +223,9 @@ class GroupedLaw:
                 totals[c] += product * tables[c][1][i] / tables[c][0][i]
         return totals
 
-    def worst(self, orders: Sequence[float]) -> tuple[dict[int, Any], list[Any], list[Any]]:
-        """Return the law, and the largest forward and reverse divergence over all neighbours at every order."""
+    def pairs(self) -> Iterator[tuple[int, int, list[tuple[int, Any, Any]]]]:
+        """Yield the counts (u, b) between which a vote moves, and (number of classes, P, P' of one) of all outcomes."""
         p = self.law(self.sizes)
-        forward, reverse = [mp.mpf(0)] * len(orders), [mp.mpf(0)] * len(orders)
         for u, b in itertools.product(self.sizes, repeat=2):
             if u < 1 or (u == b and self.sizes[u] < 2):
                 continue
@@ -234,17 +233,22 @@ class GroupedLaw:
             moved.subtract([u, b])
             moved.update([u - 1, b + 1])
             q = self.law({c: size for c, size in moved.items() if size})
-            # (number of classes, P, P' of one): the unchanged of each count, the loser, the winner.
+            # The unchanged of each count, the loser, the winner.
             same = {c: size - (c == u) - (c == b) for c, size in self.sizes.items()}
             outcomes = [(size, p[c], q[c]) for c, size in same.items() if size]
-            outcomes += [(1, p[u], q[u - 1]), (1, p[b], q[b + 1])]
+            yield u, b, [*outcomes, (1, p[u], q[u - 1]), (1, p[b], q[b + 1])]
+
+    def worst(self, orders: Sequence[float]) -> tuple[dict[int, Any], list[Any], list[Any]]:
+        """Return the law, and the largest forward and reverse divergence over all neighbours at every order."""
+        forward, reverse = [mp.mpf(0)] * len(orders), [mp.mpf(0)] * len(orders)
+        for _, _, outcomes in self.pairs():
             for k, order in enumerate(orders):
-                forward[k] = max(forward[k], _grouped_divergence(outcomes, order))
-                reverse[k] = max(reverse[k], _grouped_divergence([(n, y, x) for n, x, y in outcomes], order))
-        return p, forward, reverse
+                forward[k] = max(forward[k], grouped_divergence(outcomes, order))
+                reverse[k] = max(reverse[k], grouped_divergence([(n, y, x) for n, x, y in outcomes], order))
+        return self.law(self.sizes), forward, reverse
 
 
-def _grouped_divergence(outcomes: Sequence[tuple[int, Any, Any]], order: float) -> Any:
+def grouped_divergence(outcomes: Sequence[tuple[int, Any, Any]], order: float) -> Any:
     """D_order of laws given as (number of classes, p, q); the same sum as :func:`divergence`."""
     a = mp.mpf(order)
     total = mp.mpf(0)

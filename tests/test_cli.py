@@ -122,7 +122,7 @@ def test_plan_spends_nothing(tables):
         (["--target", "sick"], "'sick' is not in private.csv"),
         (["--teachers", "500"], "n_teachers must be at most the number of groups (130)"),
         (["--classes", "no"], "at least two"),
-        (["--classes", "no,maybe"], "outside classes"),
+        (["--classes", "none,maybe"], "outside classes"),
         (["--epsilon", "0"], "epsilon must be"),
         (["--delta", "1"], "delta must be"),
         (["--teacher", "oracle"], "teacher must be one of"),
@@ -227,6 +227,20 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     assert again.stdout == first.stdout
     assert "sanitised epsilon of 50 queries" in pate("ledger", "show", tmp_path / "ledger.sqlite").stdout
     assert "exists" in pate(*command, *sanitise, *purse, "--new-ledger", 9).stderr
+
+
+def test_account_grants_the_same_votes_no_second_ledger_unasked(tmp_path):
+    counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
+    np.save(tmp_path / "votes.npy", counts)
+    np.save(tmp_path / "renamed.npy", counts[::-1])
+    how = ["--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5", "--no-pld", "--sanitise", "8,0.0125,4"]
+    done = pate("account", tmp_path / "votes.npy", *how, "--ledger", tmp_path / "one.sqlite", "--new-ledger", 9)
+    assert done.returncode == 0, done.stderr
+    for name, rows in (("votes.npy", []), ("renamed.npy", []), ("votes.npy", ["--rows", 49])):
+        second = ["--ledger", tmp_path / "two.sqlite", "--new-ledger", 9, *rows]
+        done = pate("account", tmp_path / name, *how, *second)
+        assert (done.returncode, "one.sqlite" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "two.sqlite").exists()
 
 
 def test_account_never_takes_class_ids_for_counts(tmp_path):

@@ -36,6 +36,7 @@ from pate import (
 from pate._validation import check_labels, encode_labels, quietly
 from pate.data import align_columns, count_cross_shard_duplicates, make_shard_encoder, records_fingerprint
 from pate.data._door import read_numbers, read_rows
+from pate.exceptions import CuratorWarning
 from pate.label_job import LabelJob
 from pate.mechanisms import GNMax
 from pate.students import VoteSpreading, fit_student
@@ -255,7 +256,7 @@ def test_files_are_read_in_silence(tmp_path, name, suffix):
 
     error = assert_silent(run)
     assert error is None or isinstance(error, PateError)
-    assert (error is None) == (name == "who")  # an owner may have any name
+    assert (error is None) == (name in ("who", "ill"))  # an owner may have any name, and one odd class stops nobody
     assert_silent(lambda: read_table(private, target="ill", group="who"))
 
 
@@ -318,11 +319,22 @@ TAKERS = {
 }
 
 
+#: Odd cells of a few records: where records are private these are left out, as one may not decide what comes of all.
+FEW = ("complex cells",)
+OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
+
+
 @pytest.mark.parametrize(("kind", "X", "text"), list(kinds()), ids=[kind for kind, _, _ in kinds()])
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker, kind, X, text):
     if taker.startswith("TableEncoder") and kind == "same names":
         pytest.skip("an encoder names columns as its table does, and scikit-learn refuses the names itself")
+    if kind == "ragged" and taker in OF_PRIVATE_ROWS:
+        pytest.skip("the one row of another length is left out")
+    if kind in FEW and taker in OF_PRIVATE_ROWS:
+        with pytest.warns(CuratorWarning, match="records cannot be used"):
+            TAKERS[taker](X)
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(InvalidInputError, match=text):
@@ -342,9 +354,11 @@ def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker, kin
     ids=["floats", "whole numbers", "objects", "NaN in a list", "None in a list", "nullable"],
 )
 def test_what_is_masked_is_missing(X):
-    """Never what stands behind the mask: refused where nothing may be missing, NaN where it may."""
-    for taker in ("PATEClassifier", "TeacherEnsemble", "TorchTeacherEnsemble", "VoteSpreading"):
-        with pytest.raises(InvalidInputError, match="NaN or infinity"):
+    """Never what stands behind the mask: refused (left out, if private) where nothing may be missing, else NaN."""
+    with pytest.raises(InvalidInputError, match="NaN or infinity"):
+        TAKERS["VoteSpreading"](X)
+    for taker in ("TeacherEnsemble", "TorchTeacherEnsemble"):
+        with pytest.warns(CuratorWarning, match="3 of 24 records cannot be used.*3 with a value that is missing"):
             TAKERS[taker](X)
     trees = TeacherEnsemble(HistGradientBoostingClassifier(max_iter=2), 2, classes=[0, 1], random_state=0)
     assert trees.fit(X, Y).vote(X).n_queries == N
@@ -381,18 +395,25 @@ def test_one_masked_cell_changes_nobody_elses_type():
     ],
 )
 @pytest.mark.parametrize("classes", [[0, 1], None])
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::pate.exceptions.StudentWarning")
 def test_labels_are_refused_in_the_same_words_at_every_door(y, text, classes):
     X = MASKED.data
-    for make in (
+    some = text in ("masked cells", "missing values", "missing values|NaN", "NaN")
+    makers = (
         lambda: PATEClassifier(n_teachers=3, budget=RICH, classes=classes).fit(X, y, X_public=PUBLIC),
         lambda: TeacherEnsemble(GaussianNB(), 3, classes=classes).fit(X, y),
         lambda: TorchTeacherEnsemble(MLP, 2, classes=classes, epochs=1, device="cpu").fit(X, y),
         lambda: VoteSpreading().fit(X, y),
-    ):
+    )
+    for make in makers:
+        if some and classes and make is not makers[-1]:
+            make()  # some records have a class, and the others are left out
+            continue
         with pytest.raises(InvalidInputError, match=text):
             make()
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 def test_a_private_text_among_numbers_never_reaches_other_shards():
     """It would give every shard an array of objects; the public rows say that these are numbers."""
     X = MASKED.data.astype(object)
@@ -400,14 +421,15 @@ def test_a_private_text_among_numbers_never_reaches_other_shards():
     teachers = TeacherEnsemble(encoded(), 3, classes=[0, 1], random_state=0).fit(X.astype(str), Y)
     with pytest.raises(InvalidInputError, match="public rows are numbers alone, and private ones are not"):
         teachers.vote(PUBLIC)
-    clf = PATEClassifier(encoded(), n_teachers=3, budget=RICH, classes=[0, 1])
-    with pytest.raises(InvalidInputError, match="public rows are numbers alone, and private ones are not"):
+    clf = PATEClassifier(encoded(), n_teachers=3, budget=RICH, classes=[0, 1], student=GaussianNB())
+    with pytest.warns(CuratorWarning, match="1 of 24 records cannot be used"):
         clf.fit(X, Y, X_public=PUBLIC)
 
 
 def test_objects_that_are_numbers_are_numbers():
-    a = TeacherEnsemble(GaussianNB(), 3, classes=[0, 1], random_state=0).fit(MASKED.data, Y).vote(PUBLIC)
-    teachers = TeacherEnsemble(GaussianNB(), 3, classes=[0, 1], random_state=0).fit(MASKED.data.astype(object), Y)
+    alike = {"classes": [0, 1], "random_state": 0, "partition_seed": 0}
+    a = TeacherEnsemble(GaussianNB(), 3, **alike).fit(MASKED.data, Y).vote(PUBLIC)
+    teachers = TeacherEnsemble(GaussianNB(), 3, **alike).fit(MASKED.data.astype(object), Y)
     b = teachers.vote(PUBLIC.astype(object))
     assert np.array_equal(a.labels, b.labels)
     assert a.query_hashes == b.query_hashes

@@ -138,7 +138,7 @@ def test_a_classifier_asks_its_ledger_before_it_trains(tmp_path, blocked, untrai
     clf = PATEClassifier(GaussianNB(), n_teachers=4, classes=[0, 1], budget=Budget(100.0, 1e-5), mechanism=GNMax(1.0))
     clf.set_params(n_queries=1, ledger=Ledger(blocked / "ledger.sqlite"))
     with pytest.raises(LedgerError, match=r"Not a directory.*Nothing was trained or charged"):
-        clf.fit(X, Y, X_public=X)
+        clf.fit(X, Y, X_public=X + 0.5)
 
 
 def test_what_is_stored_needs_no_disk_to_write_to(tmp_path, read_only, monkeypatch):
@@ -146,10 +146,10 @@ def test_what_is_stored_needs_no_disk_to_write_to(tmp_path, read_only, monkeypat
     options = {"n_teachers": 4, "classes": [0, 1], "budget": Budget(100.0, 1e-5), "mechanism": GNMax(1.0)}
     path = tmp_path / "ledger.sqlite"
     first = PATEClassifier(GaussianNB(), n_queries=9, random_state=0, ledger=Ledger(path), **options)
-    first.fit(X, Y, X_public=X)
+    first.fit(X, Y, X_public=X + 0.5)
     monkeypatch.setattr(Ledger, "check_writable", lambda self: pytest.fail("there is nothing to charge"))
     again = PATEClassifier(GaussianNB(), n_queries=9, random_state=0, ledger=Ledger(path), **options)
-    assert again.fit(X, Y, X_public=X).release_.labels.tolist() == first.release_.labels.tolist()
+    assert again.fit(X, Y, X_public=X + 0.5).release_.labels.tolist() == first.release_.labels.tolist()
 
 
 def test_a_disk_that_fills_up_while_labels_are_written(tables, monkeypatch):  # noqa: F811

@@ -9,9 +9,12 @@ import pytest
 from scipy.special import log_ndtr
 
 from pate.exceptions import PateError
-from pate.privacy.noisy_max import GaussianNoise, LaplaceNoise, ThresholdTest, log_space
+from pate.privacy.noisy_max import GaussianNoise, LaplaceNoise, ThresholdTest, log_space, per_teacher_rdp
+from pate.privacy.noisy_max.dominating import dominating_masses
 from pate.privacy.noisy_max.exact import exact_divergences, log_probs
+from pate.privacy.noisy_max.histograms import distinct_histograms, group_counts
 from pate.privacy.noisy_max.quadrature import ALIASING, allowance, strip_log
+from pate.privacy.ptr import query_scores
 
 ENGINES = ["auto", "numpy", "log"]
 ORDERS = (1.25, 2.0, 8.0, 32.0, 256.0)
@@ -77,9 +80,11 @@ def test_many_classes_against_an_independent_integration(shape, m, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("m", [2, 3, 10, 11, 12, 20, 30, 100, 300, 1000, 3000, 10_000])
 @pytest.mark.parametrize("shape", [ties, near_ties, lone_leader, far_leader, staircase, scattered])
-@pytest.mark.parametrize("sigma", [3.0, 40.0])
+@pytest.mark.parametrize(
+    ("m", "sigma"),
+    [(2, 40.0), (10, 40.0), (12, 40.0), (12, 3.0), (30, 40.0), (100, 3.0), (300, 40.0), (3000, 40.0), (10_000, 40.0)],
+)
 def test_all_numbers_of_classes_against_an_independent_integration(shape, m, sigma):
     counts = shape(m)
     if len(set(counts)) > 8:
@@ -160,6 +165,46 @@ def test_the_allowance_is_the_bound_solved_for_the_mean():
     y, largest = allowance(0.2)
     rate = np.exp(-2 * np.pi * y / 0.2)
     assert 2 * rate / (1 - rate) * np.exp(y * y / 2 + largest / 2) == pytest.approx(ALIASING, rel=1e-9)
+
+
+def test_what_stands_on_the_law_of_many_classes():
+    """Scores of gates, sums by teacher, and the dominating pair's hockey-stick, each against the reference."""
+    counts, sigma, order = lone_leader(1000), 40.0, 8.0
+    noise = GaussianNoise(sigma)
+    with mp.workdps(40):
+        law = reference.GroupedLaw(list(counts), sigma)
+        p = law.law(law.sizes)
+        by_loser = {c: [mp.mpf(0), mp.mpf(0)] for c in p}
+        curve = {side: dict.fromkeys((-0.002, 0.0, 0.001, 0.003), mp.mpf(0)) for side in (0, 1)}
+        for u, _, outcomes in law.pairs():
+            turned = [(n, y, x) for n, x, y in outcomes]
+            for side, pairs in enumerate((outcomes, turned)):
+                by_loser[u][side] = max(by_loser[u][side], reference.grouped_divergence(pairs, order))
+                for e in curve[side]:
+                    stick = sum(n * max(x - mp.exp(e) * y, 0) for n, x, y in pairs)
+                    curve[side][e] = max(curve[side][e], stick)
+        scores = query_scores([counts], sigma)
+        for found, wanted in (
+            (scores.answers[0, 0], p[31]),
+            (scores.answers[0, -1], p[30]),
+            (scores.rest[0], 1 - p[31]),
+        ):
+            assert abs(float(mp.erfc(-mp.mpf(float(found)) / mp.sqrt(2)) / 2 / wanted - 1)) < 1e-11
+        n_teachers = sum(counts)
+        labels = np.repeat(np.arange(1000), counts)[:, None]
+        found = per_teacher_rdp(labels, [order], noise=noise)
+        assert found.shape == (n_teachers, 1, 2)
+        for teacher, count in ((0, 31), (n_teachers - 1, 30)):
+            for side in (0, 1):
+                # What the sum of all teachers adds for its own rounding is 1e-14.
+                assert abs(float(found[teacher, 0, side] / by_loser[count][side] - 1)) < 1e-10
+    masses = dominating_masses(group_counts(distinct_histograms(np.array([counts])).rows), noise, 1e-3)
+    for side in (0, 1):
+        for e, wanted in curve[side].items():
+            inside = masses.losses > e + 1e-9
+            stick = (masses.masses[side, 0] * -np.expm1(e - masses.losses))[inside].sum()
+            # On the lattice the chords meet the curve.
+            assert stick == pytest.approx(float(wanted), rel=1e-8)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -647,3 +647,12 @@ def test_a_release_without_terms_is_found(path):
         body = _entries.release_body(PublicCost.of(LABEL), "m", 1, None, seeded=False, open_ended=False)
         _entries.append(connection, path, "release", "2026-01-01", body=body, release=1, price=0.1, failure=0.0)
     assert any("before the currency was fixed" in problem for problem in ledger.verify().problems)
+
+
+def test_labels_of_two_releases_in_a_huge_pure_ledger_get_their_statement(tmp_path):
+    total = Budget(800.0, 1e-5)
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=total, currency="pure")
+    votes = Votes.from_counts([[98, 2], [5, 95]], query_hashes=("a", "b"))
+    release_labels(votes.take([0]), LNMax(1.0), budget=total, ledger=ledger)
+    both = release_labels(votes, LNMax(1.0), budget=total, ledger=ledger)
+    assert (both.guarantee.epsilon, both.statement.mu, both.n_answered) == (800.0, None, 2)

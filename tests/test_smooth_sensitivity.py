@@ -123,6 +123,19 @@ def test_the_sensitivity_is_smooth_and_covers_every_neighbour(sigma, m):
     assert covered > 0.1, "sound but useless"
 
 
+@pytest.mark.parametrize(("sigma", "n_teachers", "order"), [(1.0, 250, 8.0), (10.0, 1000, 8.0)])
+def test_the_sensitivity_is_smooth_where_scores_lie_far_below_the_table(sigma, n_teachers, order):
+    # Unanimous votes at little noise: Phi^-1(Pr[not the leader]) is -177 and -71, the table begins at -38.
+    beta = 0.0125
+    logs = np.array(
+        [
+            math.log(smooth_bound([[n_teachers - k, k]], sigma, order=order, beta=beta)[1])
+            for k in range(n_teachers // 2 + 1)
+        ]
+    )
+    assert np.abs(np.diff(logs)).max() <= beta + 8e-9
+
+
 def test_local_sensitivity_against_a_plain_search():
     table = consensus_cost(5.0, 4.0, 3)
     mu, u, beta = math.sqrt(2) / 5, np.array([-4.0, -1.3]), 0.05
@@ -324,6 +337,18 @@ def test_where_c6_fails_a_clearer_query_is_the_more_sensitive_one():
     cost, moved = (rdp_bound(v, 10.0, [25.0])[:, 0] for v in (log_q, worse))
     steps = (moved - cost)[moved < 0.25 * (1 - 1e-12)]
     assert (np.diff(steps) < -1e-6).any()
+
+
+def test_the_2018_sensitivity_of_confident_is_not_smooth_so_no_release_takes_a_threshold():
+    beta, test = 0.01, {"threshold": 125.0, "sigma_threshold": 20.0}
+    near = [
+        papernot2018_smooth([[250 - k, k]], 40.0, order=14.0, beta=beta, delta=1e-5, **test).reveal().smooth_sensitivity
+        for k in (81, 82)
+    ]
+    assert abs(math.log(near[0] / near[1])) > 0.3, "a sensitivity that can be published after all?"
+    parameters = {"order": 14.0, "beta": beta, "noise_scale": 6.0, "delta": 1e-5, "noise": NoiseSource()}
+    with pytest.raises(TypeError, match="threshold"):
+        release_papernot2018([[240, 10]] * 10, 40.0, **parameters, **test)
 
 
 def published_votes():

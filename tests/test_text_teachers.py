@@ -16,7 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 from pate.data._door import as_texts
-from pate.exceptions import DuplicateRecordsWarning, InvalidInputError
+from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble
 from pate.teachers._rows import check_rows, hash_rows, match_columns, take_rows
 from pate.votes import hash_queries
@@ -120,12 +120,15 @@ def test_repeated_texts_are_counted():
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, 3, b"bytes", ["a", "list"]])
 @pytest.mark.parametrize("kind", [list, pd.Series])
-def test_rows_without_text_are_refused_and_not_quoted(kind, missing):
+def test_rows_without_text_are_left_out_if_private_refused_if_public_and_not_quoted(kind, missing):
     rows = [*X]
     rows[5] = missing
-    with pytest.raises(InvalidInputError, match="X must be a text in every row") as info:
-        ensemble().fit(kind(rows), Y)
-    assert "case" not in str(info.value)
+    with pytest.warns(CuratorWarning, match=f"1 of {len(X)} records cannot be used") as said:
+        teachers = ensemble().fit(kind(rows), Y)
+    assert "case" not in str(said[0].message)
+    usual = ensemble().fit(kind(X), Y)
+    moved = (teachers.vote(PUBLIC).labels != usual.vote(PUBLIC).labels).any(axis=1)
+    assert set(np.flatnonzero(moved)) <= {int(usual.partition_.assignment[5])}
     with pytest.raises(InvalidInputError, match="X must be a text in every row"):
         ensemble().fit(X, Y).vote(kind(rows))
 

@@ -53,6 +53,7 @@ def account(
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
     from pate._files import atomic_path, check_can_write
+    from pate._validation import check_int
     from pate.accounting import USES
     from pate.accounting import account as account_votes
     from pate.exceptions import InvalidInputError
@@ -74,11 +75,15 @@ def account(
         check_can_write("--plot", plot)
 
     ask = (lambda q: str(typer.prompt(f"{q} [counts/labels]"))) if sys.stdin.isatty() else None
-    matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=rows, ask=ask)
+    matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=None, ask=ask)
+    whole = matrix
+    if rows is not None:
+        rows = check_int("rows", rows, low=1, remedy="Leave it out to use all queries.")
+        matrix = matrix.take(range(min(rows, matrix.n_queries)))
     chosen = chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
     how: bool | str = "auto" if pld is None else pld
     smooth = None if sanitise is None else _smooth(sanitise, delta)
-    purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta)
+    purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta, votes, whole)
     report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=purse)
     say(f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}")
     say(f"public            {report.public}")
@@ -127,10 +132,14 @@ def _smooth(text: str, delta: float) -> Any:
     return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
 
 
-def _purse(path: Path, new: float | None, delta: float) -> Any:
+def _purse(path: Path, new: float | None, delta: float, file: Path, votes: Any) -> Any:
+    """Return the ledger that pays; a new one, for the whole file's votes, only where none beside it knows them."""
+    # The mean of a number that was drawn in many ledgers hides nothing.
+    from pate.data import votes_fingerprint
     from pate.exceptions import InvalidInputError
+    from pate.label_job import find_ledger
     from pate.privacy.budget import Budget
-    from pate.privacy.ledger import Ledger
+    from pate.privacy.ledger import Ledger, Registration
 
     if new is None:
         if not path.exists():
@@ -140,4 +149,15 @@ def _purse(path: Path, new: float | None, delta: float) -> Any:
         return Ledger(path)
     if path.exists():
         raise InvalidInputError(f"the ledger {str(path)!r} exists, and has its total. Leave --new-ledger out.")
-    return Ledger(path, total=Budget(new, delta), currency="renyi")
+    records = votes_fingerprint(votes.counts, votes.n_teachers)
+    found = find_ledger(records, file.absolute().parent, path.absolute().parent)
+    if found is not None:
+        raise InvalidInputError(
+            f"{file} holds the votes of the ledger {str(found)!r}. Another ledger would grant its whole budget once "
+            f"more. Pass --ledger {str(found)!r} without --new-ledger."
+        )
+    book = Ledger(path, total=Budget(new, delta), currency="renyi")
+    book.register(
+        Registration(votes.unit, votes.classes, n_units=votes.n_units, n_shards=votes.n_teachers, fingerprint=records)
+    )
+    return book

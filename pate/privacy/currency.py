@@ -239,9 +239,13 @@ class Terms:
             whole = PublicCost.of(Charge.gaussian(sensitivity=math.sqrt(self.limit), sigma=1.0))
             return replace(whole, mu_squared=self.limit, delta0=self.failure_delta)
         if math.isinf(order):
-            mu = pure_to_gdp(self.limit)
+            try:
+                mu_squared = pure_to_gdp(self.limit) ** 2
+            except InvalidInputError:
+                # Far beyond any promise, but labels that were paid for need their statement all the same.
+                mu_squared = math.inf
             return PublicCost(
-                DEFAULT_ORDERS, (self.limit,) * len(DEFAULT_ORDERS), mu * mu, self.limit, self.failure_delta
+                DEFAULT_ORDERS, (self.limit,) * len(DEFAULT_ORDERS), mu_squared, self.limit, self.failure_delta
             )
         return PublicCost.at_order(self.limit, order=order, delta0=self.failure_delta)
 

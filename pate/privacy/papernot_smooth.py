@@ -306,10 +306,11 @@ def release_papernot2018(
     noise_scale: float,
     delta: float,
     noise: NoiseSource,
-    threshold: float | None = None,
-    sigma_threshold: float | None = None,
 ) -> Guarantee:
-    """Return the number of the 2018 paper, drawn once with a fixed ``noise_scale`` and at the exact price of GNSS.
+    """Return the 2018 paper's number for GNMax, drawn once with a fixed ``noise_scale`` at the exact price of GNSS.
+
+    Not for Confident-GNMax: the paper's sensitivity of its expected cost leaves out how one vote changes the weight of
+    the label's cost, and where the threshold's noise is small it is neither smooth nor a bound on the change.
 
     Returns
     -------
@@ -340,7 +341,7 @@ def release_papernot2018(
             f"sigma={sigma:g}, order={order:g}, {votes.shape[1]} classes break condition {broken} of the 2018 paper: "
             "its smooth sensitivity is not one. Take another order, or pate.privacy.smooth_sensitivity.release_smooth."
         )
-    value, sensitivity, _ = _value_and_sensitivity(votes, sigma, order, threshold, sigma_threshold)
+    value, sensitivity, _ = _value_and_sensitivity(votes, sigma, order, None, None)
     smooth = float((np.exp(-beta * np.arange(len(sensitivity))) * sensitivity).max())
     centre = Fraction(value) + Fraction(price) + Fraction(rdp_overhead(order, check_delta(delta)))
     steps = rounded_up(centre, scale=Fraction(smooth) * Fraction(noise_scale), grid=GRID, source=noise)

@@ -262,7 +262,8 @@ def smooth_bound(
     votes = np.asarray(getattr(counts, "counts", counts))
     if votes.ndim != 2 or not votes.size or (votes.sum(axis=1) != votes[0].sum()).any():
         raise InvalidInputError("counts must have rows that all sum to the number of teachers.")
-    u = query_scores(votes, sigma).rest
+    # Q is constant beyond its knots, and so may u be (which keeps it Lipschitz): the last window then holds them all.
+    u = np.clip(query_scores(votes, sigma).rest, _LOWEST, _HIGHEST)
     labels = consensus_cost(float(sigma), float(order), votes.shape[1])
     cost, cap = labels.cost(u), float(labels.values[-1])
     tests, tops = None, votes.max(axis=1)

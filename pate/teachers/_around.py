@@ -16,6 +16,7 @@ from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
+from pate.teachers._usable import as_column, class_indices
 from pate.teachers.ensemble import TeacherEnsemble
 
 
@@ -33,11 +34,16 @@ class TeachersRows(BaseEstimator):
 
     estimator: Any = None
 
-    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
-        """Return private rows and labels, and set ``classes_``."""
+    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble, like: Any = None) -> tuple[Any, Any]:
+        """Return private rows and labels for the teachers, and set ``classes_``.
+
+        With public classes no record decides whether there is an error: what cannot be used is left to the teachers'
+        :meth:`~pate.teachers.ShardEnsemble.fit`. Without them all records decide anyway, and the curator was warned.
+        """
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
-        rows = _teachers_rows(X, "X", teachers)
+        strict = teachers.classes is None
+        rows = _teachers_rows(X, "X", teachers) if strict else quietly("X", teachers.readable_rows, X, like)
         if rows.shape[0] < 2:
             raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
         self._check_names(rows, reset=True)
@@ -49,28 +55,36 @@ class TeachersRows(BaseEstimator):
                 stacklevel=4,
             )
             y = np.asarray(unmasked("y", y)).ravel()
+        if not strict:
+            self._check_classes(y, rows.shape[0], teachers)
+            return X, y
         labels = check_labels("y", y, rows.shape[0])
         if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+            raise _continuous()
+        warnings.warn(
+            "classes= was not given, so the set of classes is taken from the private y and becomes public with "
+            "the labels. Name every possible class in classes=.",
+            PrivacyLeakWarning,
+            stacklevel=4,
+        )
+        self.classes_: Any = quietly("y", np.unique, labels)
+        if len(self.classes_) < 2:
             raise InvalidInputError(
-                "Unknown label type: continuous. y must hold class values, and it holds fractions. Cut it into classes."
+                "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
             )
-        if teachers.classes is None:
-            warnings.warn(
-                "classes= was not given, so the set of classes is taken from the private y and becomes public with "
-                "the labels. Name every possible class in classes=.",
-                PrivacyLeakWarning,
-                stacklevel=4,
-            )
-            self.classes_: Any = quietly("y", np.unique, labels)
-            if len(self.classes_) < 2:
-                raise InvalidInputError(
-                    "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
-                )
-        else:
-            values = check_classes(teachers.classes)
-            encode_labels("y", labels, values)
-            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
         return rows, labels
+
+    def _check_classes(self, y: Any, n_records: int, teachers: ShardEnsemble) -> None:
+        """Set ``classes_``, and refuse labels of which none is among them."""
+        values = check_classes(teachers.classes)
+        self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+        column = quietly("y", as_column, y)
+        if column.shape == (n_records,) and (class_indices(column, values) >= 0).any():
+            return
+        labels = check_labels("y", y, n_records)
+        if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+            raise _continuous()
+        encode_labels("y", labels, values)
 
     def _check_public(self, X_public: Any, teachers: ShardEnsemble) -> Any:
         rows = _teachers_rows(X_public, "X_public", teachers)
@@ -115,3 +129,9 @@ def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
         return check_rows(X, estimator=teachers.estimator, name=name)
     rows = read_numbers(X, name=name)
     return X if is_frame(X) else check_rows(rows, estimator=LogisticRegression(), name=name)
+
+
+def _continuous() -> InvalidInputError:
+    return InvalidInputError(
+        "Unknown label type: continuous. y must hold class values, and it holds fractions. Cut it into classes."
+    )

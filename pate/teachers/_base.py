@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate._progress import track
 from pate._secret import derive, fresh_secret, kept_secret
-from pate._validation import check_classes, check_int, check_labels, quietly
+from pate._validation import check_classes, check_int, check_labels, encode_labels, quietly
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
@@ -109,7 +109,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         rows, complete = quietly("X", self._private_rows, X, X_public)
         n_records = rows.shape[0]
         classes, labels = self._check_labels(y, n_records)
-        groups, has_owner = owned(groups, n_records)
+        groups, has_owner = quietly("groups", owned, groups, n_records)
         if n_records < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of records ({n_records}), got {n_teachers}. "
@@ -120,6 +120,15 @@ class ShardEnsemble(BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 seed = _kept_seed(store, seed)
+        fingerprint = records_fingerprint(labels, groups)
+        keyed = self._key_of_cut(store, groups, fingerprint)
+        cut = partition(n_records, n_teachers, groups=groups, **keyed)
+        self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
+        self.partition_, self.classes_ = cut, classes
+        self._seed, self._classes_inferred = seed, self.classes is None
+        self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
+        self._set_columns(rows, X)
+        shown = None if X_public is None else self._public_rows(X_public)[0]
         usable = check_any(
             {
                 f"a class that is missing or outside classes={classes!r}": labels >= 0,
@@ -127,17 +136,7 @@ class ShardEnsemble(BaseEstimator, ABC):
                 "no owner in groups": has_owner,
             }
         )
-        fingerprint = records_fingerprint(labels, groups)
-        keyed = self._key_of_cut(store, groups, fingerprint)
-        cut = partition(n_records, n_teachers, groups=groups, **keyed)
         _warn_of_duplicates(rows, cut)
-
-        self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
-        self.partition_, self.classes_ = cut, classes
-        self._seed, self._classes_inferred = seed, self.classes is None
-        self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
-        self._set_columns(rows, X)
-        shown = None if X_public is None else self._public_rows(X_public)[0]
         # What cannot be used stands for nothing: those records are in no shard.
         shards = [shard[usable[shard]] for shard in cut.shards()]
         self.teachers_ = self._train_all(rows, labels, shards, store, shown)
@@ -262,6 +261,24 @@ class ShardEnsemble(BaseEstimator, ABC):
             "partition_seeded": self._partition_seeded,
         }
 
+    def readable_rows(self, X: Any, like: Any = None) -> Any:
+        """Return private rows as :meth:`fit` reads them: checked by what is public, odd cells missing.
+
+        Parameters
+        ----------
+        X : as in fit
+        like : as X_public in fit, or None
+
+        Examples
+        --------
+        >>> from pate import TeacherEnsemble
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> TeacherEnsemble(GaussianNB(), 2).readable_rows([[1, "John Doe"], [2, 3.5]])
+        array([[1. , nan],
+               [2. , 3.5]])
+        """
+        return self._private_rows(X, like)[0]
+
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None
     ) -> Generator[tuple[slice, Asked], None, None]:
@@ -333,11 +350,10 @@ class ShardEnsemble(BaseEstimator, ABC):
 
     def _check_labels(self, y: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
         """Return the classes and y as class indices, -1 for what is no class."""
-        values = as_column(y)
-        if values.shape != (n_records,):
-            raise InvalidInputError(f"y must have shape ({n_records},), one class per row of X, got {values.shape}.")
-        if self.classes is None:
+        values = quietly("y", as_column, y)
+        if self.classes is None or values.shape != (n_records,):
             values = check_labels("y", y, n_records)
+        if self.classes is None:
             try:
                 found = np.unique(values)
             except TypeError:
@@ -355,7 +371,10 @@ class ShardEnsemble(BaseEstimator, ABC):
             )
         else:
             classes = check_classes(self.classes)
-        return classes, class_indices(values, classes)
+        labels = class_indices(values, classes)
+        if (labels < 0).all():  # nobody's label but the column's kind, or another list of classes
+            encode_labels("y", check_labels("y", y, n_records), classes)
+        return classes, labels
 
     def _train_all(
         self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None, shown: Any

@@ -54,6 +54,8 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         return _frame(X, texts, like, finite)
     if not hasattr(X, "dtype"):
         X = _listed(X)
+    elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
+        X = X.to_numpy(dtype=object)
     if not isinstance(X, np.ndarray) or isinstance(X, np.ma.MaskedArray) or not X.ndim:
         return X, np.ones(len(X) if hasattr(X, "__len__") else 0, dtype=bool)
     if X.dtype.kind == "f" and finite and np.isinf(X).any():
@@ -73,6 +75,10 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
 
 def _listed(X: Any) -> Any:
     """Return lists as an array that is of objects unless all cells are numbers; a row of odd length is all missing."""
+    if any(isinstance(cell, str) for cell in X):
+        texts = np.empty(len(X), dtype=object)
+        texts[:] = X
+        return texts
     try:
         rows = np.asarray(X)
         return np.array(X, dtype=object) if rows.dtype.kind in "USO" else X
@@ -129,9 +135,11 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
         numbers = not texts or (is_frame(like) and name in like.columns and holds_numbers(like[name].dtype))
         cells = column.to_numpy(dtype=object)
         if numbers:  # a file gives its numbers as texts, when there is a text among them
-            read = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce").to_numpy(dtype=float)
-            odd = np.isnan(read) & ~pd.isna(cells)
-            if odd.all() or np.isnan(read).all():
+            kinds = np.array([cell_kind(cell) for cell in cells.tolist()], dtype=object)
+            given = pd.Series(np.where((kinds == "number") | (kinds == "text"), cells, None), dtype=object)
+            read = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+            odd = np.isnan(read) & (kinds != "missing")
+            if np.isnan(read).all():
                 continue
             changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)
             readable &= ~odd

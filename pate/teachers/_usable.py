@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import encode_labels
+from pate._validation import cell_kind, encode_labels
 from pate.data._door import is_frame, is_sparse, is_texts
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.teachers._cells import Mask
@@ -36,7 +36,7 @@ def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     values = as_column(y)
     try:
         return encode_labels("y", values, classes)
-    except (InvalidInputError, TypeError, ValueError):
+    except Exception:  # some value is none of them, or of a kind that does not even compare
         places = {value: i for i, value in enumerate(classes)}
         return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
 
@@ -65,7 +65,7 @@ def as_column(y: Any) -> npt.NDArray[Any]:
 def _place(value: Any, places: dict[Any, int]) -> int:
     try:
         return places.get(value, -1)
-    except TypeError:  # a cell that cannot be looked up, such as a list
+    except Exception:  # a cell that cannot be looked up, such as a list
         return -1
 
 
@@ -126,12 +126,12 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     values = groups if hasattr(groups, "dtype") else pd.Series(list(groups), dtype=object)
     if getattr(values, "ndim", 1) != 1 or len(values) != n_records:
         return groups, np.ones(n_records, dtype=bool)  # refused by partition, in its words
-    missing = np.array(pd.isna(values))
-    if getattr(values.dtype, "kind", "O") in "OUST":
-        missing |= np.array([isinstance(v, str) and not v.strip() for v in values])
+    cells = list(as_column(values) if isinstance(values, np.ma.MaskedArray) else values)
+    missing = np.array([cell_kind(v) == "missing" or (isinstance(v, str) and not v.strip()) for v in cells])
     if not missing.any() or missing.all():
         return groups, ~missing
-    filled = np.array(values, dtype=object)
+    filled = np.empty(n_records, dtype=object)
+    filled[:] = cells
     filled[missing] = filled[np.flatnonzero(~missing)[0]]
     return filled, ~missing
 

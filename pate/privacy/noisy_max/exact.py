@@ -5,9 +5,12 @@ over all neighbours n' = n - e_u + e_b with n_u >= 1.
 
 Guarantees
 ----------
-The values are exact up to quadrature and rounding, below 1e-9 relative (measured against multiprecision references;
-see the tests). `SAFETY` and `FLOOR` turn a value into an upper bound; a published guarantee must use
-:func:`upper_bound`. All values depend on the votes: they are private numbers.
+The values are exact up to quadrature and rounding. The quadrature's relative error of every probability is proved to be
+at most 1e-12, whatever the number of classes (:mod:`~pate.privacy.noisy_max.quadrature`), the probabilities of each
+histogram are checked to sum to 1 within 1e-10, and the divergences differ from an independent multiprecision
+integration by less than 1e-11, relative, from 2 to 10,000 classes (see the tests). `SAFETY` and `FLOOR` turn a value
+into an upper bound; a published guarantee must use :func:`upper_bound`. All values depend on the votes: they are
+private numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NoiseLike = GaussianNoise | LaplaceNoise
 
-#: Factor that covers quadrature and rounding (measured below 1e-9), and a floor that covers underflow to 0.
+#: Factor that covers quadrature and rounding (measured below 1e-11), and a floor that covers underflow to 0.
 SAFETY = 1 + 1e-8
 FLOOR = 1e-290
 
