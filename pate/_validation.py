@@ -160,6 +160,24 @@ def _labels(name: str, y: Any, n_records: int | None) -> npt.NDArray[Any]:
     return array
 
 
+def shown(value: Any) -> str:
+    """Return a setting's repr for an error; of anything that could be data (an array, a table) its type alone.
+
+    Who mixes up two arguments hands over votes for a number, and no error may quote those.
+
+    Examples
+    --------
+    >>> shown(2.5), shown("adam"), shown(np.ones((2, 2))), shown([[12, 3]])
+    ('2.5', "'adam'", 'a ndarray', 'a list')
+    """
+    if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf":
+        return repr(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        text = repr(value)
+        return text if len(text) <= 80 else f"{text[:77]}..."
+    return f"a {type(value).__name__}"
+
+
 def check_real(
     name: str,
     value: Any,
@@ -188,7 +206,7 @@ def check_real(
         if high < math.inf:
             bounds.append(f"{'<' if high_open else '<='} {high:g}")
         allowed = " and ".join(bounds)
-        text = f"{name} must be a finite number{' ' + allowed if allowed else ''}, got {value!r}."
+        text = f"{name} must be a finite number{' ' + allowed if allowed else ''}, got {shown(value)}."
         raise InvalidInputError(f"{text} {remedy}".rstrip())
     return float(value)
 
@@ -208,7 +226,7 @@ def check_int(name: str, value: Any, *, low: int | None = None, high: int | None
     if not ok:
         bounds = ([f">= {low}"] if low is not None else []) + ([f"<= {high}"] if high is not None else [])
         allowed = " and ".join(bounds)
-        text = f"{name} must be a whole number{' ' + allowed if allowed else ''}, got {value!r}."
+        text = f"{name} must be a whole number{' ' + allowed if allowed else ''}, got {shown(value)}."
         raise InvalidInputError(f"{text} {remedy}".rstrip())
     return int(value)
 
@@ -224,7 +242,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str =
     """
     names = list(allowed)
     if value not in names:
-        text = f"{name} must be one of {', '.join(map(repr, names))}, got {value!r}."
+        text = f"{name} must be one of {', '.join(map(repr, names))}, got {shown(value)}."
         raise InvalidInputError(f"{text} {remedy}".rstrip())
     return str(value)
 
@@ -242,13 +260,15 @@ def check_classes(classes: Any) -> tuple[Any, ...]:
     """
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise InvalidInputError(
-            f"classes must list at least two distinct class values, got {classes!r}. "
+            f"classes must list at least two distinct class values, got {shown(classes)}. "
             "Pass a list such as classes=range(10) or classes=['no', 'yes']."
         )
     values = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     if len(values) < 2 or len(set(values)) != len(values):
+        # Not the values: whoever passes y itself would read private labels.
+        given = list(values) if len(values) < 2 else f"{len(values)} values, some of them twice"
         raise InvalidInputError(
-            f"classes must list at least two distinct class values, got {list(values)!r}. "
+            f"classes must list at least two distinct class values, got {given}. "
             "The set of classes is public knowledge: name every class that could occur, each once."
         )
     return values

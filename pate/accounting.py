@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._random import NoiseSource
-from pate._validation import check_choice, check_int
+from pate._validation import check_choice, check_int, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.labeling import warn_if_weak
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
@@ -152,7 +152,7 @@ def account(
     """
     votes = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
     sanitised = None

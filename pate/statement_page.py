@@ -18,6 +18,7 @@ from typing import Any
 from pate._files import write_text
 from pate._html import bullets, definitions, escape, page
 from pate.exceptions import InvalidInputError, LedgerError
+from pate.privacy._curve import promises
 from pate.privacy.ledger import Ledger, verify_ledger
 from pate.privacy.statement import PrivacyStatement
 
@@ -138,9 +139,16 @@ def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[
     held = rows[0].charge.guarantee(g.delta).epsilon if len(rows) == 1 and 0 < g.delta < 1 else None
     if len(rows) > 1 and total is not None:
         held = total.epsilon if total.delta == g.delta else None
+    # What a run of DP-SGD promises is counted more tightly than its charge, elsewhere.
+    terms = book.remaining().terms if len(rows) > 1 else None
+    cost = terms.filled if terms is not None else rows[0].charge
+    counted = {} if statement.seeded or any(row.kind == "DP-SGD" for row in rows) else promises(cost)
+    more = [name for name, value in counted.items() if not _close(getattr(statement, name), value)]
     wrong = [
         name
         for name, differs in (
+            *((name, True) for name in more),
+            ("adjacency", g.adjacency != "replace-one"),
             ("epsilon", held is None or not math.isclose(held, g.epsilon, rel_tol=1e-9)),
             ("mechanism", any(row.mechanism not in statement.mechanism for row in rows)),
             ("seeding", statement.seeded != any(row.seeded for row in rows)),
@@ -154,6 +162,14 @@ def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[
             f"the statement is not the ledger's: its {', '.join(wrong)} differ{'s' * (len(wrong) == 1)}. It was "
             "altered, or is of another ledger."
         )
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_close, one, other))
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-9)
 
 
 def statement_page(statement: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
+import pate
 from pate import (
     Budget,
     InvalidInputError,
@@ -446,3 +447,23 @@ def test_an_ensemble_says_which_rows_its_estimator_takes(model, takes):
     if not takes:
         with pytest.raises(InvalidInputError, match=f"must be dense for {type(model).__name__}, got a sparse matrix"):
             TeacherEnsemble(model, 3, classes=[0, 1]).fit(thin, Y)
+
+
+def test_data_given_for_a_setting_are_not_quoted():
+    """Arguments get mixed up: votes for a number of queries, labels for classes, rows for a mechanism."""
+    votes = [[5, 3], ["Ms Smith", 2]]
+    budget = pate.Budget(1.0, 1e-5)
+    calls = [
+        lambda: pate.quote(votes, pate.GNMax(sigma=5.0), budget=budget),
+        lambda: pate.quote(np.array(votes, dtype=object), pate.GNMax(sigma=5.0), budget=budget),
+        lambda: pate.release_labels(pate.Votes.from_counts([[5, 3]]), votes, budget=budget),
+        lambda: pate.release_labels(pate.Votes.from_counts([[5, 3]]), pate.GNMax(sigma=5.0), budget=votes),
+        lambda: pate.TeacherEnsemble(LogisticRegression(), n_teachers=2, classes=["Ms Smith", "Ms Smith", "no"]).fit(
+            [[0.0]] * 4, [0] * 4
+        ),
+        lambda: pate.DPSGDClassifier("linear", budget=budget, learning_rate=votes).fit([[0.0]] * 4, [0] * 4),
+    ]
+    for call in calls:
+        with pytest.raises(pate.InvalidInputError) as refused:
+            call()
+        assert "Smith" not in str(refused.value)

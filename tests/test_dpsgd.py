@@ -377,6 +377,8 @@ def test_seeds(digits):
     assert np.array_equal(flat(one.module_), flat(two.module_))
     assert not one.statement_.to_dict()["private"]
     assert one.statement_.headline.startswith("not private: seeded")
+    assert one.guarantee_.kind == one.statement_.guarantee.kind == "seeded"
+    assert "NOT PRIVATE" in str(one.guarantee_)
     assert not np.array_equal(flat(one.module_), flat(fitted(noise_seed=6).module_))
     assert not np.array_equal(flat(one.module_), flat(fitted(noise_seed=5, random_state=1).module_))
     # The training seed alone fixes nothing that protects.

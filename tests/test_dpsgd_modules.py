@@ -345,3 +345,144 @@ def test_a_module_that_looks_at_one_batch_as_a_whole_is_refused_and_at_one_row_n
     for i in range(5):
         one = found(X[i : i + 1], y[i : i + 1], seed=0)
         assert all(torch.equal(a[i], b[0]) for a, b in zip(whole, one, strict=True))
+
+
+class RunningCentre(Linear):
+    """Keeps a mean of what it saw in a frozen parameter, and uses it in evaluation."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        nn.init.normal_(self.linear.weight)
+        self.centre = nn.Parameter(torch.zeros(F), requires_grad=False)
+
+    def forward(self, x):
+        if self.training:
+            self.centre.data.mul_(0.9).add_(0.1 * x.detach().mean(0))
+            return super().forward(x)
+        return super().forward(x - self.centre)
+
+
+def test_a_frozen_parameter_that_keeps_rows_is_refused_and_would_keep_none():
+    with pytest.raises(InvalidInputError, match="its buffers or parameters change: centre"):
+        build_module(RunningCentre, F, K, None)
+    module = RunningCentre(n_features=F, n_classes=K)
+    gradients = RecordGradients(module, vectorised=False)
+    gradients(torch.full((5, F), 7.0), torch.arange(5) % K, seed=0)
+    assert not module.centre.any()
+
+
+class NextRowsToo(torch.autograd.Function):
+    """Does nothing to a row, and by its rule for batches adds to every other row the one before it."""
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        x = x.movedim(in_dims[0], 0).clone()
+        if len(x) > 2:
+            x[1::2] += x[0::2][: len(x[1::2])]
+        return x, 0
+
+
+class OnTheWayBack(NextRowsToo):
+    @staticmethod
+    def backward(ctx, grad):
+        return NextRowsToo.apply(grad)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return OnTheWayBack.apply(x), in_dims[0]
+
+
+@pytest.mark.parametrize("rule", [NextRowsToo, OnTheWayBack])
+def test_a_batching_rule_of_the_modules_own_sees_one_record(rule):
+    class Ruled(MLP):
+        def forward(self, x):
+            return rule.apply(super().forward(x))
+
+    with pytest.warns(PerformanceWarning, match="one after the other"):
+        gradients = build_module(Ruled, F, K, None)
+    torch.manual_seed(0)
+    X, y = torch.randn(9, F), torch.arange(9) % K
+    before = clipped_sum(gradients(X, y, seed=0), 1.0)
+    X[0] = 50.0
+    after = clipped_sum(gradients(X, y, seed=0), 1.0)
+    assert sum(float((a - b).square().sum()) for a, b in zip(before, after, strict=True)) ** 0.5 <= 2.0
+
+
+def test_records_whose_gradients_hang_on_others_are_refused_whatever_mixed_them(monkeypatch):
+    """Should a batching rule escape the search for one: pairs of rows alone are found by changing one of them."""
+    monkeypatch.setattr("pate.baselines._checks._brings_rules", lambda module, rows: False)
+
+    class Ruled(MLP):
+        def forward(self, x):
+            return OnTheWayBack.apply(super().forward(x))
+
+    with pytest.raises(InvalidInputError, match="gradients for a record beside others"):
+        build_module(Ruled, F, K, None)
+
+
+def test_a_norm_of_many_small_entries_is_not_too_small():
+    gradient = torch.full((1, 10_000_000), 1.7e-4)
+    gradient[0, 0] = 1.0
+    assert float(clipped_sum([gradient], 1.0)[0].norm()) <= 1.0
+
+
+def test_a_sum_of_bfloat16_moves_by_two_at_most():
+    ones = torch.ones(259, 1).bfloat16()
+    other = ones.clone()
+    other[0] = -1.0
+    moved = clipped_sum([ones], 1.0)[0].double() - clipped_sum([other], 1.0)[0].double()
+    assert float(moved.abs()) <= 2.0
+
+
+def test_steps_add_up_chunks_in_double_precision():
+    """259 opposite gradients in chunks: in bfloat16 one replaced record moved the sum by 4."""
+
+    class Brief(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(1, 2, dtype=torch.bfloat16))
+
+        def forward(self, x):
+            return x.bfloat16() @ self.w
+
+    def one_step(X):
+        module = Brief()
+        train(
+            RecordGradients(module),
+            X,
+            torch.zeros(len(X), dtype=torch.int64),
+            sampler=PoissonSampler(len(X), 1.0, 1, NoiseSource(0)),
+            optimizer=(optimizer := Recorder([module.w])),
+            noise_multiplier=1e-9,
+            max_grad_norm=1.0,
+            expected_batch_size=1,
+            max_physical_batch_size=1,
+        )
+        return optimizer.seen[0].double()
+
+    X = torch.full((259, 1), 50.0)
+    other = X.clone()
+    other[-1] = -50.0
+    # The gradient itself is rounded once, after the noise: to a multiple of 1 here.
+    assert float((one_step(X) - one_step(other)).norm()) <= 2.0 + 2 * 0.5 * 2**0.5
+
+
+class Recorder(torch.optim.SGD):
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.0)
+        self.seen = []
+
+    def step(self):
+        self.seen.append(self.param_groups[0]["params"][0].grad.clone())

@@ -27,7 +27,14 @@ from pate.labeling._assumptions import vouch_for_training
 from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.guarantee import Guarantee
 from pate.privacy.statement import Assumption, PrivacyStatement
-from pate.statement_page import read_statement, render_statement, statement_page, statement_schema, statement_text
+from pate.statement_page import (
+    check_against_ledger,
+    read_statement,
+    render_statement,
+    statement_page,
+    statement_schema,
+    statement_text,
+)
 
 COUNTS = np.random.default_rng(0).multinomial(250, [0.9, 0.06, 0.04], size=40)
 SCHEMA = statement_schema()
@@ -424,3 +431,14 @@ def test_it_prints_on_one_sheet(tmp_path, name):
         check=True, capture_output=True, timeout=120,
     )  # fmt: skip
     assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "a.pdf").read_bytes())) == 1
+
+
+@pytest.mark.parametrize("change", [{"curve": ((1e-6, 0.001),)}, {"mu": 0.001}, {"rho": 1e-9}])
+def test_further_promises_are_compared_with_the_ledger_too(tmp_path, change):
+    """Who edits a file can make its digest anew, but the ledger has the charge."""
+    path = tmp_path / "ledger.sqlite"
+    votes = Votes.from_counts([[9, 1]] * 3)
+    release = release_labels(votes, GNMax(sigma=9.0), budget=Budget(5.0, 1e-5), ledger=Ledger(path))
+    check_against_ledger(release.statement, path)
+    with pytest.raises(InvalidInputError, match=f"its {next(iter(change))} differs"):
+        check_against_ledger(replace(release.statement, **change), path)

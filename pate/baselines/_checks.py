@@ -26,6 +26,10 @@ _MIXES = (
     "module mixes the records of a batch ({how}), so clipping cannot bound one record's influence. Remove whatever "
     "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first."
 )
+_OTHERS = (
+    "module has other gradients for a record beside others than alone, so clipping cannot bound one record's "
+    "influence. Use torch's own layers and functions in it."
+)
 
 
 def check_trainable(module: nn.Module) -> None:
@@ -150,7 +154,7 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
 
 
 def _check_apart(module: nn.Module, kinds: list[torch.Tensor]) -> None:
-    before = {name: value.clone() for name, value in module.named_buffers()}
+    before = {name: value.detach().clone() for name, value in _tensors(module)}
     draws = _draws(module, kinds[0][:1])
     for rows in kinds:
         alone = [_run(module, row[None])[0] for row in rows]
@@ -168,13 +172,22 @@ def _check_apart(module: nn.Module, kinds: list[torch.Tensor]) -> None:
                 odd = [i for i in range(size) if i != j and not _close(found[i], again[i])]
                 if odd:
                     raise InvalidInputError(_MIXES.format(how=f"row {odd[0]} of {size} changed with row {j}"))
-    kept = [name for name, value in module.named_buffers() if not torch.equal(value, before[name])]
+    kept = [name for name, value in _tensors(module) if not torch.equal(value, before[name])]
     if kept or not all(_close(_run(module, row[None])[0], was) for row, was in zip(rows, alone, strict=True)):
-        what = f"its buffers change: {', '.join(kept)}" if kept else "a row comes out differently the second time"
+        what = (
+            f"its buffers or parameters change: {', '.join(kept)}"
+            if kept
+            else "a row comes out differently the second time"
+        )
         raise InvalidInputError(
             f"module keeps something from one call to the next ({what}), by which one record would reach others. "
             "Let its output follow from its parameters and its rows alone."
         )
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
 
 
 def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
@@ -198,6 +211,8 @@ def _check_all_used(module: nn.Module, rows: torch.Tensor) -> None:
 
 def _side_by_side(module: nn.Module, kinds: list[torch.Tensor], n_classes: int) -> bool:
     """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
+    if _brings_rules(module, kinds[0][:1]):
+        return False
     fast, plain = RecordGradients(module), RecordGradients(module, vectorised=False)
     labels = torch.arange(4) % n_classes
     for rows in (kind[: len(labels)] for kind in kinds[:3]):
@@ -209,11 +224,49 @@ def _side_by_side(module: nn.Module, kinds: list[torch.Tensor], n_classes: int) 
         off = (ours - theirs).norm(dim=1) > 1e-3 * (1 + theirs.norm(dim=1))
         # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
         if 2 * int(off.sum()) > len(rows):
-            raise InvalidInputError(
-                "module has other gradients for a record beside others than alone, so clipping cannot bound one "
-                "record's influence. Use torch's own layers and functions in it."
-            )
+            raise InvalidInputError(_OTHERS)
+    for rows in kinds:
+        for size in _SIZES:
+            _check_gradients_apart(fast, rows[:size], rows[-1] + 1.0, torch.arange(size) % n_classes)
     return True
+
+
+def _brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
+    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    with own_generator(0):
+        out = module(rows).sum()
+        back = torch.autograd.grad(out, parameters, create_graph=True, allow_unused=True)
+    todo = [t.grad_fn for t in (out, *back) if t is not None]
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        made_by = getattr(node, "_forward_cls", None)
+        if made_by is not None and made_by.vmap is not torch.autograd.Function.vmap:
+            return True
+        todo += [after for after, _ in node.next_functions]
+    return False
+
+
+def _check_gradients_apart(
+    gradients: RecordGradients, batch: torch.Tensor, other: torch.Tensor, labels: torch.Tensor
+) -> None:
+    """Refuse a module in which some record's gradient is another one when a record beside it changes.
+
+    Such as by a batching rule of an operator, which sees all records at once. Here rows stay what they are, and no kink
+    excuses a difference.
+    """
+    found = _flat(gradients(batch, labels, seed=1))
+    for j in range(len(batch)):
+        changed = batch.clone()
+        changed[j] = other
+        again = _flat(gradients(changed, labels, seed=1))
+        again[j] = found[j]
+        if not all(_close(a, b) for a, b in zip(again, found, strict=True)):
+            raise InvalidInputError(_OTHERS)
 
 
 def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from pate.baselines._calibration import ADJACENCIES, dpsgd_epsilon, rounding_slack, unsampled_mu
@@ -65,7 +66,7 @@ def dpsgd_statement(
         released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them",
         unit="record",
         n_units=plan.n_records if replace else None,
-        guarantee=guarantee,
+        guarantee=dataclasses.replace(guarantee, kind="seeded") if seeded else guarantee,
         mechanism=(
             f"DP-SGD: {plan.n_steps} steps, Poisson sampling at rate {q:.6g}, gradients clipped to norm "
             f"{max_grad_norm:g}, noise multiplier {sigma:.6g}"
@@ -120,7 +121,8 @@ def _assumptions(plan: Plan, *, replace: bool, classes_given: bool, seeded: bool
         Assumption(
             name="clipping",
             claim="no record moves another one's gradient",
-            how="every record's gradient was computed from that record alone",
+            how="every record's gradient was computed from that record alone, by a copy of the module that was then "
+            "thrown away; what its code keeps elsewhere (in a global, say) is not seen",
             by="pate",
         ),
         Assumption(

@@ -108,7 +108,7 @@ def train(
     root = training_seed(random_state, 1)
     for step, rows in enumerate(track(sampler, total=len(sampler), label="DP-SGD steps", show=show)):
         # An empty sample is a step like any other: its sum is zero and gets its noise.
-        total = [torch.zeros_like(p) for p in parameters]
+        total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
         for start in range(0, len(rows), max_physical_batch_size):
             index = torch.as_tensor(rows[start : start + max_physical_batch_size], device=X.device)
             seed = training_seed(root, *((step,) if shared_draws else (step, start)))
@@ -119,7 +119,7 @@ def train(
         parts = torch.from_numpy(draws).split([p.numel() for p in parameters])
         for p, whole, noise in zip(parameters, total, parts, strict=True):
             # The sum is rounded to the parameter's precision after the noise is in.
-            noisy = whole.double() + noise.to(p.device).view_as(p)
+            noisy = whole + noise.to(p.device).view_as(p)
             p.grad = (noisy / expected_batch_size).to(p.dtype)
         optimizer.step()
     for p in parameters:

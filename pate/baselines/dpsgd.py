@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,12 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     -----
     **Guarantees.** The trained parameters, those of every intermediate step included, are (epsilon,
     delta)-differentially private for one record under ``adjacency``; the module ``pate.baselines._calibration`` has
-    the theorem. That clipping bounds one record holds whatever the module does: every record's gradient is computed by
-    itself. All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh
-    spend: searching over k settings costs k budgets, which a ``ledger`` adds up. Features are used as they come: scale
-    them by public knowledge (pixel / 255) or with statistics of public data, never with statistics of the private rows.
+    the theorem. That clipping bounds one record does not hang on the module keeping records apart:
+    every record's gradient is computed by itself, on a copy that is thrown away. (Code that keeps rows outside of the
+    module, in a global say, is not seen.) All parameters above are taken as public, and under replace-one the number of
+    records. Each fit is a fresh spend: searching over k settings costs k budgets, which a ``ledger`` adds up. Features
+    are used as they come: scale them by public knowledge (pixel / 255) or with statistics of public data, never with
+    statistics of the private rows.
 
     Examples
     --------
@@ -241,7 +244,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             plan.sample_rate,
         )
         self.module_ = trained
-        self.guarantee_ = plan.guarantee
+        # Whoever knows the seed can subtract the noise.
+        self.guarantee_ = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         self.statement_ = dpsgd_statement(
             plan,
             max_grad_norm=self.max_grad_norm,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._random import NoiseSource
+from pate._validation import shown
 from pate.exceptions import InvalidInputError
 from pate.labeling._assumptions import check_release_stated
 from pate.labeling._quote import quote, request_digest, warn_if_weak
@@ -88,7 +89,7 @@ def release_labels(
             f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
         )
     if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     check_budget(budget)
     stated = check_release_stated(stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     warn_if_weak(budget.delta, votes.n_units)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from pate._random import NoiseSource
-from pate._validation import check_choice, check_classes, check_int
+from pate._validation import check_choice, check_classes, check_int, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.labeling._assumptions import check_release_stated
 from pate.labeling._lock import answers_to_store, assembled, distinct, stored_answers
@@ -388,7 +388,7 @@ def open_session(
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=3.0, delta=1e-05) buys 0 of these 300 queries ...
     """
     if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {mechanism!r}.")
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     n_queries = check_int("n_queries", n_queries, low=1)
     check_int("n_teachers", n_teachers, low=1)
     values = check_classes(range(classes) if isinstance(classes, int) else classes)

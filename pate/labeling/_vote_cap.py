@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._random import NoiseSource
-from pate._validation import check_classes
+from pate._validation import check_classes, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.labeling._assumptions import check_release_stated, make_assumptions
 from pate.labeling._quote import warn_if_weak
@@ -186,7 +186,7 @@ def open_vote_cap(
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) does not buy ...
     """
     if not isinstance(mechanism, VoteCap):
-        raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {mechanism!r}.")
+        raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {shown(mechanism)}.")
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
     stated = check_release_stated(stated, unit=unit, also=("abstaining",))
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pate._validation import check_real
+from pate._validation import check_real, shown
 from pate.exceptions import InvalidInputError
 from pate.privacy.charge import Charge
 from pate.privacy.conversion import check_delta, gdp_from_budget, gdp_to_delta
@@ -98,6 +98,6 @@ def check_budget(budget: object) -> Budget:
     """
     if not isinstance(budget, Budget):
         raise InvalidInputError(
-            f"budget must be pate.Budget(epsilon, delta), got {budget!r}. Try budget=Budget(1.0, 1e-5)."
+            f"budget must be pate.Budget(epsilon, delta), got {shown(budget)}. Try budget=Budget(1.0, 1e-5)."
         )
     return budget
