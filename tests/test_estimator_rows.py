@@ -80,7 +80,7 @@ def test_texts_and_tables_are_not_mixed_up():
         clf.predict(np.zeros((3, 2)))
     # a fit on tables forgets the texts
     rows = np.random.default_rng(0).normal(size=(60, 2)) + 5 * np.asarray(y)[:, None]
-    assert clf.set_params(estimator=GaussianNB()).fit(rows, y, X_public=rows[:30]).n_features_in_ == 2
+    assert clf.set_params(estimator=GaussianNB()).fit(rows, y, X_public=rows[:30] + 0.5).n_features_in_ == 2
 
 
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.csr_matrix])
@@ -105,7 +105,7 @@ def test_sparse_rows_are_the_same_as_dense_ones(form, tmp_path):
 def test_sparse_rows_for_teachers_that_need_dense_ones():
     X = sparse.csr_array(DIGITS[PRIVATE])
     with pytest.raises(InvalidInputError, match=r"X must be dense for GaussianNB, got a sparse matrix.*toarray"):
-        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=X[:100])
+        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=public)
 
 
 def test_an_array_of_texts_and_numbers():
@@ -125,8 +125,9 @@ def test_an_array_of_texts_and_numbers():
 def test_missing_cells_go_to_teachers_that_take_them():
     X = DIGITS[PRIVATE].copy()
     X[::7, 3] = np.nan
+    public = X[:100] + 0.5
     clf = classifier(HistGradientBoostingClassifier(max_iter=5), classes=range(10), mechanism=GNMax(1.0), n_teachers=3)
-    clf.fit(X, TRUTH[PRIVATE], X_public=X[:100])
+    clf.fit(X, TRUTH[PRIVATE], X_public=public)
     assert clf.predict(X[:5]).shape == (5,)
     with pytest.raises(InvalidInputError, match="NaN"):
-        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=X[:100])
+        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=public)

@@ -37,11 +37,19 @@ CPU = torch.device("cpu")
 
 def sklearn_teachers(model=None, **options):
     model = GaussianNB(var_smoothing=0.1) if model is None else model
-    return TeacherEnsemble(model, K, **{"classes": (0, 1, 2), "random_state": 0, **options})
+    return TeacherEnsemble(model, K, **{"classes": (0, 1, 2), "random_state": 0, "partition_seed": 0, **options})
 
 
 def torch_teachers(group_size=1, **options):
-    given = {"classes": (0, 1, 2), "random_state": 0, "epochs": 2, "batch_size": 4, "device": "cpu", **options}
+    given = {
+        "classes": (0, 1, 2),
+        "random_state": 0,
+        "partition_seed": 0,
+        "epochs": 2,
+        "batch_size": 4,
+        "device": "cpu",
+        **options,
+    }
     return TorchTeacherEnsemble(MLP, K, group_size=group_size, **given)
 
 
@@ -88,7 +96,7 @@ def data(n):
     return np.concatenate(rows), np.concatenate(y), np.repeat(np.arange(PEOPLE), size)
 
 def fit(n):
-    teachers = TorchTeacherEnsemble(MLP, 7, classes=range(10), epochs=2, device="cpu", group_size=7, random_state=0)
+    teachers = TorchTeacherEnsemble(MLP, 7, classes=range(10), epochs=2, device="cpu", group_size=7, random_state=0, partition_seed=0)
     return teachers.fit(*data(n))
 
 usual = fit(30)
@@ -241,7 +249,14 @@ class Looks(nn.Module):
 @pytest.mark.parametrize("module", [MLP, Curved])
 def test_a_resumed_group_is_the_group_that_was_interrupted(tmp_path, module):
     """Its places are those of all its teachers, not of those that happened to be unfinished when it was killed."""
-    options = {"checkpoint_dir": tmp_path / "t", "classes": (0, 1, 2), "random_state": 0, "epochs": 3, "device": "cpu"}
+    options = {
+        "checkpoint_dir": tmp_path / "t",
+        "classes": (0, 1, 2),
+        "random_state": 0,
+        "partition_seed": 0,
+        "epochs": 3,
+        "device": "cpu",
+    }
     first = TorchTeacherEnsemble(module, K, group_size=K, **options).fit(X, Y)
     for i in (3,):
         next((tmp_path / "t").glob(f"teacher-{i:05d}-*")).unlink()
@@ -252,11 +267,11 @@ def test_a_resumed_group_is_the_group_that_was_interrupted(tmp_path, module):
 
 
 def test_modules_that_raise_on_some_numbers_are_not_grouped():
-    rows, options = X.copy(), {"classes": (0, 1, 2), "random_state": 0, "device": "cpu"}
+    rows, options = X.copy(), {"classes": (0, 1, 2), "random_state": 0, "partition_seed": 0, "device": "cpu"}
     with pytest.warns(PerformanceWarning, match="one by one"):
-        usual = TorchTeacherEnsemble(Looks, K, classes=(0, 1, 2), random_state=0, device="cpu", group_size=K).fit(
-            rows, Y
-        )
+        usual = TorchTeacherEnsemble(
+            Looks, K, classes=(0, 1, 2), random_state=0, partition_seed=0, device="cpu", group_size=K
+        ).fit(rows, Y)
     record = usual.partition_.shard(1)[0]
     rows[record, 0] = 9.0
     with pytest.warns(CuratorWarning, match=r"teacher 1: its module raised IndexError"):
@@ -340,7 +355,7 @@ def test_after_a_killed_worker_nothing_is_left_behind(tmp_path):
         warnings.simplefilter("ignore")
         rows = np.random.default_rng(0).random((2000, 300))
         rows[17, 3] = MARK
-        teachers = TeacherEnsemble(Hungry("kill", "fit", os.getpid()), 5, classes=(0, 1, 2), random_state=0, n_jobs=2)
+        teachers = TeacherEnsemble(Hungry("kill", "fit", os.getpid()), 5, classes=(0, 1, 2), random_state=0, partition_seed=0, n_jobs=2)
         teachers.fit(rows, np.arange(2000) % 3)
         assert len(teachers.failed_) == 1, teachers.failed_
         get_reusable_executor().shutdown(wait=True)
