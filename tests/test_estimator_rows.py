@@ -105,7 +105,7 @@ def test_sparse_rows_are_the_same_as_dense_ones(form, tmp_path):
 def test_sparse_rows_for_teachers_that_need_dense_ones():
     X = sparse.csr_array(DIGITS[PRIVATE])
     with pytest.raises(InvalidInputError, match=r"X must be dense for GaussianNB, got a sparse matrix.*toarray"):
-        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=public)
+        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=X[:100])
 
 
 def test_an_array_of_texts_and_numbers():

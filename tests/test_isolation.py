@@ -96,7 +96,9 @@ def data(n):
     return np.concatenate(rows), np.concatenate(y), np.repeat(np.arange(PEOPLE), size)
 
 def fit(n):
-    teachers = TorchTeacherEnsemble(MLP, 7, classes=range(10), epochs=2, device="cpu", group_size=7, random_state=0, partition_seed=0)
+    teachers = TorchTeacherEnsemble(
+        MLP, 7, classes=range(10), epochs=2, device="cpu", group_size=7, random_state=0, partition_seed=0
+    )
     return teachers.fit(*data(n))
 
 usual = fit(30)
@@ -355,7 +357,8 @@ def test_after_a_killed_worker_nothing_is_left_behind(tmp_path):
         warnings.simplefilter("ignore")
         rows = np.random.default_rng(0).random((2000, 300))
         rows[17, 3] = MARK
-        teachers = TeacherEnsemble(Hungry("kill", "fit", os.getpid()), 5, classes=(0, 1, 2), random_state=0, partition_seed=0, n_jobs=2)
+        model = Hungry("kill", "fit", os.getpid())
+        teachers = TeacherEnsemble(model, 5, classes=(0, 1, 2), random_state=0, partition_seed=0, n_jobs=2)
         teachers.fit(rows, np.arange(2000) % 3)
         assert len(teachers.failed_) == 1, teachers.failed_
         get_reusable_executor().shutdown(wait=True)
