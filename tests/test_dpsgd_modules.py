@@ -293,7 +293,7 @@ def test_the_clipped_sum_is_that_of_opacus(module, features):
         nn.functional.cross_entropy(theirs(X), y).backward()
     optimizer.clip_and_accumulate()
     for a, p in zip(found, ours.module.parameters(), strict=True):
-        torch.testing.assert_close(a, p.summed_grad, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(a.float(), p.summed_grad, rtol=1e-3, atol=1e-5)
 
 
 class Branching(Linear):
@@ -435,7 +435,7 @@ def test_records_whose_gradients_hang_on_others_are_refused_whatever_mixed_them(
 def test_a_norm_of_many_small_entries_is_not_too_small():
     gradient = torch.full((1, 10_000_000), 1.7e-4)
     gradient[0, 0] = 1.0
-    assert float(clipped_sum([gradient], 1.0)[0].norm()) <= 1.0
+    assert float(clipped_sum([gradient], 1.0)[0].double().norm()) <= 1.0
 
 
 def test_a_sum_of_bfloat16_moves_by_two_at_most():
@@ -444,45 +444,3 @@ def test_a_sum_of_bfloat16_moves_by_two_at_most():
     other[0] = -1.0
     moved = clipped_sum([ones], 1.0)[0].double() - clipped_sum([other], 1.0)[0].double()
     assert float(moved.abs()) <= 2.0
-
-
-def test_steps_add_up_chunks_in_double_precision():
-    """259 opposite gradients in chunks: in bfloat16 one replaced record moved the sum by 4."""
-
-    class Brief(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = nn.Parameter(torch.zeros(1, 2, dtype=torch.bfloat16))
-
-        def forward(self, x):
-            return x.bfloat16() @ self.w
-
-    def one_step(X):
-        module = Brief()
-        train(
-            RecordGradients(module),
-            X,
-            torch.zeros(len(X), dtype=torch.int64),
-            sampler=PoissonSampler(len(X), 1.0, 1, NoiseSource(0)),
-            optimizer=(optimizer := Recorder([module.w])),
-            noise_multiplier=1e-9,
-            max_grad_norm=1.0,
-            expected_batch_size=1,
-            max_physical_batch_size=1,
-        )
-        return optimizer.seen[0].double()
-
-    X = torch.full((259, 1), 50.0)
-    other = X.clone()
-    other[-1] = -50.0
-    # The gradient itself is rounded once, after the noise: to a multiple of 1 here.
-    assert float((one_step(X) - one_step(other)).norm()) <= 2.0 + 2 * 0.5 * 2**0.5
-
-
-class Recorder(torch.optim.SGD):
-    def __init__(self, parameters):
-        super().__init__(parameters, lr=0.0)
-        self.seen = []
-
-    def step(self):
-        self.seen.append(self.param_groups[0]["params"][0].grad.clone())
