@@ -135,7 +135,7 @@ def test_folders_that_do_not_fit(pictures):
     refused(run(pictures, **IMAGES, size="5"), "size must be WIDTHxHEIGHT")
     refused(run(pictures, **IMAGES, size="3x3"), "is not 3 x 3 pixels")
     refused(run(pictures, **IMAGES, group="patient"), "group must be one of 'prefix'")
-    refused(run(pictures, **{**IMAGES, "classes": "dark,bright"}), "outside classes")
+    refused(run(pictures, **{**IMAGES, "classes": "dim,bright"}), "outside classes")
     done = run(pictures, "--resize", **IMAGES, size="3x3", color="rgb")
     assert done.returncode == 0, done.stderr
     assert "images of 27 numbers" in done.stdout
