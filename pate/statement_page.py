@@ -139,7 +139,10 @@ def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[
     held = rows[0].charge.guarantee(g.delta).epsilon if len(rows) == 1 and 0 < g.delta < 1 else None
     if len(rows) > 1 and total is not None:
         held = total.epsilon if total.delta == g.delta else None
-    # What a run of DP-SGD promises is counted more tightly than its charge, elsewhere.
+    if len(rows) == 1 and rows[0].kind == "DP-SGD":
+        # What a run of DP-SGD promises is counted more tightly than its charge.
+        facts = rows[0].facts
+        held = facts.get("epsilon") if facts.get("delta") == g.delta else None
     terms = book.remaining().terms if len(rows) > 1 else None
     cost = terms.filled if terms is not None else rows[0].charge
     counted = {} if statement.seeded or any(row.kind == "DP-SGD" for row in rows) else promises(cost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import traceback
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -17,6 +18,7 @@ from pate.baselines import dpsgd as dpsgd_module
 from pate.baselines._calibration import calibrate_noise_multiplier, dpsgd_epsilon
 from pate.baselines._plan import dpsgd_cost, make_plan
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError, PrivacyParameterWarning
+from pate.statement_page import check_against_ledger
 
 ADJACENCIES = ["replace-one", "add-or-remove"]
 
@@ -199,6 +201,10 @@ def test_a_fit_is_charged_before_it_begins_and_stays_charged(records, tmp_path, 
     assert clf.statement_.ledger_releases == (1,)
     assert clf.statement_.ledger_head == ledger.head_of([1])
     assert clf.guarantee_.epsilon <= 3.0
+    check_against_ledger(clf.statement_, ledger.path)
+    less = replace(clf.statement_, guarantee=replace(clf.guarantee_, epsilon=clf.guarantee_.epsilon / 2))
+    with pytest.raises(InvalidInputError, match="its epsilon differs"):
+        check_against_ledger(less, ledger.path)
     left = ledger.remaining().left
     # The same fit again draws new noise: a second spend.
     monkeypatch.setattr(dpsgd_module, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))

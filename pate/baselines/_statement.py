@@ -27,6 +27,24 @@ _UNSAMPLED = (
 )
 
 
+def mechanism_of(plan: Plan, max_grad_norm: float) -> str:
+    """Return the run in words, alike in a statement and in a ledger.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> from pate.baselines._plan import make_plan
+    >>> plan = make_plan(Budget(1.0, 1e-5), n_records=100, expected_batch_size=10, epochs=1, noise_multiplier=9.0,
+    ...     adjacency="replace-one")
+    >>> mechanism_of(plan, 1.0)
+    'DP-SGD: 10 steps, Poisson sampling at rate 0.1, gradients clipped to norm 1, noise multiplier 9'
+    """
+    return (
+        f"DP-SGD: {plan.n_steps} steps, Poisson sampling at rate {plan.sample_rate:.6g}, gradients clipped to norm "
+        f"{max_grad_norm:g}, noise multiplier {plan.noise_multiplier:.6g}"
+    )
+
+
 def dpsgd_statement(
     plan: Plan,
     *,
@@ -67,11 +85,8 @@ def dpsgd_statement(
         unit="record",
         n_units=plan.n_records if replace else None,
         guarantee=dataclasses.replace(guarantee, kind="seeded") if seeded else guarantee,
-        mechanism=(
-            f"DP-SGD: {plan.n_steps} steps, Poisson sampling at rate {q:.6g}, gradients clipped to norm "
-            f"{max_grad_norm:g}, noise multiplier {sigma:.6g}"
-            + ("" if replace else f"; rate and steps from a nominal number of {plan.n_records:,} records")
-        ),
+        mechanism=mechanism_of(plan, max_grad_norm)
+        + ("" if replace else f"; rate and steps from a nominal number of {plan.n_records:,} records"),
         accounting=(
             f"{guarantee.adjacency}: {_UNSAMPLED}"
             if q == 1

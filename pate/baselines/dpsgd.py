@@ -22,7 +22,7 @@ from pate.baselines._device import as_device, held_threads, seed_torch
 from pate.baselines._gradients import RecordGradients
 from pate.baselines._plan import Plan, make_plan
 from pate.baselines._rows import read_features, read_records
-from pate.baselines._statement import dpsgd_statement
+from pate.baselines._statement import dpsgd_statement, mechanism_of
 from pate.baselines._training import PoissonSampler, train
 from pate.baselines.modules import build_module
 from pate.data import records_fingerprint
@@ -266,8 +266,11 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             "sample_rate": plan.sample_rate,
             "noise_multiplier": plan.noise_multiplier,
             "max_grad_norm": float(self.max_grad_norm),
+            # Counted more tightly than the charge: what its statement says, for whoever compares the two.
+            "epsilon": plan.guarantee.epsilon,
+            "delta": plan.guarantee.delta,
         }
-        mechanism = f"DP-SGD(noise_multiplier={plan.noise_multiplier:.6g}, n_steps={plan.n_steps})"
+        mechanism = mechanism_of(plan, float(self.max_grad_norm))
         release = self.ledger.record(
             plan.cost, mechanism=mechanism, n_queries=0, facts=facts, seeded=seeded, registration=data, kind="DP-SGD"
         )

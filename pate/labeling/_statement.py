@@ -82,6 +82,8 @@ def make_statement(
             order=currency.order if currency.method == "renyi-filter" else None,
         )
         charge = terms.filled
+        numbers = ", ".join(str(row.id) for row in rows)
+        released = f"labels of {votes.n_queries} public rows, by releases {numbers} of the ledger"
         accounting = (
             f"labels of {len(rows)} releases; all releases in the ledger together stay within its total budget "
             f"(filter on {currency.unit}, fixed before the first charge: {currency.theorem})"
