@@ -35,7 +35,13 @@ class Never(GaussianNB):
 
 def classifier(teacher=None, **options):
     return PATEClassifier(
-        teacher or GaussianNB(), n_teachers=10, budget=BUDGET, classes=[0, 1], random_state=0, **options
+        teacher or GaussianNB(),
+        n_teachers=10,
+        budget=BUDGET,
+        classes=[0, 1],
+        random_state=0,
+        partition_seed=0,
+        **options,
     )
 
 

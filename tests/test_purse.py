@@ -503,7 +503,7 @@ class Broken(NoiseSource):
 
     drawn = False
 
-    def normal(self, shape):
+    def words(self, size):
         self.drawn = True
         raise OSError("no noise today")
 

@@ -20,9 +20,9 @@ MOST_DELTA = 0.1
 @lru_cache(maxsize=256)
 def _mu_squared(epsilon: float, delta: float) -> float:
     mu_squared = gdp_from_budget(epsilon, delta) ** 2
-    # Both conversions round on the safe side, by up to 1e-12: what `allows` admits is within this limit all the same.
-    # The margin in delta (1e-8) is far wider, and it is asked again.
-    wider = mu_squared * (1 + 1e-11)
+    # Both conversions round on the safe side, by under 1e-12: what `allows` admits is within this limit all the same.
+    # The margin in delta of both is wider, and it is asked again.
+    wider = mu_squared * (1 + 1e-12)
     return wider if gdp_to_delta(math.sqrt(wider), epsilon) <= delta else mu_squared
 
 
