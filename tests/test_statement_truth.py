@@ -357,11 +357,11 @@ def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, mo
     pd.DataFrame(X, columns=names).assign(ill=np.where(Y, "yes", "no")).to_csv(tmp_path / "private.csv", index=False)
     pd.DataFrame(PUBLIC, columns=names).to_csv(tmp_path / "public.csv", index=False)
 
-    def job():
+    def job(**more):
         return LabelJob(
             tmp_path / "private.csv", tmp_path / "public.csv", target="ill", classes=["no", "yes"], budget=BUDGET,
             teacher="naive-bayes", n_teachers=20, mechanism=GNMax(20.0), n_queries=20, select="uncertain", rounds=3,
-            ledger=tmp_path / "l.sqlite",
+            ledger=tmp_path / "l.sqlite", **more,
         )  # fmt: skip
 
     ask, asked = LabelSession.ask, []
@@ -381,4 +381,4 @@ def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, mo
     assert {name for name, who in by(made).items() if who == "pate"} == {"noise"}
     (tmp_path / "l.sqlite").rename(tmp_path / "old.sqlite")
     (tmp_path / "l.sqlite.key").rename(tmp_path / "old.sqlite.key")
-    assert by(job().run().statement)["own shard only"] == "pate"  # all rounds in one process
+    assert by(job(new_ledger=True).run().statement)["own shard only"] == "pate"  # all rounds in one process

@@ -233,7 +233,7 @@ def test_asking_in_rounds_tries_its_student_too(tmp_path):
 
     frame = pd.DataFrame(X[:300], columns=[f"p{i}" for i in range(64)]).assign(digit=Y[:300])
     frame.to_csv(tmp_path / "private.csv", index=False)
-    frame.drop(columns="digit").iloc[:100].to_csv(tmp_path / "public.csv", index=False)
+    frame.drop(columns="digit").iloc[:100].add(0.5).to_csv(tmp_path / "public.csv", index=False)
     options = {"target": "digit", "classes": range(10), "budget": Budget(8.0, 1e-5), "n_teachers": 5, "n_queries": 20}
     ledger = tmp_path / "ledger.sqlite"
     with pytest.raises(InvalidInputError, match="student must be able to learn from 10 labels"):
