@@ -415,7 +415,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         --------
         >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
         >>> public = X[::4] + 0.5
-        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(50.0, 1e-5), classes=[0, 1]).fit(X, y, X_public=public)
+        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=public)
         >>> clf.set_params(student="decision-tree").refit_student(public).student_
         DecisionTreeClassifier()
         """
