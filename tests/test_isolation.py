@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
-from pate import Budget, GNMax, TeacherEnsemble, TorchTeacherEnsemble, release_labels
+from pate import Budget, GNMax, PATEClassifier, TeacherEnsemble, TorchTeacherEnsemble, release_labels
 from pate.exceptions import CuratorWarning, PateWarning, PerformanceWarning
 from pate.teachers import CallableTeachers
 from pate.teachers._isolated import out_of_memory, side_by_side
@@ -481,3 +481,47 @@ def test_the_command_line_releases_and_tells_the_curator_alone(tmp_path):
     for word in ("cannot be used", "Rare", "left out"):
         assert word not in public
     assert json.loads((tmp_path / "labels.statement.json").read_text())
+
+
+ONE_ODD_CELL = [1j, 2 + 1j, 10**400, -(10**400), "9" * 400, "1_000", "true", {"a": 1}]
+
+
+@pytest.mark.parametrize("form", ["list", "array", "frame"])
+@pytest.mark.parametrize("cell", ONE_ODD_CELL, ids=lambda cell: f"{type(cell).__name__} {str(cell)[:6]}")
+def test_a_cell_that_no_float_holds_is_its_own_records_matter(cell, form):
+    """It makes a list complex, or a column one of objects, and does not turn into a float."""
+    cells = np.random.default_rng(0).normal(size=(60, 3)).tolist()
+    y, public = np.arange(60) % 2, np.random.default_rng(1).normal(size=(50, 3))
+    votes = []
+    for odd in (False, True):
+        if odd:
+            cells[7][1] = cell
+        X, like = cells, public
+        if form == "array":
+            X = np.array(cells, dtype=object)
+        elif form == "frame":
+            X, like = (pd.DataFrame({name: [row[j] for row in rows] for j, name in enumerate("abc")})
+                       for rows in (cells, public.tolist()))  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clf = PATEClassifier(
+                LogisticRegression(), n_teachers=6, budget=Budget(1e3, 1e-5), classes=(0, 1), noise_seed=0,
+                random_state=0, partition_seed=0,
+            )  # fmt: skip
+            teachers, said = clf.fit_keeping(X, y, X_public=like)
+        votes.append(teachers.vote(like).labels)
+    owner = int(teachers.partition_.assignment[7])
+    others = [i for i in range(6) if i != owner]
+    assert (votes[0][others] == votes[1][others]).all()
+    assert said.counts.sum(axis=1).tolist() == [6] * said.n_queries
+
+
+@pytest.mark.parametrize("odd", [[1], (1,), {}, None, 10**400, "9", 1j])
+def test_a_label_of_another_shape_is_its_own_records_matter(odd):
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), [0, 1] * 30
+    y[7] = odd
+    with pytest.warns(CuratorWarning, match="1 of 60 records cannot be used"):
+        PATEClassifier(
+            LogisticRegression(), n_teachers=6, budget=Budget(1e3, 1e-5), classes=(0, 1), partition_seed=0,
+            random_state=0,
+        ).fit(X, y, X_public=X + 1)  # fmt: skip

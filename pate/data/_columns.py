@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: What pandas takes for true and false where a whole column is one or the other.
+_TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
+
+
 def holds_numbers(dtype: Any) -> bool:
     """Whether a column's dtype is of real numbers or true/false, nullable ones included.
 
@@ -78,6 +82,29 @@ def as_float(column: pd.Series) -> pd.Series:
 
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return pd.Series(values, index=column.index, name=column.name)
+
+
+def as_number(cell: Any) -> float:
+    """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read.
+
+    Examples
+    --------
+    >>> as_number(" 07"), as_number("true"), as_number(2), as_number("John Doe"), as_number(10**400), as_number("1_0")
+    (7.0, 1.0, 2.0, nan, nan, nan)
+    """
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text in _TRUTH:
+            return _TRUTH[text]
+        cell = "" if "_" in text else text
+    elif isinstance(cell, complex) and not cell.imag:
+        cell = cell.real
+    elif not isinstance(cell, numbers.Real):
+        return float("nan")
+    try:
+        return float(cell)
+    except (ValueError, OverflowError):
+        return float("nan")
 
 
 def as_text(column: pd.Series) -> pd.Series:

@@ -47,7 +47,7 @@ class TeachersRows(BaseEstimator):
         if rows.shape[0] < 2:
             raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
         self._check_names(rows, reset=True)
-        shape = quietly("y", lambda: np.asarray(y).shape)
+        shape = quietly("y", lambda: (np.asarray(y) if strict else as_column(y)).shape)
         if len(shape) == 2 and shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",

@@ -6,6 +6,7 @@ ones a single record would then decide whether there is a release, or of what ki
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._validation import cell_kind
-from pate.data._columns import holds_numbers
+from pate.data._columns import as_number, holds_numbers
 from pate.data._door import is_frame, is_sparse
 
 Mask = npt.NDArray[np.bool_]
@@ -74,14 +75,14 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
 
 
 def _listed(X: Any) -> Any:
-    """Return lists as an array that is of objects unless all cells are numbers; a row of odd length is all missing."""
+    """Return lists as an array that is of objects unless all cells are real numbers; a row of odd length is all missing."""
     if any(isinstance(cell, str) for cell in X):
         texts = np.empty(len(X), dtype=object)
         texts[:] = X
         return texts
     try:
         rows = np.asarray(X)
-        return np.array(X, dtype=object) if rows.dtype.kind in "USO" else X
+        return np.array(X, dtype=object) if rows.dtype.kind in "USOc" else X
     except ValueError:
         pass
     given = list(X)
@@ -106,17 +107,27 @@ def _texts(X: npt.NDArray[Any]) -> tuple[Any, Mask]:
 
 
 def _column(cells: npt.NDArray[Any], texts: bool, finite: bool) -> tuple[npt.NDArray[Any], Mask]:
-    kinds = np.array([cell_kind(cell) for cell in cells.tolist()], dtype=object)
+    kinds = np.array([_kind(cell) for cell in cells.tolist()], dtype=object)
     number, text, missing = kinds == "number", kinds == "text", kinds == "missing"
     if not (number.any() or (texts and text.any())):
         return cells, np.ones(len(cells), dtype=bool)
     useful = number | text if texts else number
     found = cells.copy()
     found[~useful] = np.nan
+    found[:] = [cell.real if isinstance(cell, complex) else cell for cell in found.tolist()]
     if finite:
         found[[bool(n) and not np.isfinite(float(cell)) for n, cell in zip(number, cells, strict=True)]] = np.nan
     # What is merely missing, an imputer may fill. Anything else was meant to say something.
     return found, np.asarray(useful | missing)
+
+
+def _kind(cell: Any) -> str:
+    kind = cell_kind(cell)
+    if kind == "complex" and not cell.imag:
+        return "number"
+    if kind == "number" and isinstance(cell, int) and abs(cell) > sys.float_info.max:
+        return "a whole number that no float holds"
+    return kind
 
 
 def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
@@ -130,14 +141,15 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
             if finite and isinstance(kind, np.dtype) and kind.kind == "f" and np.isinf(column.to_numpy()).any():
                 changed[j] = column.mask(np.isinf(column))
             continue
+        if isinstance(kind, np.dtype) and kind.kind == "c" and (column.to_numpy().imag == 0).any():
+            column, kind = column.astype(object), np.dtype(object)  # one cell makes a column complex
         if kind != np.dtype(object) and not isinstance(kind, pd.StringDtype):
             continue
         numbers = not texts or (is_frame(like) and name in like.columns and holds_numbers(like[name].dtype))
         cells = column.to_numpy(dtype=object)
         if numbers:  # a file gives its numbers as texts, when there is a text among them
-            kinds = np.array([cell_kind(cell) for cell in cells.tolist()], dtype=object)
-            given = pd.Series(np.where((kinds == "number") | (kinds == "text"), cells, None), dtype=object)
-            read = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+            kinds = np.array([_kind(cell) for cell in cells.tolist()], dtype=object)
+            read = np.array([as_number(cell) for cell in cells.tolist()])
             odd = np.isnan(read) & (kinds != "missing")
             if np.isnan(read).all():
                 continue
