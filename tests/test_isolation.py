@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
-from pate import Budget, GNMax, TeacherEnsemble, TorchTeacherEnsemble, release_labels
+from pate import Budget, GNMax, PATEClassifier, TeacherEnsemble, TorchTeacherEnsemble, release_labels
 from pate.exceptions import CuratorWarning, PateWarning, PerformanceWarning
 from pate.teachers import CallableTeachers
 from pate.teachers._isolated import out_of_memory, side_by_side
