@@ -75,7 +75,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
 
 
 def _listed(X: Any) -> Any:
-    """Return lists as an array that is of objects unless all cells are real numbers; a row of odd length is all missing."""
+    """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing."""
     if any(isinstance(cell, str) for cell in X):
         texts = np.empty(len(X), dtype=object)
         texts[:] = X
