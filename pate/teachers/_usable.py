@@ -56,7 +56,7 @@ def as_column(y: Any) -> npt.NDArray[Any]:
     if hasattr(y, "dtype") or not isinstance(y, list | tuple):
         return np.asarray(y)
     if y and all(isinstance(value, list | tuple | np.ndarray) for value in y):
-        return np.empty((len(y), len(y[0])), dtype=object)  # refused by its shape
+        return np.empty((len(y), max(map(len, y))), dtype=object)  # refused by its shape, unless it is one column
     column = np.empty(len(y), dtype=object)  # numpy would turn all into texts for the sake of one
     column[:] = y
     return column
