@@ -6,6 +6,7 @@ The third one, the secret of the shards, is in :mod:`pate._secret`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,19 @@ import numpy.typing as npt
 from pate.exceptions import InvalidInputError
 
 _TWO_POW_MINUS_64 = 2.0**-64
+
+_operating_system: Callable[[int], bytes] = os.urandom
+
+
+def system_bytes(size: int) -> bytes:
+    """Return bytes from the operating system's cryptographic generator: the one place that asks it.
+
+    Examples
+    --------
+    >>> len(system_bytes(32)), system_bytes(32) == system_bytes(32)
+    (32, False)
+    """
+    return _operating_system(size)
 
 
 def training_seed(seed: int | None, *path: int) -> int:
@@ -33,7 +47,7 @@ def training_seed(seed: int | None, *path: int) -> int:
     >>> training_seed(0, 3) == training_seed(0, 3), training_seed(0, 3) == training_seed(0, 4)
     (True, False)
     """
-    entropy = int.from_bytes(os.urandom(16), "little") if seed is None else int(seed)
+    entropy = int.from_bytes(system_bytes(16), "little") if seed is None else int(seed)
     if entropy < 0:
         raise InvalidInputError(f"random_state must be None or a whole number >= 0, got {seed!r}.")
     return int(np.random.SeedSequence(entropy, spawn_key=path).generate_state(1)[0])
@@ -88,7 +102,7 @@ class NoiseSource:
         dtype('uint64')
         """
         if self._bits is None:
-            return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+            return np.frombuffer(system_bytes(8 * size), dtype=np.uint64)
         return self._bits.random_raw(size)
 
     def _uniform(self, size: int) -> npt.NDArray[np.float64]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import secrets
 from pathlib import Path
 
 from pate._files import write_text
+from pate._random import system_bytes
 from pate.exceptions import InvalidInputError
 
 #: 256 bits; fewer than 128 are refused.
@@ -28,7 +28,7 @@ def fresh_secret() -> bytes:
     >>> len(fresh_secret()), fresh_secret() == fresh_secret()
     (32, False)
     """
-    return secrets.token_bytes(SECRET_BYTES)
+    return system_bytes(SECRET_BYTES)
 
 
 def check_secret(secret: bytes) -> bytes:
@@ -143,7 +143,7 @@ def forget_secret(path: Path) -> None:
 
 
 def _put(path: Path) -> None:
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    draft = path.with_name(f"{path.name}.{system_bytes(8).hex()}")
     try:
         write_text(draft, fresh_secret().hex() + "\n", mode=0o600)
         try:

@@ -173,7 +173,7 @@ def test_the_secret_is_drawn_from_the_operating_system(monkeypatch):
         drawn.append(n)
         return bytes(n)
 
-    monkeypatch.setattr("pate._secret.secrets.token_bytes", tokens)
+    monkeypatch.setattr("pate._random._operating_system", tokens)
     assert partition(50, 5).fingerprint() == partition(50, 5, secret=bytes(32)).fingerprint()
     assert drawn == [32]
     for i in range(32):
@@ -220,7 +220,7 @@ def test_a_damaged_secret_is_named_and_not_quoted(tmp_path, held):
 def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
     def cut(ledger, **options):
         clf = PATEClassifier(
-            GaussianNB(), n_teachers=8, budget=Budget(50.0, 1e-5), classes=(0, 1), mechanism=GNMax(9.0), n_queries=5,
+            GaussianNB(), n_teachers=8, budget=Budget(1e4, 1e-5), classes=(0, 1), mechanism=GNMax(1.0), n_queries=20,
             ledger=ledger, random_state=0, **options,
         )  # fmt: skip
         return clf.fit_keeping(X, Y, X_public=X[:50] + 1)[0].partition_.fingerprint()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import secrets
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from pate._random import system_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
 _REMEDY = (
@@ -167,7 +167,7 @@ def _same_bytes(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> b
 
 def _digests(private: Any, public: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return a keyed digest of every row of both sides."""
-    key = secrets.token_bytes(32)
+    key = system_bytes(32)
     if sparse.issparse(private) or sparse.issparse(public):
         sides = [sparse.csr_array(side, dtype=np.float64, copy=True) for side in (private, public)]
         return _hashed(_sparse_rows(sides[0]), key), _hashed(_sparse_rows(sides[1]), key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate._progress import track
+from pate._random import system_bytes
 from pate._secret import derive, fresh_secret, kept_secret
 from pate._validation import check_classes, check_int, check_labels, encode_labels, quietly
 from pate.data._fingerprint import records_fingerprint
@@ -343,7 +343,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         if self.n_jobs is not None and check_int("n_jobs", self.n_jobs) == 0:
             raise InvalidInputError("n_jobs must be None or a whole number other than 0, got 0. -1 takes all cores.")
         if self.random_state is None:
-            seed = secrets.randbits(128)
+            seed = int.from_bytes(system_bytes(16), "little")
         else:
             seed = check_int("random_state", self.random_state, low=0, remedy="None draws a seed.")
         return check_int("n_teachers", self.n_teachers, low=1), seed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import secrets
 from pathlib import Path
 
 from pate._files import write_text
+from pate._random import system_bytes
 from pate.exceptions import LedgerError
 
 
@@ -42,7 +42,7 @@ def read_key(ledger: Path, *, make: bool) -> bytes | None:
         if not path.exists():
             if not make:
                 return None
-            write_text(path, secrets.token_hex(32) + "\n", mode=0o600)
+            write_text(path, system_bytes(32).hex() + "\n", mode=0o600)
             _sync_folder(path.parent)
         if path.stat().st_size > 1024:
             raise ValueError("it is too long")

@@ -1,0 +1,25 @@
+"""What holds for every test and doctest, wherever it stands."""
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from pate import _random
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Draw in every test the same "bits of the operating system": what passed once passes again.
+
+    The path of the code is the real one (nothing is seeded, statements say so), only the bits come from a stream named
+    by the test. Processes started in a test draw real ones.
+    """
+    stream, here = random.Random(item.nodeid), os.getpid()
+    real = _random._operating_system
+    _random._operating_system = lambda size: stream.randbytes(size) if os.getpid() == here else real(size)
+    try:
+        return (yield)
+    finally:
+        _random._operating_system = real
