@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests start processes of their own: more than a few at a time do not help.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
 .PHONY: demo test test-lowest check format slow clean
 
-$(READY): pyproject.toml constraints.txt setup.py pate/privacy/noisy_max/_native.c
+$(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
@@ -18,15 +21,15 @@ demo: $(READY)  ## the main job on an embedded data set; ends with a report to o
 	$(BIN)/pate demo
 
 test: $(READY)  ## tests and doctests, in a few minutes
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PARALLEL)
 
-$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/noisy_max/_native.c
+$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/exact/_native.c
 	$(LOWEST_PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[dev]"
 	touch $@
 
 test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/python -m pytest -q
+	$(LOWEST)/bin/python -m pytest -q $(PARALLEL)
 
 slow: $(READY)  ## what make test leaves out
 	$(BIN)/python -m pytest -q -m slow

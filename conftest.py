@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pate import _random
+from pate.core import seeds as _random
 
 
 @pytest.hookimpl(wrapper=True)

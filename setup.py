@@ -13,8 +13,8 @@ _GNU_FLAGS = ["-O3", "-fno-math-errno", "-fvisibility=hidden", "-Wno-psabi"]
 setup(
     ext_modules=[
         Extension(
-            "pate.privacy.noisy_max._native",
-            ["pate/privacy/noisy_max/_native.c"],
+            "pate.privacy.exact._native",
+            ["pate/privacy/exact/_native.c"],
             extra_compile_args=[] if sys.platform == "win32" else _GNU_FLAGS,
             optional=True,
         )

@@ -23,7 +23,7 @@ import numpy as np
 from _machine import machine
 
 import pate
-from pate.privacy.noisy_max import GaussianNoise, exact_divergences, log_probs, native
+from pate.privacy.exact import GaussianNoise, exact_divergences, log_probs, native
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))

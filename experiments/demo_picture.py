@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from pate.plots import accuracy_bars, figure_to_png
+from pate.report.plots import accuracy_bars, figure_to_png
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "experiments" / "results" / "demo_digits.json"

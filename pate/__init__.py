@@ -16,33 +16,33 @@ __version__ = metadata.version("pate")
 
 _HOME = {
     "ABSTAIN": "pate.votes",
-    "Accountant": "pate.privacy.composition",
+    "Accountant": "pate.privacy.compose.accountant",
     "Budget": "pate.privacy.budget",
     "BudgetExceededError": "pate.exceptions",
     "CallableTeachers": "pate.teachers",
-    "Charge": "pate.privacy.charge",
-    "ComparisonReport": "pate.comparison",
+    "Charge": "pate.privacy.cost",
+    "ComparisonReport": "pate.studies.comparison",
     "ConfidentGNMax": "pate.mechanisms",
-    "DPSGDClassifier": "pate.baselines",
+    "DPSGDClassifier": "pate.dpsgd",
     "Dataset": "pate.data",
-    "GDPFilter": "pate.privacy.filters",
+    "GDPFilter": "pate.privacy.compose.filters",
     "GNMax": "pate.mechanisms",
-    "Guarantee": "pate.privacy.guarantee",
+    "Guarantee": "pate.privacy.words",
     "InvalidInputError": "pate.exceptions",
     "LNMax": "pate.mechanisms",
-    "LabelRelease": "pate.labeling",
-    "LabelSession": "pate.labeling",
-    "Ledger": "pate.privacy.ledger",
+    "LabelRelease": "pate.release",
+    "LabelSession": "pate.release",
+    "Ledger": "pate.ledger",
     "NoisyHistogram": "pate.mechanisms",
     "PATEClassifier": "pate.estimator",
     "Partition": "pate.data",
-    "Plan": "pate.planning",
+    "Plan": "pate.studies.plan",
     "PateError": "pate.exceptions",
     "PrivacyLeakWarning": "pate.exceptions",
-    "PrivacyReport": "pate.accounting",
-    "PrivacyStatement": "pate.privacy.statement",
-    "RenyiFilter": "pate.privacy.filters",
-    "Sensitive": "pate.privacy.guarantee",
+    "PrivacyReport": "pate.studies.account",
+    "PrivacyStatement": "pate.statement.model",
+    "RenyiFilter": "pate.privacy.compose.filters",
+    "Sensitive": "pate.privacy.words",
     "SensitiveValueError": "pate.exceptions",
     "TableEncoder": "pate.data",
     "TeacherEnsemble": "pate.teachers",
@@ -50,28 +50,26 @@ _HOME = {
     "VoteCap": "pate.mechanisms",
     "Voter": "pate.votes",
     "Votes": "pate.votes",
-    "account": "pate.accounting",
-    "calibrate": "pate.privacy.calibration",
-    "compare": "pate.comparison",
+    "account": "pate.studies.account",
+    "calibrate": "pate.privacy.compose.calibrate",
+    "compare": "pate.studies.comparison",
     "load_dataset": "pate.data",
-    "open_session": "pate.labeling",
-    "open_vote_cap": "pate.labeling",
+    "open_session": "pate.release",
+    "open_vote_cap": "pate.release",
     "partition": "pate.data",
-    "plan": "pate.planning",
-    "quote": "pate.labeling",
+    "plan": "pate.studies.plan",
+    "quote": "pate.release",
     "read_table": "pate.data",
-    "release_labels": "pate.labeling",
-    "render_statement": "pate.statement_page",
-    "run_experiment": "pate.runs",
+    "release_labels": "pate.release",
+    "render_statement": "pate.statement.page",
+    "run_experiment": "pate.studies.run",
 }
 
 __all__ = [*sorted(_HOME), "__version__"]
 
 if TYPE_CHECKING:
-    from pate.accounting import PrivacyReport, account
-    from pate.baselines import DPSGDClassifier
-    from pate.comparison import ComparisonReport, compare
     from pate.data import Dataset, Partition, TableEncoder, load_dataset, partition, read_table
+    from pate.dpsgd import DPSGDClassifier
     from pate.estimator import PATEClassifier
     from pate.exceptions import (
         BudgetExceededError,
@@ -80,19 +78,21 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
         SensitiveValueError,
     )
-    from pate.labeling import LabelRelease, LabelSession, open_session, open_vote_cap, quote, release_labels
+    from pate.ledger import Ledger
     from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, VoteCap
-    from pate.planning import Plan, plan
     from pate.privacy.budget import Budget
-    from pate.privacy.calibration import calibrate
-    from pate.privacy.charge import Charge
-    from pate.privacy.composition import Accountant
-    from pate.privacy.filters import GDPFilter, RenyiFilter
-    from pate.privacy.guarantee import Guarantee, Sensitive
-    from pate.privacy.ledger import Ledger
-    from pate.privacy.statement import PrivacyStatement
-    from pate.runs import run_experiment
-    from pate.statement_page import render_statement
+    from pate.privacy.compose.accountant import Accountant
+    from pate.privacy.compose.calibrate import calibrate
+    from pate.privacy.compose.filters import GDPFilter, RenyiFilter
+    from pate.privacy.cost import Charge
+    from pate.privacy.words import Guarantee, Sensitive
+    from pate.release import LabelRelease, LabelSession, open_session, open_vote_cap, quote, release_labels
+    from pate.statement.model import PrivacyStatement
+    from pate.statement.page import render_statement
+    from pate.studies.account import PrivacyReport, account
+    from pate.studies.comparison import ComparisonReport, compare
+    from pate.studies.plan import Plan, plan
+    from pate.studies.run import run_experiment
     from pate.teachers import CallableTeachers, TeacherEnsemble
     from pate.teachers.torch import TorchTeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes

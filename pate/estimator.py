@@ -15,12 +15,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pate._random import training_seed
-from pate._secret import beside_ledger
-from pate._validation import check_int, check_real, quietly
+from pate.core.checks import check_int, check_real, quietly
+from pate.core.secret import beside_ledger
+from pate.core.seeds import training_seed
 from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
-from pate.labeling import (
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.calibrate import calibrate
+from pate.queries import select_queries
+from pate.release import (
     check_release_stated,
     classes_were_named,
     count_fresh,
@@ -29,10 +33,6 @@ from pate.labeling import (
     release_labels,
     vouch_for_training,
 )
-from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.privacy.budget import Budget, check_budget
-from pate.privacy.calibration import calibrate
-from pate.queries import select_queries
 from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
 from pate.teachers._around import TeachersRows

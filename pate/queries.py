@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._random import training_seed
-from pate._validation import check_choice, check_int
+from pate.core.checks import check_choice, check_int
+from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
 
 STRATEGIES = ("first", "random", "spread", "cluster")

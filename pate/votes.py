@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import cell_kind, check_classes, check_int, quietly, unmasked
+from pate.core.checks import cell_kind, check_classes, check_int, quietly, unmasked
 from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.
@@ -314,7 +314,7 @@ def as_votes(votes: Any) -> Votes:
     if votes is None or isinstance(votes, str | bytes | dict):
         raise InvalidInputError(
             f"votes must be pate.Votes, or counts of shape (n_queries, n_classes), got {type(votes).__name__}. Use "
-            "Votes.from_counts or Votes.from_labels; pate.vote_files.read_votes reads a file."
+            "Votes.from_counts or Votes.from_labels; pate.jobs.vote_files.read_votes reads a file."
         )
     counts = _whole_numbers("votes", votes)
     if counts.ndim != 2 or not counts.size:

@@ -52,13 +52,13 @@ def account(
     ] = None,
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
-    from pate._files import atomic_path, check_can_write
-    from pate._validation import check_int
-    from pate.accounting import USES
-    from pate.accounting import account as account_votes
+    from pate.core.checks import check_int
+    from pate.core.files import atomic_path, check_can_write
     from pate.exceptions import InvalidInputError
-    from pate.privacy.conversion import format_up
-    from pate.vote_files import read_votes
+    from pate.jobs.vote_files import read_votes
+    from pate.privacy.convert import format_up
+    from pate.studies.account import USES
+    from pate.studies.account import account as account_votes
 
     if plot is not None and not reveal:
         raise InvalidInputError("--plot draws numbers that are functions of the votes. Say --reveal if that is meant.")
@@ -107,8 +107,8 @@ def account(
     if reveal:
         say(f"expected answers  {report.expected_answers.reveal():.1f} (private)")
     if plot is not None:
-        from pate.accounting import cost_by_queries
-        from pate.plots import cost_curves, figure_to_png, figure_to_svg
+        from pate.report.plots import cost_curves, figure_to_png, figure_to_svg
+        from pate.studies.account import cost_by_queries
 
         curves = cost_by_queries(matrix, chosen, delta=delta, max_answers=max_answers, pld=how)
         warning = "SENSITIVE: all curves but the public one are functions of the votes; do not publish them"
@@ -120,7 +120,7 @@ def account(
 
 def _smooth(text: str, delta: float) -> Any:
     from pate.exceptions import InvalidInputError
-    from pate.privacy.smooth_sensitivity import SmoothSensitivity
+    from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 
     try:
         order, beta, noise_scale, *rest = (float(part) for part in text.split(","))
@@ -137,9 +137,9 @@ def _purse(path: Path, new: float | None, delta: float, file: Path, votes: Any) 
     # The mean of a number that was drawn in many ledgers hides nothing.
     from pate.data import votes_fingerprint
     from pate.exceptions import InvalidInputError
-    from pate.label_job import find_ledger
+    from pate.jobs import find_ledger
+    from pate.ledger import Ledger, Registration
     from pate.privacy.budget import Budget
-    from pate.privacy.ledger import Ledger, Registration
 
     if new is None:
         if not path.exists():

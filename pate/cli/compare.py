@@ -24,8 +24,8 @@ def compare(
     jobs: Jobs = -1,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
-    from pate.contestants import compare_on
     from pate.exceptions import InvalidInputError
+    from pate.studies.contestants import compare_on
 
     try:
         levels = [float(e) for e in epsilons.split(",")]

@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
-    from pate.runs import demo_config, run_experiment
+    from pate.studies.run import demo_config, run_experiment
 
     folder = _fresh(out)
     config = demo_config(Budget(epsilon, 1e-5), n_repeats=repeats, n_jobs=jobs)
@@ -88,7 +88,7 @@ def run(
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
     from pate.privacy.budget import Budget
-    from pate.runs import RunConfig, run_experiment
+    from pate.studies.run import RunConfig, run_experiment
 
     config = RunConfig(
         dataset=dataset,

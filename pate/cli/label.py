@@ -72,7 +72,7 @@ class Size(tuple[int, int]):
 def _take_config(context: typer.Context, value: Path | None) -> Path | None:
     """Let a file's options stand in for those that the command line leaves out."""
     if value is not None:
-        from pate.label_job import read_job_file
+        from pate.jobs import read_job_file
 
         context.default_map = {**(context.default_map or {}), **read_job_file(value)}
     return value
@@ -227,7 +227,7 @@ def label(
 ) -> None:
     """Label public rows with what teachers learn from private ones, within a budget."""
     _check_way_in(context, votes is not None)
-    from pate.label_job import LabelJob, VoteJob, check_new_files
+    from pate.jobs import LabelJob, VoteJob, check_new_files
     from pate.privacy.budget import Budget
 
     check_new_files(out)

@@ -20,7 +20,7 @@ _NOT_VERIFIED = 1
 
 def _open(path: Path) -> Any:
     from pate.exceptions import LedgerError
-    from pate.privacy.ledger import Ledger
+    from pate.ledger import Ledger
 
     ledger = Ledger(path)
     if ledger.total is None:
@@ -69,7 +69,7 @@ def verify(
     head: Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")] = None,
 ) -> None:
     """Check that no row was changed, taken away, put in or moved; ends with 1 if one was."""
-    from pate.privacy.ledger import verify_ledger
+    from pate.ledger import verify_ledger
 
     found = verify_ledger(file, head=head)
     say("\n".join(_plain(line) for line in str(found).splitlines()))
@@ -108,7 +108,7 @@ def revise(
 
 
 def _up(epsilon: float) -> str:
-    from pate.privacy.conversion import format_up
+    from pate.privacy.convert import format_up
 
     return format_up(epsilon)
 

@@ -31,9 +31,9 @@ def plan(
     from rich.table import Table
 
     from pate.exceptions import InvalidInputError
-    from pate.planning import plan as make_plan
+    from pate.ledger import Ledger
     from pate.privacy.budget import Budget
-    from pate.privacy.ledger import Ledger
+    from pate.studies.plan import plan as make_plan
 
     try:
         numbers = None if teachers is None else [int(k) for k in teachers.split(",")]

@@ -15,20 +15,20 @@ from pate.data._fingerprint import records_fingerprint as records_fingerprint
 from pate.data._fingerprint import votes_fingerprint as votes_fingerprint
 from pate.data._overlap import check_other_file as check_other_file
 from pate.data._overlap import check_public_rows as check_public_rows
-from pate.data.datasets import Dataset as Dataset
-from pate.data.datasets import HeldOutRows as HeldOutRows
-from pate.data.datasets import PrivateRows as PrivateRows
-from pate.data.datasets import PublicRows as PublicRows
-from pate.data.datasets import list_datasets as list_datasets
-from pate.data.datasets import load_dataset as load_dataset
-from pate.data.images import ImageFolder as ImageFolder
-from pate.data.images import read_images as read_images
+from pate.data.files.images import ImageFolder as ImageFolder
+from pate.data.files.images import read_images as read_images
+from pate.data.files.tables import Table as Table
+from pate.data.files.tables import align_columns as align_columns
+from pate.data.files.tables import read_table as read_table
+from pate.data.named.datasets import Dataset as Dataset
+from pate.data.named.datasets import HeldOutRows as HeldOutRows
+from pate.data.named.datasets import PrivateRows as PrivateRows
+from pate.data.named.datasets import PublicRows as PublicRows
+from pate.data.named.datasets import list_datasets as list_datasets
+from pate.data.named.datasets import load_dataset as load_dataset
 from pate.data.partition import Partition as Partition
 from pate.data.partition import count_cross_shard_duplicates as count_cross_shard_duplicates
 from pate.data.partition import partition as partition
-from pate.data.tables import Table as Table
-from pate.data.tables import align_columns as align_columns
-from pate.data.tables import read_table as read_table
 
 if TYPE_CHECKING:
     from pate.data.encoding import TableEncoder as TableEncoder

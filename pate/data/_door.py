@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._validation import CellKindError, cell_kind, quietly
+from pate.core.checks import CellKindError, cell_kind, quietly
 from pate.data._columns import as_float, column_kind, holds_numbers
 from pate.exceptions import InvalidInputError
 
@@ -113,7 +113,7 @@ def read_rows(X: Any, *, name: str = "X") -> Any:
     dtype('O')
     >>> read_rows(np.array([["2020-01-01"]], dtype="M8[D]"))
     Traceback (most recent call last):
-    pate._validation.CellKindError: X holds datetime values. Turn them into numbers (a date into days since a ...
+    pate.core.checks.CellKindError: X holds datetime values. Turn them into numbers (a date into days since a ...
     """
     return quietly(name, _read_rows, X, name)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import quietly
+from pate.core.checks import quietly
 
 
 def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> str:

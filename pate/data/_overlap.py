@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._random import system_bytes
+from pate.core.seeds import system_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
 _REMEDY = (

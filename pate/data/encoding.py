@@ -14,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pate._validation import check_int
+from pate.core.checks import check_int
 from pate.data._columns import as_float, as_text, column_kind
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
-from pate.data.datasets import Dataset
+from pate.data.named.datasets import Dataset
 from pate.exceptions import InvalidInputError
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._files import atomic_path
-from pate._secret import check_secret, derive, fresh_secret, from_seed
-from pate._validation import check_choice, check_int, quietly
+from pate.core.checks import check_choice, check_int, quietly
+from pate.core.files import atomic_path
+from pate.core.secret import check_secret, derive, fresh_secret, from_seed
 from pate.data._ids import distinct_ids
-from pate.data._npz import read_npz, reason
+from pate.data.files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
 _FORMAT = 1

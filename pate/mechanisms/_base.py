@@ -11,10 +11,10 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate._random import NoiseSource
-from pate._validation import check_int, check_real
-from pate.privacy.charge import MIN_NOISE, Charge
-from pate.privacy.conversion import DEFAULT_ORDERS, check_orders
+from pate.core.checks import check_int, check_real
+from pate.noise.source import NoiseSource
+from pate.privacy.convert import DEFAULT_ORDERS, check_orders
+from pate.privacy.cost import MIN_NOISE, Charge
 from pate.votes import ABSTAIN
 
 #: Replacing one unit's data changes one teacher, so one vote per query is replaced: two counts move by one.

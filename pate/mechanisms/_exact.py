@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from pate.privacy.conversion import DEFAULT_ORDERS
+from pate.privacy.convert import DEFAULT_ORDERS
 
 if TYPE_CHECKING:
-    from pate.privacy.noisy_max import GaussianNoise, LaplaceNoise, ThresholdTest
+    from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest
 
 
 class ExactParameters(TypedDict):
-    """What the functions of :mod:`pate.privacy.noisy_max` need to know of a mechanism."""
+    """What the functions of :mod:`pate.privacy.exact` need to know of a mechanism."""
 
     noise: GaussianNoise | LaplaceNoise
     threshold: ThresholdTest | None
@@ -38,12 +38,12 @@ class ExactLaw(ABC):
 
     @abstractmethod
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`."""
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`."""
 
     def exact_rdp(self, counts: npt.ArrayLike, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
         """Return the exact Renyi divergence of each query: the largest over all neighbours and both directions.
 
-        Source: the project's accounting page, sections A and C; :mod:`pate.privacy.noisy_max`. For
+        Source: the project's accounting page, sections A and C; :mod:`pate.privacy.exact`. For
         :class:`~pate.ConfidentGNMax` it is the divergence of the joint mechanism of n_classes + 1 outcomes.
 
         Parameters
@@ -57,7 +57,7 @@ class ExactLaw(ABC):
         -------
         array of shape (n_queries, n_orders)
             In nats, accurate to 1e-9 relative. Sums over fixed queries bound the run; for a guarantee pass
-            them through :func:`pate.privacy.noisy_max.upper_bound`, as :func:`pate.account` does.
+            them through :func:`pate.privacy.exact.upper_bound`, as :func:`pate.account` does.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class ExactLaw(ABC):
         >>> GNMax(sigma=40.0).exact_rdp([[250, 0], [125, 125]], [2.0, 8.0]).round(9)
         array([[1.55000e-07, 8.96000e-07], [7.95760e-04, 3.16549e-03]])
         """
-        from pate.privacy.noisy_max import exact_rdp
+        from pate.privacy.exact import exact_rdp
 
         return exact_rdp(counts, orders, **self.exact_parameters())
 
@@ -98,6 +98,6 @@ class ExactLaw(ABC):
         >>> np.exp(ConfidentGNMax(threshold=2, sigma_threshold=1.0, sigma=1.0).log_probs([[2, 2]])).round(6)
         array([[0.25, 0.25, 0.5 ]])
         """
-        from pate.privacy.noisy_max import log_probs
+        from pate.privacy.exact import log_probs
 
         return log_probs(counts, **self.exact_parameters())

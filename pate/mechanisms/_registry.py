@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pate._validation import check_choice
+from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import Mechanism
 from pate.mechanisms.noisy_max import ConfidentGNMax, GNMax, LNMax, NoisyHistogram

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pate._random import NoiseSource
-from pate._validation import check_real
+from pate.core.checks import check_real
 from pate.mechanisms._base import VOTE_L2_SENSITIVITY, Draw, Mechanism, all_answered, capped
 from pate.mechanisms._exact import ExactLaw, ExactParameters
-from pate.privacy.charge import Charge
-from pate.privacy.conversion import DEFAULT_ORDERS, check_orders
+from pate.noise import real_argmax, real_at_least, rounded_counts
+from pate.noise.source import NoiseSource
+from pate.privacy.convert import DEFAULT_ORDERS, check_orders
+from pate.privacy.cost import Charge
 from pate.privacy.public_curve import rho_star, threshold_rho_star
-from pate.sampling import real_argmax, real_at_least, rounded_counts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class GNMax(ExactLaw, Mechanism):
     ----------
     Adjacency replace-one: two counts move by one, L2 sensitivity sqrt(2). n queries, also when chosen adaptively, are
     (alpha, n rho*(alpha))-RDP, rho* certified at about two thirds of alpha/sigma^2 (docs/public-curve.md), and
-    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers: :mod:`pate.sampling`.
+    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers: :mod:`pate.noise`.
 
     Raises
     ------
@@ -49,14 +49,14 @@ class GNMax(ExactLaw, Mechanism):
     family: ClassVar[str] = "gnmax"
 
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`.
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`.
 
         Examples
         --------
         >>> GNMax(sigma=40.0).exact_parameters()
         {'noise': GaussianNoise(scale=40.0), 'threshold': None}
         """
-        from pate.privacy.noisy_max import GaussianNoise
+        from pate.privacy.exact import GaussianNoise
 
         return {"noise": GaussianNoise(self.sigma), "threshold": None}
 
@@ -130,14 +130,14 @@ class LNMax(ExactLaw, Mechanism):
     _noises: ClassVar[tuple[str, ...]] = ("scale",)
 
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`.
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`.
 
         Examples
         --------
         >>> LNMax(scale=20.0).exact_parameters()
         {'noise': LaplaceNoise(scale=20.0), 'threshold': None}
         """
-        from pate.privacy.noisy_max import LaplaceNoise
+        from pate.privacy.exact import LaplaceNoise
 
         return {"noise": LaplaceNoise(self.scale), "threshold": None}
 
@@ -211,14 +211,14 @@ class ConfidentGNMax(ExactLaw, Mechanism):
         object.__setattr__(self, "threshold", check_real("threshold", self.threshold))
 
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.noisy_max`.
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`.
 
         Examples
         --------
         >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).exact_parameters()["threshold"]
         ThresholdTest(threshold=200.0, scale=150.0)
         """
-        from pate.privacy.noisy_max import GaussianNoise, ThresholdTest
+        from pate.privacy.exact import GaussianNoise, ThresholdTest
 
         return {
             "noise": GaussianNoise(self.sigma),

@@ -10,15 +10,15 @@ from typing import ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pate._random import NoiseSource
-from pate._validation import check_int, check_real
+from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.mechanisms._base import Draw
 from pate.mechanisms.noisy_max import GNMax
-from pate.privacy.charge import MIN_NOISE, Charge
-from pate.privacy.conversion import DEFAULT_ORDERS
-from pate.privacy.guarantee import Sensitive
+from pate.noise.source import NoiseSource
+from pate.privacy.convert import DEFAULT_ORDERS
+from pate.privacy.cost import MIN_NOISE, Charge
 from pate.privacy.public_curve import vote_cap_rho_star
+from pate.privacy.words import Sensitive
 from pate.votes import ABSTAIN
 
 
@@ -108,7 +108,7 @@ class VoteCap:
         return replace(self, sigma=self.sigma * factor)
 
     def session(self, *, n_teachers: int, n_classes: int, noise: NoiseSource) -> VoteCapSession:
-        """Return a run that counts the teachers' votes; open it by :func:`pate.labeling.open_vote_cap`, which charges.
+        """Return a run that counts the teachers' votes; open it by :func:`pate.release.open_vote_cap`, which charges.
 
         Examples
         --------

@@ -4,10 +4,12 @@ Needs nothing but numpy, scipy and the standard library.
 """
 
 from pate.privacy.budget import Budget
-from pate.privacy.calibration import calibrate
-from pate.privacy.charge import Charge
-from pate.privacy.composition import Accountant, PublicCost
-from pate.privacy.conversion import (
+from pate.privacy.compose.accountant import Accountant, PublicCost
+from pate.privacy.compose.calibrate import calibrate
+from pate.privacy.compose.dp_events import from_dp_event, to_dp_event
+from pate.privacy.compose.filters import GDPFilter, RenyiFilter
+from pate.privacy.compose.selection import select_best
+from pate.privacy.convert import (
     DEFAULT_ORDERS,
     gdp_from_budget,
     gdp_to_delta,
@@ -15,12 +17,8 @@ from pate.privacy.conversion import (
     pure_to_gdp,
     rdp_to_epsilon,
 )
-from pate.privacy.events import from_dp_event, to_dp_event
-from pate.privacy.filters import GDPFilter, RenyiFilter
-from pate.privacy.guarantee import Guarantee, Sensitive
-from pate.privacy.ledger import Ledger
-from pate.privacy.selection import select_best
-from pate.privacy.statement import PrivacyStatement
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee, Sensitive
 
 __all__ = [
     "DEFAULT_ORDERS",
@@ -29,8 +27,6 @@ __all__ = [
     "Charge",
     "GDPFilter",
     "Guarantee",
-    "Ledger",
-    "PrivacyStatement",
     "PublicCost",
     "RenyiFilter",
     "Sensitive",

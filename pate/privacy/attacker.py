@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pate.privacy.conversion import format_up
-from pate.privacy.guarantee import Guarantee
+from pate.privacy.convert import format_up
+from pate.privacy.words import Guarantee
 
 #: Beyond e^34 (about 6e14) a factor is no longer worth printing.
 _LARGEST_EXPONENT = 34.0

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pate._validation import check_real, shown
+from pate.core.checks import check_real, shown
 from pate.exceptions import InvalidInputError
-from pate.privacy.charge import Charge
-from pate.privacy.conversion import check_delta, gdp_from_budget, gdp_to_delta
+from pate.privacy.convert import check_delta, gdp_from_budget, gdp_to_delta
+from pate.privacy.cost import Charge
 
 #: For one answer at this epsilon the noise is a thousandth of a vote, the least that any mechanism here adds.
 MOST_EPSILON = 1e6

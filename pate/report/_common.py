@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pate import plots
-from pate._html import definitions, escape, figure, percent, preformatted, short
-from pate.privacy.conversion import format_up
+from pate.core.html import definitions, escape, figure, percent, preformatted, short
+from pate.privacy.convert import format_up
+from pate.report import plots
 
 
 def heading(result: Mapping[str, Any], *, badge: str = "") -> str:

@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pate import _report_schema as schema
-from pate import plots
-from pate._files import write_text
-from pate._html import bullets, definitions, escape, number, page, percent, preformatted, section, table
-from pate.privacy.statement import UNITS, PrivacyStatement, tier
+from pate.core.files import write_text
+from pate.core.html import bullets, definitions, escape, number, page, percent, preformatted, section, table
+from pate.report import _schema as schema
+from pate.report import plots
 from pate.report._common import accuracy_text, heading, largest_epsilon, picture_of, promised, provenance
+from pate.statement.model import UNITS, PrivacyStatement, tier
 
 
 def write_report(path: str | os.PathLike[str], result: Mapping[str, Any]) -> None:
@@ -24,7 +24,7 @@ def write_report(path: str | os.PathLike[str], result: Mapping[str, Any]) -> Non
     path : path
         The HTML file; written whole or not at all.
     result : mapping
-        Plain JSON values: ``kind``, ``title`` and ``rows``, and whatever else of :data:`pate._report_schema.RESULT` is
+        Plain JSON values: ``kind``, ``title`` and ``rows``, and whatever else of :data:`pate.report._schema.RESULT` is
         known. It is public: accuracies of released models, released labels by class, prices that are constants.
 
     Raises

@@ -8,10 +8,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pate import _report_schema as schema
-from pate import plots
-from pate._files import write_text
-from pate._html import bullets, escape, number, page, percent, section, table
+from pate.core.files import write_text
+from pate.core.html import bullets, escape, number, page, percent, section, table
+from pate.report import _schema as schema
+from pate.report import plots
 from pate.report._common import accuracy_text, heading, largest_epsilon, picture_of, promised, provenance
 
 MARK = "SENSITIVE: made from private votes; not for publication"
@@ -29,7 +29,7 @@ def write_sensitive_report(
     result : mapping
         As for :func:`write_report`.
     sensitive : mapping
-        Any of :data:`pate._report_schema.SENSITIVE`: made from private votes, without noise.
+        Any of :data:`pate.report._schema.SENSITIVE`: made from private votes, without noise.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
-from pate._validation import check_int
+from pate.core.checks import check_int
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
 from pate.students._spreading import VoteSpreading

@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.semi_supervised import LabelSpreading
 
-from pate._validation import check_choice
+from pate.core.checks import check_choice
 from pate.students._spreading import VoteSpreading
 from pate.teachers import make_teacher, named_teachers
 

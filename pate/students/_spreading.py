@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pate._validation import check_int, check_labels, check_real
+from pate.core.checks import check_int, check_labels, check_real
 from pate.data._door import is_frame, read_numbers
 from pate.exceptions import InvalidInputError
 from pate.votes import ABSTAIN

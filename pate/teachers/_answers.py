@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pate._files import write_text
+from pate.core.files import write_text
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers.checkpoints import describe
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import validate_data
 
-from pate._validation import check_classes, check_labels, encode_labels, quietly, unmasked
+from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ShardEnsemble

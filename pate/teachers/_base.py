@@ -16,10 +16,10 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pate._progress import track
-from pate._random import system_bytes
-from pate._secret import derive, fresh_secret, kept_secret
-from pate._validation import check_classes, check_int, check_labels, encode_labels, quietly
+from pate.core.checks import check_classes, check_int, check_labels, encode_labels, quietly
+from pate.core.progress import track
+from pate.core.secret import derive, fresh_secret, kept_secret
+from pate.core.seeds import system_bytes
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import cell_kind
+from pate.core.checks import cell_kind
 from pate.data._columns import as_number, holds_numbers
 from pate.data._door import is_frame, is_sparse
 

@@ -18,7 +18,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
 from pate.exceptions import PerformanceWarning
-from pate.teachers._clusters import HERE, UnansweredCalls, answer, quiet_callbacks, raise_given_up
+from pate.teachers._dask import HERE, UnansweredCalls, answer, quiet_callbacks, raise_given_up
 from pate.teachers._process import contained, global_generators
 
 #: How often what a cluster lost is tried again, the first time included.

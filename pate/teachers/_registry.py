@@ -14,7 +14,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from pate._validation import check_choice
+from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import ShardEnsemble
 from pate.teachers.ensemble import TeacherEnsemble

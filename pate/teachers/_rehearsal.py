@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._random import training_seed
+from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
 from pate.teachers._rows import is_frame, is_sparse, is_texts, take_rows
 

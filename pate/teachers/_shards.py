@@ -16,7 +16,7 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
-from pate._random import training_seed
+from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
 from pate.teachers._classes import OwnClasses, has_gaps
 from pate.teachers._isolated import NO_MEMORY, out_of_memory

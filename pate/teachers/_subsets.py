@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import check_int, check_real
+from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 
 #: Sizes of the subsets, and how many random ones of each.

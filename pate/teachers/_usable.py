@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import cell_kind, encode_labels
+from pate.core.checks import cell_kind, encode_labels
 from pate.data._door import is_frame, is_sparse, is_texts
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.teachers._cells import Mask

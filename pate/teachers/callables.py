@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._progress import track
-from pate._validation import check_choice, check_classes, check_int, check_real
+from pate.core.checks import check_choice, check_classes, check_int, check_real
+from pate.core.progress import track
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._answers import AnswerCache

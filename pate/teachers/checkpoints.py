@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate._files import atomic_path, write_json, write_text
-from pate._secret import kept_secret
+from pate.core.files import atomic_path, write_json, write_text
+from pate.core.secret import kept_secret
 from pate.exceptions import InvalidInputError
 from pate.teachers._recipes import describe, recipe_key
 from pate.teachers._seal import DamagedCheckpointError, new_seal

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import check_real
+from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.public_curve.certify import SLACK, excess
 

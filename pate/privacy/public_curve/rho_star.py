@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pate._validation import check_int, check_real
+from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 
 __all__ = ["rho_star", "threshold_rho_star", "vote_cap_rho_star"]

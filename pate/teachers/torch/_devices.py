@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pate._validation import check_int
+from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
 
 #: Most teachers in one group where nothing else is said; beyond some hundreds a step is all arithmetic.

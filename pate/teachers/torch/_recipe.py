@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pate._random import training_seed
+from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
 from pate.teachers._process import global_generators
 from pate.teachers.torch._chain import Step, agrees, read_chain

@@ -14,7 +14,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pate._validation import check_choice, check_int, check_real
+from pate.core.checks import check_choice, check_int, check_real
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.teachers import _base

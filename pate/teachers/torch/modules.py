@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pate._validation import check_choice, check_int, check_real
+from pate.core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 
 

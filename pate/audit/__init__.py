@@ -1,0 +1,1 @@
+"""Tests by which a wrong epsilon is found."""

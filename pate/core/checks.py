@@ -1,0 +1,317 @@
+"""Checks at the door: each failure names the value, what is allowed and the remedy."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.exceptions import InvalidInputError, PateError
+
+_T = TypeVar("_T")
+
+
+class CellKindError(InvalidInputError, TypeError):
+    """A cell is neither a number nor a text: a wrong value, and a wrong type.
+
+    Examples
+    --------
+    >>> issubclass(CellKindError, TypeError)
+    True
+    """
+
+
+def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _T:
+    """Return ``read(*args, **options)`` of somebody's data; what a library says of a failure is not passed on.
+
+    NumPy, pandas and scikit-learn quote the cell that they stumble over (``could not convert string to float: 'Ms
+    Smith'``), in errors and in warnings. Only the kind of the error is told; it is neither cause nor context of ours.
+
+    Parameters
+    ----------
+    name : str
+        What to call the data in an error.
+    read : callable
+        What it raises on purpose (a ``PateError``) is passed on.
+
+    Examples
+    --------
+    >>> quietly("X", float, "Ms Smith")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X cannot be read (ValueError). The library's own words are withheld, ...
+    """
+    kind = ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read(*args, **options)
+    except PateError as error:
+        refusal: Exception = error
+    except Exception as error:
+        kind = type(error).__name__
+    if kind:
+        refusal = InvalidInputError(
+            f"{name} cannot be read ({kind}). The library's own words are withheld, as they may quote private cells: "
+            "look for cells of another kind than the rest of their column."
+        )
+    # Out here nothing is being handled, so that no traceback, however it is printed, has more to tell.
+    refusal.__cause__ = refusal.__context__ = None
+    raise refusal
+
+
+def cell_kind(cell: Any) -> str:
+    """Return ``"number"``, ``"text"``, ``"missing"``, or what else a cell is.
+
+    Examples
+    --------
+    >>> [cell_kind(c) for c in (True, 2.5, "x", None, float("nan"), 1j, np.datetime64("2020-01-01"), {})]
+    ['number', 'number', 'text', 'missing', 'missing', 'complex', 'datetime', 'dict']
+    """
+    if isinstance(cell, str):
+        return "text"
+    if isinstance(cell, bool | np.bool_):
+        return "number"
+    kind = type(cell).__name__
+    if cell is None or cell is np.ma.masked or kind in ("NAType", "NaTType"):
+        return "missing"
+    if isinstance(cell, numbers.Real):
+        return "missing" if cell != cell else "number"
+    if isinstance(cell, numbers.Complex):
+        return "complex"
+    if isinstance(cell, np.datetime64 | np.timedelta64 | datetime.date | datetime.time | datetime.timedelta):
+        return "datetime"
+    return kind
+
+
+def unmasked(name: str, values: Any) -> Any:
+    """Return the values of a masked array; a masked cell is a missing one, and missing ones are refused here.
+
+    ``np.asarray`` would show what the mask hides.
+
+    Examples
+    --------
+    >>> unmasked("y", np.ma.array([0, 1], mask=[False, True]))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: y has masked cells, which are missing values. Fill them in, or drop those rows.
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if np.ma.getmaskarray(values).any():
+        raise InvalidInputError(f"{name} has masked cells, which are missing values. Fill them in, or drop those rows.")
+    return values.data
+
+
+def check_labels(name: str, y: Any, n_records: int | None = None) -> npt.NDArray[Any]:
+    """Return class values as an array of shape (n,): numbers or texts, none of them missing.
+
+    Parameters
+    ----------
+    name : str
+        What to call ``y`` in an error.
+    y : array-like of shape (n,)
+        A masked cell, None and NaN are missing.
+    n_records : int or None
+        How many there must be.
+
+    Examples
+    --------
+    >>> check_labels("y", [1, "a"]).tolist()
+    [1, 'a']
+    >>> check_labels("y", np.array(["2020-01-01"], dtype="M8[D]"))
+    Traceback (most recent call last):
+    pate.core.checks.CellKindError: y holds datetime values. Pass numbers or texts: one class value per row.
+    """
+    return quietly(name, _labels, name, y, n_records)
+
+
+def _labels(name: str, y: Any, n_records: int | None) -> npt.NDArray[Any]:
+    if y is None:
+        raise InvalidInputError(f"{name} must be given: one class value per row, got None.")
+    y = unmasked(name, y)
+    array = np.asarray(y)
+    if isinstance(y, list | tuple) and array.ndim == 1 and array.dtype.kind in "US":
+        array = np.empty(len(y), dtype=object)  # NumPy would turn 1 beside "a" into a text
+        array[:] = y
+    if array.ndim != 1 or (n_records is not None and len(array) != n_records):
+        wanted = "n" if n_records is None else n_records
+        lengths = " X and y have inconsistent numbers of samples." if array.ndim == 1 else ""
+        raise InvalidInputError(
+            f"{name} must have shape ({wanted},), one class per row of X, got {array.shape}.{lengths}"
+        )
+    remedy = "Pass numbers or texts: one class value per row."
+    if array.dtype.kind in "mMcV":
+        held = {"c": "complex", "V": "structured"}.get(array.dtype.kind, "datetime")
+        raise CellKindError(f"{name} holds {held} values. {remedy}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity. Remove those rows or give them a class.")
+    if array.dtype.kind == "O":
+        kinds = {cell_kind(cell) for cell in array.tolist()}
+        if "missing" in kinds:
+            raise InvalidInputError(f"{name} holds missing values. Remove those rows or give them a class.")
+        odd = sorted(kinds - {"number", "text", "bytes"})
+        if odd:
+            raise CellKindError(f"{name} holds {', '.join(odd)} values. {remedy}")
+    return array
+
+
+def shown(value: Any) -> str:
+    """Return a setting's repr for an error; of anything that could be data (an array, a table) its type alone.
+
+    Who mixes up two arguments hands over votes for a number, and no error may quote those.
+
+    Examples
+    --------
+    >>> shown(2.5), shown("adam"), shown(np.ones((2, 2))), shown([[12, 3]])
+    ('2.5', "'adam'", 'a ndarray', 'a list')
+    """
+    if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf":
+        return repr(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        text = repr(value)
+        return text if len(text) <= 80 else f"{text[:77]}..."
+    return f"a {type(value).__name__}"
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+    remedy: str = "",
+) -> float:
+    """Return ``value`` as a finite float within the interval.
+
+    Examples
+    --------
+    >>> check_real("sigma", -1, low=0, low_open=True, remedy="Use the noise's standard deviation.")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: sigma must be a finite number > 0, got -1. Use the noise's standard deviation.
+    """
+    ok = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
+    if ok:
+        ok = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
+    if not ok:
+        bounds = []
+        if low > -math.inf:
+            bounds.append(f"{'>' if low_open else '>='} {low:g}")
+        if high < math.inf:
+            bounds.append(f"{'<' if high_open else '<='} {high:g}")
+        allowed = " and ".join(bounds)
+        text = f"{name} must be a finite number{' ' + allowed if allowed else ''}, got {shown(value)}."
+        raise InvalidInputError(f"{text} {remedy}".rstrip())
+    return float(value)
+
+
+def check_int(name: str, value: Any, *, low: int | None = None, high: int | None = None, remedy: str = "") -> int:
+    """Return ``value`` as an int within the bounds.
+
+    Examples
+    --------
+    >>> check_int("n_teachers", 2.5, low=1)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: n_teachers must be a whole number >= 1, got 2.5.
+    """
+    ok = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    if ok:
+        ok = (low is None or value >= low) and (high is None or value <= high)
+    if not ok:
+        bounds = ([f">= {low}"] if low is not None else []) + ([f"<= {high}"] if high is not None else [])
+        allowed = " and ".join(bounds)
+        text = f"{name} must be a whole number{' ' + allowed if allowed else ''}, got {shown(value)}."
+        raise InvalidInputError(f"{text} {remedy}".rstrip())
+    return int(value)
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str = "") -> str:
+    """Return ``value`` if it is one of ``allowed``.
+
+    Examples
+    --------
+    >>> check_choice("protocol", "mine", ["paper", "standard"])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: protocol must be one of 'paper', 'standard', got 'mine'.
+    """
+    names = list(allowed)
+    if value not in names:
+        text = f"{name} must be one of {', '.join(map(repr, names))}, got {shown(value)}."
+        raise InvalidInputError(f"{text} {remedy}".rstrip())
+    return str(value)
+
+
+def check_classes(classes: Any) -> tuple[Any, ...]:
+    """Return the public set of classes as a tuple of at least two distinct plain values.
+
+    Examples
+    --------
+    >>> check_classes(range(3))
+    (0, 1, 2)
+    >>> check_classes(["sick"])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: classes must list at least two distinct class values, got ['sick']. ...
+    """
+    if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
+        raise InvalidInputError(
+            f"classes must list at least two distinct class values, got {shown(classes)}. "
+            "Pass a list such as classes=range(10) or classes=['no', 'yes']."
+        )
+    values = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    if len(values) < 2 or len(set(values)) != len(values):
+        # Not the values: whoever passes y itself would read private labels.
+        given = list(values) if len(values) < 2 else f"{len(values)} values, some of them twice"
+        raise InvalidInputError(
+            f"classes must list at least two distinct class values, got {given}. "
+            "The set of classes is public knowledge: name every class that could occur, each once."
+        )
+    return values
+
+
+def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Map class values to their index in ``classes``; refuse anything else.
+
+    Parameters
+    ----------
+    name : str
+        What to call ``y`` in an error.
+    y : array-like of shape (n,)
+    classes : sequence of class values
+
+    Examples
+    --------
+    >>> encode_labels("y", ["b", "a"], ("a", "b"))
+    array([1, 0])
+    >>> encode_labels("y", ["b", "c"], ("a", "b"))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: y holds values outside classes=('a', 'b'). ...
+    """
+    return quietly(name, _encoded, name, check_labels(name, y), classes)
+
+
+def _encoded(name: str, array: npt.NDArray[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]:
+    # Sorting the classes as the array's own type keeps 1, 1.0 and np.int8(1) the same class.
+    try:
+        keys = np.asarray(list(classes), dtype=array.dtype if array.dtype.kind in "biuf" else None)
+        if list(keys.tolist()) != list(classes):
+            raise TypeError
+        order = np.argsort(keys, kind="stable")
+        found = np.clip(np.searchsorted(keys, array, sorter=order), 0, len(keys) - 1)
+        index = order[found]
+        bad = keys[index] != array
+    except (TypeError, ValueError):
+        position = {c: i for i, c in enumerate(classes)}
+        index = np.array([position.get(v, -1) for v in array.tolist()], dtype=np.int64)
+        bad = index < 0
+    if bad.any():
+        raise InvalidInputError(
+            f"{name} holds values outside classes={tuple(classes)!r}. "
+            "Name every class in classes=, or clean the column."
+        )
+    return np.asarray(index, dtype=np.int64)

@@ -1,0 +1,102 @@
+"""Where a result comes from: when, which commit, which versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+#: The packages a result depends on.
+PACKAGES = ("pate", "numpy", "scipy", "scikit-learn", "pandas", "torch", "opacus", "dp-accounting")
+_GIT_SECONDS = 5.0
+
+
+def now() -> str:
+    """Return the time in UTC, to the second, as ISO 8601.
+
+    Examples
+    --------
+    >>> now().endswith("+00:00")
+    True
+    """
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed :data:`PACKAGES`, without importing them.
+
+    Examples
+    --------
+    >>> {"pate", "python", "numpy"} <= set(package_versions())
+    True
+    """
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit(checkout: str | os.PathLike[str] | None = None) -> str | None:
+    """Return the commit of the checkout this package runs from, ``-dirty`` appended when files differ from it.
+
+    Parameters
+    ----------
+    checkout : path or None
+        The root of a working tree; None takes the folder that holds the package.
+
+    Returns
+    -------
+    str or None
+        None when the folder is not itself the root of a git working tree (an installed package in somebody's project
+        must not claim that project's commit), has no commit yet, or git is not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> git_commit(tempfile.mkdtemp()) is None
+    True
+    """
+    root = Path(checkout) if checkout is not None else Path(__file__).parents[2]
+    top = _git(root, "rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root.resolve():
+        return None
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    if commit is None:
+        return None
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-dirty" if changed else commit
+
+
+def provenance() -> dict[str, Any]:
+    """Return ``created``, ``commit`` and ``versions``: the stamp of a result.
+
+    Examples
+    --------
+    >>> sorted(provenance())
+    ['commit', 'created', 'versions']
+    """
+    return {"created": now(), "commit": git_commit(), "versions": package_versions()}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # A git hook's environment (GIT_DIR and the like) would point git at another repository.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_SECONDS,
+            check=True,
+            env=environment,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return None
+    return done.stdout.strip()

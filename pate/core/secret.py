@@ -1,0 +1,156 @@
+"""The secret by which records are dealt to shards: apart from the seeds of training, and from the noise for privacy.
+
+Who shares a shard with whom must be as unknown as the noise is: see :func:`pate.data.partition`. So it hangs on 256
+bits from the operating system, never on a seed that a configuration, a report or a habit (0) would tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from pathlib import Path
+
+from pate.core.files import write_text
+from pate.core.seeds import system_bytes
+from pate.exceptions import InvalidInputError
+
+#: 256 bits; fewer than 128 are refused.
+SECRET_BYTES = 32
+_LEAST_BYTES = 16
+
+
+def fresh_secret() -> bytes:
+    """Return a new secret from the operating system.
+
+    Examples
+    --------
+    >>> len(fresh_secret()), fresh_secret() == fresh_secret()
+    (32, False)
+    """
+    return system_bytes(SECRET_BYTES)
+
+
+def check_secret(secret: bytes) -> bytes:
+    """Return a secret that is long enough to be one.
+
+    Examples
+    --------
+    >>> check_secret(bytes(4))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: secret must be at least 16 bytes, got 4. ...
+    """
+    if not isinstance(secret, bytes):
+        raise InvalidInputError(f"secret must be bytes, got {type(secret).__name__}. Use secrets.token_bytes(32).")
+    if len(secret) < _LEAST_BYTES:
+        raise InvalidInputError(
+            f"secret must be at least {_LEAST_BYTES} bytes, got {len(secret)}. Use secrets.token_bytes(32)."
+        )
+    return secret
+
+
+def derive(secret: bytes, purpose: str) -> bytes:
+    """Return the key for one purpose, HMAC-SHA256: whoever has it learns neither the secret nor another purpose's key.
+
+    Examples
+    --------
+    >>> derive(bytes(32), "ids") == derive(bytes(32), "ids"), derive(bytes(32), "ids") == derive(bytes(32), "places")
+    (True, False)
+    """
+    return hmac.new(secret, f"pate shards\0{purpose}".encode(), hashlib.sha256).digest()
+
+
+def from_seed(seed: int) -> bytes:
+    """Return what stands in for the secret where somebody wants a cut that anybody can repeat.
+
+    Examples
+    --------
+    >>> from_seed(3) == from_seed(3), from_seed(3) == from_seed(4)
+    (True, False)
+    """
+    return derive(b"not a secret", f"partition_seed {seed}")
+
+
+def beside_ledger(ledger: Path) -> Path:
+    """Return where the secret of a ledger's shards lies: beside the ledger's key.
+
+    Examples
+    --------
+    >>> beside_ledger(Path("ledger.sqlite")).name
+    'ledger.sqlite.shards.key'
+    """
+    return ledger.with_name(ledger.name + ".shards.key")
+
+
+def kept_secret(path: Path) -> bytes:
+    """Return the secret in a file, drawn anew where there is none, and readable by its owner only.
+
+    Of several processes that find none, all take the one that was put there first.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read or written, or holds something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "shards.key"
+    >>> kept_secret(file) == kept_secret(file), file.stat().st_mode & 0o77
+    (True, 0)
+    """
+    try:
+        if not path.exists():
+            _put(path)
+        if path.stat().st_size > 1024:
+            raise ValueError("it is too long")
+        return check_secret(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+    except OSError as error:
+        raise InvalidInputError(
+            f"the secret of the shards cannot be kept in {str(path)!r}: {error.strerror or type(error).__name__}. "
+            "Nothing was trained or charged; check the folder's permissions and the disk."
+        ) from None
+    except ValueError:
+        raise InvalidInputError(
+            f"{str(path)!r} does not hold a secret. Restore it from a backup, or delete it: then new shards are cut."
+        ) from None
+
+
+def forget_secret(path: Path) -> None:
+    """Delete a secret, if there is one: what is cut from now on is independent of all that was cut by it.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be deleted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "shards.key"
+    >>> first = kept_secret(file)
+    >>> forget_secret(file)
+    >>> kept_secret(file) == first
+    False
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"the secret of the shards in {str(path)!r} cannot be replaced: {error.strerror or type(error).__name__}. "
+            "Check the folder's permissions."
+        ) from None
+
+
+def _put(path: Path) -> None:
+    draft = path.with_name(f"{path.name}.{system_bytes(8).hex()}")
+    try:
+        write_text(draft, fresh_secret().hex() + "\n", mode=0o600)
+        try:
+            os.link(draft, path)  # unlike a renaming, this does not replace what another process has put there
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,51 @@
+"""Seeds for training, and the one door to the bits of the operating system.
+
+Noise for privacy is made of the latter in :mod:`pate.noise.source`, and the secret of the shards in
+:mod:`pate.core.secret`: the three never meet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from pate.exceptions import InvalidInputError
+
+_operating_system: Callable[[int], bytes] = os.urandom
+
+
+def system_bytes(size: int) -> bytes:
+    """Return bytes from the operating system's cryptographic generator: the one place that asks it.
+
+    Examples
+    --------
+    >>> len(system_bytes(32)), system_bytes(32) == system_bytes(32)
+    (32, False)
+    """
+    return _operating_system(size)
+
+
+def training_seed(seed: int | None, *path: int) -> int:
+    """Return a 32-bit seed for one piece of training, fixed by ``seed`` and the piece's place.
+
+    The result does not depend on the order in which pieces are trained, nor on the number of workers. It is no secret:
+    32 bits are guessed, and reports print them. Nothing that privacy rests on may hang on it.
+
+    Parameters
+    ----------
+    seed : int or None
+        The user's ``random_state``; None draws from the operating system.
+    *path : int
+        Where the piece stands, such as (teacher, epoch).
+
+    Examples
+    --------
+    >>> training_seed(0, 3) == training_seed(0, 3), training_seed(0, 3) == training_seed(0, 4)
+    (True, False)
+    """
+    entropy = int.from_bytes(system_bytes(16), "little") if seed is None else int(seed)
+    if entropy < 0:
+        raise InvalidInputError(f"random_state must be None or a whole number >= 0, got {seed!r}.")
+    return int(np.random.SeedSequence(entropy, spawn_key=path).generate_state(1)[0])

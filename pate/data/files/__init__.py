@@ -1,0 +1,1 @@
+"""Tables, images and arrays from files."""

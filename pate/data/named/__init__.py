@@ -1,0 +1,1 @@
+"""Named data sets, fetched or read from a folder."""

@@ -1,0 +1,253 @@
+"""Files of named data sets: found in a folder, or downloaded, checked by their contents and stored.
+
+One check serves every data set and both ways in: a SHA-256 over the *contents* (the text of a ``.gz``; names, types,
+shapes and bytes of the arrays of an ``.npz``). It does not depend on how an archive was compressed, so a folder filled
+by hand, or by another tool, is as good as a download.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.files import atomic_path
+from pate.data.files._limits import check_unpacked, gunzip
+from pate.data.files._npz import read_npz, reason
+from pate.exceptions import DatasetNotFoundError, InvalidInputError
+
+#: Arrays by name; a text file is the single array ``text`` of bytes.
+Content = dict[str, npt.NDArray[Any]]
+
+#: The environment variable that names the folder of the data sets' files.
+DATA_HOME_VARIABLE = "PATE_DATA_HOME"
+
+#: Arrays that may be in a file and are not needed.
+_IGNORED = frozenset({"ids_mapping"})
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a data set as it lies in the folder, and where its contents come from.
+
+    Attributes
+    ----------
+    name : str
+        File name, ending in ``.npz`` or ``.gz``.
+    sha256 : str
+        :func:`content_sha256` of what is in it.
+    origins : tuple of mirrors, tried in order
+        Each mirror is a tuple of (URL, member): the file of that name, or that member of a zip archive.
+    convert : callable
+        Takes the decompressed bytes of each member, in order, and returns the contents.
+    """
+
+    name: str
+    sha256: str
+    origins: tuple[tuple[tuple[str, str], ...], ...]
+    convert: Callable[[Sequence[bytes]], Content]
+
+
+#: Whatever a wrong or broken download may end in. RuntimeError: an encrypted archive, or one packed by another method.
+_REFUSED = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    EOFError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder of data files: the argument, else ``PATE_DATA_HOME``, else the platform's cache folder.
+
+    Examples
+    --------
+    >>> data_folder("here")
+    PosixPath('here')
+    """
+    if data_home is not None:
+        return Path(data_home).expanduser()
+    if os.environ.get(DATA_HOME_VARIABLE):
+        return Path(os.environ[DATA_HOME_VARIABLE]).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pate")
+
+
+def content_sha256(content: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Return the SHA-256 of contents, whatever archive they came in.
+
+    Examples
+    --------
+    >>> content_sha256({"text": np.frombuffer(b"abc", dtype=np.uint8)}) == hashlib.sha256(b"abc").hexdigest()
+    True
+    """
+    if set(content) == {"text"}:
+        return hashlib.sha256(content["text"].tobytes()).hexdigest()
+    digest = hashlib.sha256()
+    for name in sorted(set(content) - _IGNORED):
+        array = np.asarray(content[name])
+        if array.dtype.kind == "U":
+            kind, body = "text", "\n".join(array.ravel().tolist()).encode()
+        else:
+            array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            kind, body = array.dtype.str, array.tobytes()
+        digest.update(f"{name} {kind} {array.shape}\n".encode())
+        digest.update(body)
+    return digest.hexdigest()
+
+
+def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool) -> Content:
+    """Return the checked contents of a data set's file, downloading it into ``folder`` when it is absent.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        The file is absent, and downloading is off or failed; nothing is left behind.
+    InvalidInputError
+        The file is there, but is damaged or holds something else.
+    """
+    path = folder / stored.name
+    if path.is_file():
+        remedy = "It is damaged or another file of the same name: delete it and load again."
+        content = _read(path, remedy)
+        if content_sha256(content) != stored.sha256:
+            raise InvalidInputError(
+                f"{path} does not hold the data set {dataset!r} as published (SHA-256 differs). {remedy}"
+            )
+        return content
+    reasons = ["download=False"]
+    if download:
+        reasons = []
+        for origin in stored.origins:
+            try:
+                content = stored.convert([_download(url, member) for url, member in origin])
+                if content_sha256(content) != stored.sha256:
+                    raise ValueError("the SHA-256 of what arrived differs from the published data")
+            except _REFUSED as error:
+                # A connection's own text runs over lines and says nothing more than its name.
+                said = "" if isinstance(error, OSError) else f": {error}"
+                reasons.append(type(error).__name__ + said)
+                continue
+            _write(path, content)
+            return content
+    urls = list(dict.fromkeys(url for origin in stored.origins for url, _ in origin))
+    raise DatasetNotFoundError(
+        f"data set {dataset!r} needs the file {stored.name}, which is not in {folder} and was not downloaded "
+        f"({'; '.join(reasons)}). Put it there, set {DATA_HOME_VARIABLE} to the folder that has it, or allow the "
+        f"download from {', '.join(urls)}."
+    )
+
+
+def _read(path: Path, remedy: str) -> Content:
+    if path.suffix == ".npz":
+        return read_npz(path, what="data file", remedy=remedy)
+    try:
+        return {"text": np.frombuffer(gunzip(path.read_bytes()), dtype=np.uint8)}
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InvalidInputError(f"{path} is not a readable data file ({reason(error)}). {remedy}") from None
+
+
+def _write(path: Path, content: Content) -> None:
+    try:
+        with atomic_path(path) as part, open(part, "wb") as file:
+            if path.suffix == ".npz":
+                arrays: dict[str, Any] = dict(content)
+                np.savez_compressed(file, **arrays)
+            else:
+                file.write(gzip.compress(content["text"].tobytes(), mtime=0))
+    except OSError as error:
+        raise InvalidInputError(
+            f"data_home={str(path.parent)!r} cannot be written ({error}). "
+            f"Give a folder of your own as data_home or in {DATA_HOME_VARIABLE}."
+        ) from error
+
+
+def _download(url: str, member: str) -> bytes:
+    """Fetch one URL and return the member's bytes, unpacked from a zip or gzip."""
+    import pooch
+
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "download"
+        bar = _Bar(member) if sys.stderr.isatty() else None
+        fetch = pooch.HTTPDownloader(progressbar=bar or False, chunk_size=1 << 16, timeout=30)
+        try:
+            fetch(url, str(file), None)
+        finally:
+            if bar:
+                bar.close()
+        data = file.read_bytes()
+    if not data:
+        raise ValueError(f"{url} answered with an empty file")
+    return unpack(data, member)
+
+
+def unpack(data: bytes, member: str) -> bytes:
+    """Return the bytes of one file that came as it is, in a gzip file, or in a zip archive under the name ``member``.
+
+    A name inside the archive is compared and nothing else: no path of it is ever written to.
+
+    Raises
+    ------
+    KeyError
+        The archive has no such member.
+    OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
+        It is damaged, or unpacks to far more than its size.
+
+    Examples
+    --------
+    >>> unpack(gzip.compress(b"abc"), "a.txt"), unpack(b"abc", "a.txt")
+    (b'abc', b'abc')
+    """
+    if data[:4] == b"PK\3\4":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for found in archive.infolist():
+                if PurePosixPath(found.filename).name == member:
+                    # zipfile reads no further than the size that it declares.
+                    check_unpacked(found.file_size, len(data))
+                    return archive.read(found)
+        raise KeyError(f"{member} is not in the archive")
+    # A server may already have unpacked it in transfer: the first bytes tell, not the name.
+    return gunzip(data) if data[:2] == b"\x1f\x8b" else data
+
+
+class _Bar:
+    """What pooch expects of a progress bar, drawn by rich on standard error."""
+
+    def __init__(self, label: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+        self._progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+        self._task = self._progress.add_task(f"download {label}", total=None)
+        self._progress.start()
+        self.total = 0
+
+    def update(self, n_bytes: int) -> None:
+        self._progress.update(self._task, advance=n_bytes, total=self.total or None)
+
+    def reset(self) -> None:
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        self._progress.stop()

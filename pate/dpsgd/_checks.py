@@ -1,0 +1,278 @@
+"""Whether a module may be trained by DP-SGD: found out on made-up rows, before any private one is near it.
+
+That no record moves another one's gradient is not what these checks stand for: :mod:`pate.dpsgd._gradients` runs
+every record by itself. They refuse what would then not do what its author meant, and say why.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+
+import torch
+from opacus.grad_sample import GradSampleModule
+from opacus.validators import ModuleValidator
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pate.dpsgd._gradients import RecordGradients
+from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.teachers.torch._recipe import own_generator
+
+#: Odd and even, one and many: what mixes records may do so for some sizes only.
+_SIZES = (1, 2, 3, 4, 7)
+_MIXES = (
+    "module mixes the records of a batch ({how}), so clipping cannot bound one record's influence. Remove whatever "
+    "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first."
+)
+_OTHERS = (
+    "module has other gradients for a record beside others than alone, so clipping cannot bound one record's "
+    "influence. Use torch's own layers and functions in it."
+)
+
+
+def check_trainable(module: nn.Module) -> None:
+    """Refuse a module without trainable parameters, and what Opacus' validators refuse.
+
+    Examples
+    --------
+    >>> check_trainable(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: module cannot be trained with differential privacy: BatchNorm makes ...
+    """
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InvalidInputError("module has no parameters to train. Give it at least one layer with weights.")
+    problems = [str(error).split(".")[0] for error in ModuleValidator.validate(module, strict=False)]
+    # Opacus looks at trainable layers only; a frozen batch norm mixes records just the same.
+    if any(isinstance(part, _BatchNorm) for part in module.modules()):
+        problems = ["BatchNorm makes each record's output depend on its batch"]
+    problems = problems or [str(e) for e in GradSampleModule.validate(module, strict=False)]
+    if problems:
+        raise InvalidInputError(
+            f"module cannot be trained with differential privacy: {'; '.join(problems)}. "
+            "Use torch.nn.GroupNorm or LayerNorm instead of batch norm, and no buffers in trained layers."
+        )
+
+
+def check_on_made_up_rows(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> RecordGradients:
+    """Refuse a module whose output has another shape, mixes records or changes from call to call.
+
+    Every row of batches of several sizes is compared with the same row alone and with itself after a change in each
+    other row, in evaluation and in training mode, on rows of several kinds; then the gradients of records side by side
+    with those of each record alone.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Never run: copies are.
+    row_shape : tuple of int
+    n_classes : int
+
+    Returns
+    -------
+    RecordGradients
+        Side by side where the module allows it.
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> check_on_made_up_rows(nn.Linear(4, 3), (4,), 3).vectorised
+    True
+    >>> class Summed(nn.Linear):
+    ...     def forward(self, x):
+    ...         return super().forward(x.cumsum(0))
+    >>> check_on_made_up_rows(Summed(4, 3), (4,), 3)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: module mixes the records of a batch (...
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        kinds = list(_made_up(row_shape))
+        trial = copy.deepcopy(module)
+        with torch.no_grad():
+            # Weights that start at zero would hide what becomes of rows.
+            for p in filter(torch.is_floating_point, trial.parameters()):
+                p.add_(torch.randn_like(p), alpha=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pristine = copy.deepcopy(trial)
+        _check_shape(trial, kinds[0], n_classes)
+        for mode in (True, False):
+            _check_apart(trial.train(mode), kinds)
+        _check_all_used(copy.deepcopy(pristine).train(), kinds[0])
+        vectorised = _side_by_side(pristine, kinds, n_classes)
+    if not vectorised:
+        warnings.warn(
+            "module looks at the values of its rows (control flow, numpy or .item()), so its records cannot be run "
+            "side by side: they are run one after the other, slowly.",
+            PerformanceWarning,
+            stacklevel=2,
+        )
+    return RecordGradients(module, vectorised=vectorised)
+
+
+def _made_up(row_shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
+    """Yield rows of several kinds, as many as the largest batch and one to change rows for."""
+    n = max(_SIZES) + 1
+    normal = torch.randn(n, *row_shape)
+    yield normal
+    yield torch.rand(n, *row_shape)
+    yield 30 * normal.roll(1, 0)  # beyond thresholds
+    yield torch.randint(0, 2, (n, *row_shape)).float()
+    twins = normal[:2].repeat_interleave(-(-n // 2), 0)[:n]  # duplicates, some all zero
+    yield twins * (torch.arange(n) % 3 > 0).float().view(n, *[1] * len(row_shape))
+
+
+def _run(module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad(), own_generator(0):  # the same dropout every time
+        return module(rows)
+
+
+def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
+    shape = tuple(rows.shape[1:])
+    words = f"(batch, {', '.join(map(str, shape))})"
+    for size in _SIZES:
+        try:
+            logits = _run(module, rows[:size])
+        except InvalidInputError:  # what it returned
+            raise
+        except Exception as error:  # the module's own code; nothing private has been near it
+            raise InvalidInputError(
+                f"module must map {words} to logits of shape (batch, {n_classes}); on a batch of {size} it raised "
+                f"{type(error).__name__}: {error}. It must take batches of any size, one record's too."
+            ) from error
+        if tuple(logits.shape) != (size, n_classes) or not logits.is_floating_point():
+            raise InvalidInputError(
+                f"module must map {words} to logits of shape (batch, {n_classes}), a batch of {size} gave "
+                f"{tuple(logits.shape)} of {str(logits.dtype).removeprefix('torch.')}. Set its number of outputs, and "
+                "have it keep the batch first, one record's too."
+            )
+
+
+def _check_apart(module: nn.Module, kinds: list[torch.Tensor]) -> None:
+    before = {name: value.detach().clone() for name, value in _tensors(module)}
+    draws = _draws(module, kinds[0][:1])
+    for rows in kinds:
+        alone = [_run(module, row[None])[0] for row in rows]
+        for size in _SIZES:
+            batch = rows[:size]
+            found = _run(module, batch)
+            # Dropout draws for a whole batch: a row's numbers are not those that it draws alone.
+            odd = [] if draws else [i for i in range(size) if not _close(found[i], alone[i])]
+            if odd:
+                raise InvalidInputError(_MIXES.format(how=f"row {odd[0]} of {size} is not what it is alone"))
+            for j in range(size if module.training else 0):
+                changed = batch.clone()
+                changed[j] = rows[-1] + 1.0
+                again = _run(module, changed)
+                odd = [i for i in range(size) if i != j and not _close(found[i], again[i])]
+                if odd:
+                    raise InvalidInputError(_MIXES.format(how=f"row {odd[0]} of {size} changed with row {j}"))
+    kept = [name for name, value in _tensors(module) if not torch.equal(value, before[name])]
+    if kept or not all(_close(_run(module, row[None])[0], was) for row, was in zip(rows, alone, strict=True)):
+        what = (
+            f"its buffers or parameters change: {', '.join(kept)}"
+            if kept
+            else "a row comes out differently the second time"
+        )
+        raise InvalidInputError(
+            f"module keeps something from one call to the next ({what}), by which one record would reach others. "
+            "Let its output follow from its parameters and its rows alone."
+        )
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
+    """Whether the module draws random numbers."""
+    with own_generator(0):
+        before = torch.get_rng_state()
+        with torch.no_grad():
+            module(rows)
+        return not torch.equal(before, torch.get_rng_state())
+
+
+def _check_all_used(module: nn.Module, rows: torch.Tensor) -> None:
+    with own_generator(0):
+        module(rows).sum().backward()
+    idle = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        raise InvalidInputError(
+            f"module has parameters that do not reach its output: {', '.join(idle)}. Remove or freeze them."
+        )
+
+
+def _side_by_side(module: nn.Module, kinds: list[torch.Tensor], n_classes: int) -> bool:
+    """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
+    if _brings_rules(module, kinds[0][:1]):
+        return False
+    fast, plain = RecordGradients(module), RecordGradients(module, vectorised=False)
+    labels = torch.arange(4) % n_classes
+    for rows in (kind[: len(labels)] for kind in kinds[:3]):
+        theirs = _flat(plain(rows, labels, seed=1, shared=True))
+        try:
+            ours = _flat(fast(rows, labels, seed=1, shared=True))
+        except Exception:  # on made-up rows: no record decides how its gradient or another one's is computed
+            return False
+        off = (ours - theirs).norm(dim=1) > 1e-3 * (1 + theirs.norm(dim=1))
+        # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
+        if 2 * int(off.sum()) > len(rows):
+            raise InvalidInputError(_OTHERS)
+    for rows in kinds:
+        for size in _SIZES:
+            _check_gradients_apart(fast, rows[:size], rows[-1] + 1.0, torch.arange(size) % n_classes)
+    return True
+
+
+def _brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
+    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    with own_generator(0):
+        out = module(rows).sum()
+        back = torch.autograd.grad(out, parameters, create_graph=True, allow_unused=True)
+    todo = [t.grad_fn for t in (out, *back) if t is not None]
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        made_by = getattr(node, "_forward_cls", None)
+        if made_by is not None and made_by.vmap is not torch.autograd.Function.vmap:
+            return True
+        todo += [after for after, _ in node.next_functions]
+    return False
+
+
+def _check_gradients_apart(
+    gradients: RecordGradients, batch: torch.Tensor, other: torch.Tensor, labels: torch.Tensor
+) -> None:
+    """Refuse a module in which some record's gradient is another one when a record beside it changes.
+
+    Such as by a batching rule of an operator, which sees all records at once. Here rows stay what they are, and no kink
+    excuses a difference.
+    """
+    found = _flat(gradients(batch, labels, seed=1))
+    for j in range(len(batch)):
+        changed = batch.clone()
+        changed[j] = other
+        again = _flat(gradients(changed, labels, seed=1))
+        again[j] = found[j]
+        if not all(_close(a, b) for a, b in zip(again, found, strict=True)):
+            raise InvalidInputError(_OTHERS)
+
+
+def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([g.flatten(1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)
+
+
+def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    size = float(b.nan_to_num(0.0, 0.0, 0.0).abs().max())
+    return torch.allclose(a, b, rtol=1e-4, atol=1e-5 * max(size, 1.0), equal_nan=True)

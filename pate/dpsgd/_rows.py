@@ -1,0 +1,85 @@
+"""Records as DP-SGD takes them: float32 rows of any shape, and class indices; refused in words that quote no cell."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import validate_data
+
+from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
+from pate.data._door import is_frame, read_numbers
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+
+
+def read_records(
+    estimator: Any, X: Any, y: Any, classes: Any
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], tuple[Any, ...]]:
+    """Return private rows of shape (n, ...), class indices and the classes; sets ``n_features_in_``.
+
+    Raises
+    ------
+    InvalidInputError
+        They cannot be used. No text quotes a value, and the exception keeps none behind it.
+    """
+    if y is None:
+        raise InvalidInputError(
+            "DPSGDClassifier requires y to be passed, but the target y is None. Pass one class per row."
+        )
+    features = read_features(estimator, X, reset=True)
+    if len(shape := quietly("y", lambda: np.asarray(y).shape)) == 2 and shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
+            DataConversionWarning,
+            stacklevel=5,
+        )
+        y = np.asarray(unmasked("y", y)).ravel()
+    target = check_labels("y", y, len(features))
+    kind = quietly("y", type_of_target, target)
+    if kind not in ("binary", "multiclass"):
+        raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
+    if classes is None:
+        warnings.warn(
+            "classes=None: the set of classes is read off the private labels and becomes public with the "
+            "model. Pass classes=, the list of every class that could occur.",
+            PrivacyLeakWarning,
+            stacklevel=5,
+        )
+        classes = quietly("y", np.unique, target)
+        if len(classes) < 2:
+            raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
+    values = check_classes(classes)
+    return features, encode_labels("y", target, values), values
+
+
+def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.float32]:
+    """Return rows of shape (n, ...); of the shape of the first ones when not ``reset``.
+
+    Raises
+    ------
+    InvalidInputError
+        They hold something else than finite numbers, or have another shape or other columns than in fit.
+    """
+    rows = read_numbers(X, user=type(estimator).__name__)
+    shape = tuple(rows.shape[1:])
+    flat = X if is_frame(X) else rows.reshape(len(rows), -1)
+    try:
+        validate_data(estimator, flat, reset=reset, skip_check_array=True)
+    except ValueError as error:  # the names or the number of the columns
+        raise InvalidInputError(str(error)) from None
+    if reset:
+        estimator._row_shape = shape
+    elif shape != estimator._row_shape:
+        raise InvalidInputError(
+            f"X must have rows of shape {estimator._row_shape}, as in fit, got {shape}. Public and private rows need "
+            "the same features in the same order."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        features = rows.astype(np.float32, order="C")
+    if not np.isfinite(features).all():
+        raise InvalidInputError("X holds infinity as float32. Scale its columns by public constants.")
+    return features

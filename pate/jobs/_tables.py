@@ -1,0 +1,473 @@
+"""The job itself: read, plan, train, ask, release."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import make_pipeline
+
+from pate.core.checks import check_choice, check_classes, check_int
+from pate.core.secret import beside_ledger
+from pate.core.seeds import training_seed
+from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
+from pate.estimator import plan_release
+from pate.exceptions import InvalidInputError
+from pate.jobs._choice import Uncertain, make_choice
+from pate.jobs._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
+from pate.jobs._ledgers import check_absent, check_only_ledger
+from pate.jobs._plan import LabelPlan
+from pate.jobs._reading import read_sources
+from pate.jobs._writing import write_labels
+from pate.ledger import Ledger, Registration
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy.budget import Budget, check_budget
+from pate.release import (
+    LabelRelease,
+    LabelSession,
+    check_release_stated,
+    classes_were_named,
+    count_fresh,
+    drawn_here,
+    open_session,
+    quote,
+    release_labels,
+    session_left,
+    vouch_for_training,
+    warn_if_weak,
+)
+from pate.teachers import ShardEnsemble, class_indices, make_ensemble
+from pate.votes import ABSTAIN, Votes, hash_queries
+
+PREPROCESSING = ("public", "shard", "none")
+#: Up to so many answers the plan counts what the budget buys.
+_MOST_ANSWERS = 10_000_000
+#: Public rows on which it is seen that a teacher can be trained at all.
+_REHEARSED = 100
+
+
+class LabelJob:
+    """Read private records and public rows, plan, and release labels of public rows.
+
+    Parameters
+    ----------
+    private, public : path
+        Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
+        ones in one sub-folder per class, public ones flat.
+    target : str or None
+        Column of the private table with the classes; None for folders, and for an npz with ``y``.
+    classes : iterable or None
+        Every class that could occur: public knowledge. None reads them off the private target and warns.
+    budget : Budget
+    group : str or None
+        Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: whoever a
+        file's name begins with, up to ``_``.
+    drop : iterable of str
+        Columns of the private file to leave out (and of the public one, where it has them).
+    text : iterable of str
+        Columns of codes: text even where all cells look like numbers. Columns that are text in the public table need
+        not be named.
+    teacher : str or classifier
+        A name of :func:`pate.teachers.make_teacher`, or any scikit-learn classifier; with ``allow_import`` also
+        ``package.module:attribute``.
+    allow_import : bool
+        Import such a teacher, **which runs its code**.
+    n_teachers : int
+    mechanism : Mechanism or None
+        None calibrates a :class:`NoisyHistogram` to the budget.
+    n_queries : int or None
+        See :class:`pate.PATEClassifier`.
+    select : {"random", "first", "spread", "cluster", "uncertain"} or QueryChoice
+        How public rows are chosen, from public information alone. ``"uncertain"`` asks in rounds, each where a student
+        that learnt from the labels so far is least sure; all rounds are paid for before the first.
+    rounds, student
+        For ``"uncertain"``; None takes 5 and ``"logistic-regression"``.
+    gap, max_answers, on_exhausted
+        See :class:`pate.PATEClassifier`.
+    preprocess : {"public", "shard", "none"}
+        Where scaling and encoding of tables is learnt: from the public rows, or inside every shard; never from all
+        private rows. Pixels are divided by 255, which learns nothing.
+    max_categories : int
+        A text column becomes at most so many columns, for the categories that are frequent in public rows (in the
+        shard, for ``"shard"``); others count as one.
+    size, resize, color
+        Of images: (width, height), whether to bring others to it, and ``"grey"`` or ``"rgb"`` to bring all to that.
+        None takes them from the public images, and refuses others.
+    overlap_is_public : bool
+        You say that the public rows are public, wherever they also stand. Otherwise one file on both sides, and public
+        rows that are mostly private ones, are refused; see :func:`pate.data.check_public_rows`.
+    ledger : path or None
+        All releases from this private data; their total is the first one's budget.
+    ledger_currency : str or None
+        What a new ledger counts in; see :class:`pate.Ledger`.
+    new_ledger : bool
+        Start another ledger although one beside it (or beside the private file) knows these records.
+    checkpoint_dir : path or None
+    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, verbose
+        See :class:`pate.PATEClassifier`.
+
+    Attributes
+    ----------
+    plan : LabelPlan
+    queries_ : int64 array
+        After :meth:`run`: the public rows that were asked about, in the order of the release.
+
+    Raises
+    ------
+    InvalidInputError
+        Files, columns, classes or parameters that do not fit; nothing was trained or spent.
+    BudgetExceededError
+        The budget, or what the ledger has left, does not buy the queries.
+
+    Examples
+    --------
+    >>> import tempfile, pandas as pd
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> rows = pd.DataFrame({"age": range(60), "ill": ["no"] * 30 + ["yes"] * 30})
+    >>> rows.to_csv(folder / "private.csv", index=False)
+    >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
+    >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
+    ...     budget=Budget(5.0, 1e-3), teacher="naive-bayes", n_teachers=6)
+    >>> print(job.plan)
+    60 records over 6 teachers; NoisyHistogram(sigma=...); 1 of 3 public rows asked; will spend (...)-DP, public, ...
+    >>> job.run().n_queries
+    1
+    """
+
+    queries_: npt.NDArray[np.int64]
+    _hashes: npt.NDArray[np.object_]
+
+    def __init__(
+        self,
+        private: str | os.PathLike[str],
+        public: str | os.PathLike[str],
+        *,
+        budget: Budget,
+        target: str | None = None,
+        classes: Any = None,
+        group: str | None = None,
+        drop: Iterable[str] = (),
+        text: Iterable[str] = (),
+        teacher: Any = "logistic-regression",
+        allow_import: bool = False,
+        n_teachers: int = 100,
+        mechanism: Mechanism | None = None,
+        n_queries: int | None = None,
+        select: Any = "random",
+        rounds: int | None = None,
+        student: Any = None,
+        gap: float | None = None,
+        max_answers: int | None = None,
+        on_exhausted: str = "raise",
+        preprocess: str = "public",
+        max_categories: int = 50,
+        size: tuple[int, int] | None = None,
+        resize: bool = False,
+        color: str | None = None,
+        overlap_is_public: bool = False,
+        ledger: str | os.PathLike[str] | None = None,
+        ledger_currency: str | None = None,
+        new_ledger: bool = False,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        random_state: int | None = 0,
+        partition_seed: int | None = None,
+        noise_seed: int | None = None,
+        tuning: str = "",
+        stated: Mapping[str, str] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        check_budget(budget)
+        check_choice("preprocess", preprocess, PREPROCESSING)
+        check_int("max_categories", max_categories, low=2)
+        n_teachers = check_int("n_teachers", n_teachers, low=1)
+        self._choice = make_choice(select, rounds=rounds, student=student)
+        named = check_classes(classes) if classes is not None else None
+        estimator = chosen_teacher(teacher, allow_import=allow_import)
+        if not overlap_is_public:
+            check_other_file(private, public)
+        source = read_sources(
+            private, public, target=target, group=group, drop=drop, text=text,
+            size=size, resize=resize, color=color, verbose=verbose,
+        )  # fmt: skip
+        self._source, self._classes, self._seed = source, named, random_state
+        self._resumed = False
+        self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
+        if new_ledger:
+            check_absent(self._ledger)
+        self._private, self._new_ledger = Path(private), new_ledger
+        unit, n_units = units_of(source)
+        if not overlap_is_public:
+            check_public_rows(source.X, source.public, source.groups)
+        self._public_rows = "declared" if overlap_is_public else "checked"
+        said = check_release_stated(stated, unit=unit, classes_inferred=named is None)
+        if n_units < n_teachers:
+            raise InvalidInputError(
+                f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
+            )
+        warn_if_weak(budget.delta, n_units)
+        chosen, n_asked, lead = plan_release(
+            budget, len(source.public), n_teachers=n_teachers, mechanism=mechanism, n_queries=n_queries, gap=gap
+        )
+        table = source.kind == "table"
+        self._preprocess = preprocess if table else "none"
+        self._encoder = None
+        if table and preprocess == "public":
+            self._encoder = TableEncoder(max_categories=max_categories).fit(source.public)
+        elif table and preprocess == "shard":
+            if isinstance(estimator, ShardEnsemble):
+                raise InvalidInputError(
+                    f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and "
+                    "no pipeline makes them inside their shards."
+                )
+            estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
+        self._rows = source.public if self._encoder is None else self._encoder.transform(source.public)
+        self._chooser_rows = self._numbers(select, max_categories)
+        self._price: dict[str, Any] = {
+            "budget": budget,
+            "ledger": self._ledger,
+            "max_answers": max_answers,
+            "on_exhausted": on_exhausted,
+        }
+        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning, "stated": said}
+        self.plan = self._make_plan(
+            chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
+        )
+        if isinstance(self._choice, Uncertain) and len(self.plan.rounds) > 1:
+            self._choice.try_out(self._chooser_rows, sum(self.plan.rounds), 2 if named is None else len(named))
+        self._teachers: ShardEnsemble = make_ensemble(
+            estimator,
+            n_teachers,
+            classes=named,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            partition_seed=partition_seed,
+            checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
+            verbose=verbose,
+        )
+        if self._ledger is not None:
+            self._teachers.keep_secret_in(beside_ledger(self._ledger.path))
+
+    def __repr__(self) -> str:
+        return f"LabelJob({self.plan})"
+
+    # Planning ----------------------------------------------------------------------------------------------------
+
+    def _numbers(self, select: Any, max_categories: int) -> Any:
+        """Return public rows as numbers, for choosing among them; by what the public rows teach in any case."""
+        if self._source.kind == "images" or self._encoder is not None or select in ("random", "first"):
+            return self._rows
+        return TableEncoder(max_categories=max_categories).fit_transform(self._source.public)
+
+    def _make_plan(
+        self,
+        mechanism: Mechanism,
+        n_asked: int,
+        gap: float,
+        unit: str,
+        n_units: int,
+        n_teachers: int,
+        teacher: str,
+        select: Any,
+    ) -> LabelPlan:
+        n_public = len(self._source.public)
+        rounds = self._rounds(n_asked)
+        queries: npt.NDArray[np.int64] | None = None
+        if len(rounds) == 1:
+            every = np.arange(n_public)
+            queries = self._choose(n_asked, np.full(n_public, ABSTAIN), every, 0)
+            # Hashes of the rows as they stand in the file, so that another encoding still finds its stored answers.
+            self._hashes = np.array(hash_queries(take(self._source.hashed, queries)), dtype=object)
+            rounds = (len(queries),)
+            fresh = count_fresh(self._hashes.tolist(), mechanism, **self._price)
+            n_free = len(queries) - fresh
+        else:
+            self._hashes = np.array(hash_queries(self._source.hashed), dtype=object)
+            n_asked = min(n_asked, len(set(self._hashes)))
+            rounds = self._rounds(n_asked)
+            left = None
+            if self._ledger is not None:
+                left = session_left(mechanism, **self._session_terms(mechanism, n_asked, n_teachers))
+            fresh, n_free = (n_asked, 0) if left is None else (0, n_asked)
+        price = quote(fresh, mechanism, **self._price)
+        buys = quote(_MOST_ANSWERS, mechanism, **{**self._price, "on_exhausted": "abstain", "max_answers": None})
+        return LabelPlan(
+            n_records=len(self._source.y),
+            n_units=n_units,
+            n_public=n_public,
+            unit=unit,
+            n_teachers=n_teachers,
+            mechanism=mechanism,
+            queries=queries,
+            gap=gap,
+            n_free=n_free,
+            quote=price,
+            teacher=teacher,
+            select=select if isinstance(select, str) else type(select).__name__,
+            rounds=rounds,
+            encoding=self._encoding(),
+            affordable=buys.max_answers,
+        )
+
+    def _encoding(self) -> str:
+        if self._source.kind == "images":
+            return f"images of {self._rows.shape[1]} numbers, pixels divided by 255"
+        n_columns = self._source.public.shape[1]
+        if self._encoder is not None:
+            return f"{n_columns} columns become {self._rows.shape[1]} numbers, by what the public rows teach"
+        where = "inside every shard" if self._preprocess == "shard" else "nowhere: as they are"
+        return f"{n_columns} columns, encoded {where}"
+
+    def _rounds(self, n_queries: int) -> tuple[int, ...]:
+        found = tuple(self._choice.rounds(n_queries))
+        if not found or any(check_int("a round of select", n, low=1) < 1 for n in found) or sum(found) != n_queries:
+            raise InvalidInputError(f"select must ask {n_queries} rows in its rounds, got rounds of {found}.")
+        return found
+
+    def _choose(
+        self, n: int, labels: npt.NDArray[np.int64], open_rows: npt.NDArray[np.int64], number: int
+    ) -> npt.NDArray[np.int64]:
+        """Return a round's rows, ascending, and see that a plug-in gave what it may."""
+        seed = self._seed if self._seed is None or not number else training_seed(self._seed, 0xADA, number)
+        found = self._choice.choose(self._chooser_rows, n, labels=labels.copy(), open_rows=open_rows, random_state=seed)
+        rows = np.unique(np.asarray(found))
+        if rows.dtype.kind not in "iu" or not 1 <= len(rows) <= n or not np.isin(rows, open_rows).all():
+            raise InvalidInputError(
+                f"select chose {len(rows)} rows that are not 1 to {n} positions of open rows. Return some of open_rows."
+            )
+        return rows.astype(np.int64)
+
+    def _session_terms(self, mechanism: Mechanism, n_queries: int, n_teachers: int) -> dict[str, Any]:
+        name = None
+        if self._ledger is not None:
+            what = f"{type(self._choice).__name__} {self._rounds(n_queries)} {self._seed}\n" + "\n".join(self._hashes)
+            name = f"pate label {hashlib.sha256(what.encode()).hexdigest()}"
+        return {
+            **self._price,
+            "n_queries": n_queries,
+            "n_teachers": n_teachers,
+            "name": name,
+            "noise_seed": self._lock["noise_seed"],
+        }
+
+    # Running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> LabelRelease:
+        """Train the teachers, ask them, and release; the charge is in the ledger before this returns.
+
+        Returns
+        -------
+        LabelRelease
+            In the order of ``queries_``.
+        """
+        source = self._source
+        values = self._classes
+        if values is None:
+            values = self._teachers.classes = read_classes(source.y)
+        X = source.X if self._encoder is None else self._encoder.transform(source.X)
+        y = as_classes(source.y, values)
+        if self._ledger is not None:  # before days of training, not after
+            records = records_fingerprint(class_indices(y, values), source.groups)
+            facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
+            self._ledger.check(facts)
+            check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
+            if self.plan.quote.n_queries:
+                self._ledger.check_writable()
+        shown = take(self._rows, np.arange(min(_REHEARSED, len(self._rows))))
+        self._teachers.fit(X, y, groups=source.groups, X_public=shown)
+        del X
+        if self.plan.queries is not None:
+            self.queries_ = self.plan.queries
+            votes = self._votes(self.queries_, self._hashes)
+            release = release_labels(votes, self.plan.mechanism, **self._price, **self._lock)
+        else:
+            release = self._run_rounds()
+        statement = release.statement if self._classes is None else classes_were_named(release.statement)
+        if not self._resumed and drawn_here(statement, release.quote.n_queries, self._teachers):
+            statement = vouch_for_training(statement, preprocessing=self._preprocess, public_rows=self._public_rows)
+        return self._decided(replace(release, statement=statement))
+
+    def _run_rounds(self) -> LabelRelease:
+        """Ask round by round; labels released so far are all that decides the next round's rows."""
+        n_public = self.plan.n_public
+        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
+        _, first = np.unique(self._hashes, return_index=True)
+        open_rows = np.sort(first).astype(np.int64)
+        asked: list[Votes] = []
+        rows: list[npt.NDArray[np.int64]] = []
+        session: LabelSession | None = None
+        try:
+            for number, n in enumerate(self.plan.rounds):
+                chosen = self._choose(n, labels, open_rows, number)
+                votes = self._votes(chosen, self._hashes[chosen])
+                if session is None:
+                    session = self._open(votes)
+                    # Then some labels are of teachers that an earlier process trained: nobody here saw those.
+                    self._resumed = session.n_left < session.quote.n_queries
+                release = self._decided(session.ask(votes, on_exhausted="abstain"))
+                labels[chosen] = release.labels
+                open_rows = np.setdiff1d(open_rows, chosen, assume_unique=True)
+                asked.append(votes)
+                rows.append(chosen)
+            # All once more, free: one release, whose statement covers every round.
+            order = np.argsort(np.concatenate(rows))
+            self.queries_ = np.concatenate(rows)[order]
+            counts = np.concatenate([votes.counts for votes in asked])[order]
+            hashes = tuple(self._hashes[self.queries_])
+            assert session is not None
+            return session.ask(replace(asked[0], counts=counts, query_hashes=hashes), on_exhausted="abstain")
+        finally:
+            if session is not None:
+                session.close()
+
+    def _open(self, votes: Votes) -> LabelSession:
+        return open_session(
+            self.plan.mechanism,
+            **self._session_terms(self.plan.mechanism, sum(self.plan.rounds), self.plan.n_teachers),
+            classes=votes.classes,
+            unit=votes.unit,
+            n_units=votes.n_units,
+            fingerprint=votes.fingerprint,
+            classes_inferred=votes.classes_inferred,
+            tuning=self._lock["tuning"],
+            stated=self._lock["stated"],
+        )
+
+    def _votes(self, queries: npt.NDArray[np.int64], hashes: npt.NDArray[np.object_]) -> Votes:
+        votes = self._teachers.vote(take(self._rows, queries), keep_labels=False)
+        return replace(votes, query_hashes=tuple(hashes), classes_inferred=self._classes is None)
+
+    def _decided(self, release: LabelRelease) -> LabelRelease:
+        return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
+
+    def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+        """Write the labels and the statement.
+
+        Parameters
+        ----------
+        release : LabelRelease
+        out : path
+            A CSV file: ``row`` (position in the public file, from 0; for images ``file``, their name), ``label`` (empty
+            where there is none) and ``status`` of *every* public row. The statement goes beside it as
+            ``.statement.json``, ``.statement.txt`` and ``.statement.html`` (one page to print).
+        safe_csv : bool
+            Put an apostrophe before labels and names that a spreadsheet would take for a formula.
+
+        Returns
+        -------
+        list of Path
+        """
+        return write_labels(
+            release,
+            self.queries_,
+            out,
+            n_public=self.plan.n_public,
+            names=self._source.names,
+            safe_csv=safe_csv,
+        )

@@ -1,0 +1,284 @@
+"""Release labels from a file of votes that teachers elsewhere cast: files in, files out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_choice, check_int
+from pate.data import read_table, votes_fingerprint
+from pate.estimator import plan_release
+from pate.exceptions import InvalidInputError
+from pate.jobs._ledgers import check_votes_ledger
+from pate.jobs._writing import write_labels
+from pate.jobs.vote_files import read_votes
+from pate.ledger import Ledger, Registration
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy.budget import Budget, check_budget
+from pate.queries import select_queries
+from pate.release import (
+    LabelRelease,
+    Quote,
+    check_release_stated,
+    classes_were_named,
+    count_fresh,
+    quote,
+    release_labels,
+    warn_if_weak,
+)
+from pate.votes import hash_queries
+
+UNITS = ("record", "group")
+
+
+@dataclass(frozen=True, eq=False)
+class VotePlan:
+    """What releasing labels of a vote file will cost: from its shape alone.
+
+    Attributes
+    ----------
+    n_public : int
+        Public rows that the teachers voted on.
+    n_teachers : int
+    unit : {"record", "group"}
+    mechanism : Mechanism
+    queries : int64 array
+        Rows that will be asked about.
+    gap : float
+        Abstain below so many votes of lead (:class:`NoisyHistogram` only).
+    n_free : int
+        How many of those rows are repeats, or were answered before.
+    quote : Quote
+        The most that will be spent.
+
+    Examples
+    --------
+    >>> VotePlan.__dataclass_params__.frozen
+    True
+    """
+
+    n_public: int
+    n_teachers: int
+    unit: str
+    mechanism: Mechanism
+    queries: npt.NDArray[np.int64]
+    gap: float
+    n_free: int
+    quote: Quote
+
+    def __str__(self) -> str:
+        stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
+        answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
+        asked = f"{self.quote.n_queries} of {self.n_public} public rows asked{answers}{stored}"
+        return f"{self.n_teachers} teachers; {self.mechanism}; {asked}; will spend {self.quote.guarantee}"
+
+    def text(self) -> str:
+        """Return the plan line by line.
+
+        Examples
+        --------
+        >>> from pate import GNMax
+        >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
+        >>> plan = VotePlan(50, 250, "record", GNMax(40.0), np.arange(20), 0.0, 0, price)
+        >>> print(plan.text().splitlines()[0])
+        teachers   250, each with a shard of its own (record)
+        """
+        cap = f"; at most {self.quote.max_answers} are answered" if self.mechanism.may_refuse else ""
+        free = f"; {self.n_free} of them are repeats or were answered before: free" if self.n_free else ""
+        lead = f"; abstains below a noisy lead of {self.gap:g} votes" if self.gap else ""
+        lines = [
+            ("teachers", f"{self.n_teachers}, each with a shard of its own ({self.unit})"),
+            ("noise", f"{self.mechanism}, in votes{lead}"),
+            ("questions", f"{len(self.queries)} of {self.n_public} public rows{cap}{free}"),
+            ("spends", str(self.quote.guarantee)),
+        ]
+        return "\n".join(f"{name:<11}{value}" for name, value in lines)
+
+
+class VoteJob:
+    """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
+
+    Parameters
+    ----------
+    votes : path
+        ``.npy``, ``.npz`` or ``.csv``; see :func:`pate.jobs.vote_files.read_votes`.
+    classes : iterable or int
+        Every class that could occur, in the order of the votes' indices (or columns): public knowledge.
+    budget : Budget
+    public : path or None
+        The table of public rows, of which line i is query i. With it the ledger recognises rows: what was answered
+        before is free, and a run repeated after a crash spends nothing. Without it every run spends anew.
+    unit : {"record", "group"}
+        What stands in one teacher's shard only: a record, or all records of a person (a site, ...).
+    n_units : int or None
+        How many of them there are, for the check of delta; public.
+    kind, key, n_teachers
+        See :func:`pate.jobs.vote_files.read_votes`.
+    mechanism : Mechanism or None
+        None calibrates a :class:`NoisyHistogram` to the budget.
+    n_queries : int or None
+        How many rows to ask about; see :class:`pate.PATEClassifier`.
+    select : {"random", "first"}
+        Which ones.
+    gap, max_answers, on_exhausted
+        See :class:`pate.PATEClassifier`.
+    ledger : path or None
+        The ledger of all releases from the teachers' private data, whatever the file of votes is called. None: beside
+        the votes, as ``NAME.ledger.sqlite``.
+    ledger_currency : str or None
+        What a new ledger counts in; see :class:`pate.Ledger`.
+    new_ledger : bool
+        Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
+        there must be one.
+    random_state, noise_seed, tuning, stated
+        See :class:`pate.PATEClassifier`.
+
+    Attributes
+    ----------
+    plan : VotePlan
+
+    Raises
+    ------
+    InvalidInputError
+        Files or parameters that do not fit, or no ledger; nothing was spent.
+    LedgerError
+        The ledger is for other votes (or records): see :meth:`pate.Ledger.revise`.
+    BudgetExceededError
+        The budget, or what the ledger has left, does not buy the queries.
+
+    Notes
+    -----
+    **Guarantees.** The file is taken at its word: one unit of the private data may change the votes of one teacher
+    only. That holds if no unit stands in two shards (two sites, say) and no teacher saw anything of another one's.
+    The charge is that of :func:`pate.release_labels`. Besides it the votes' values make a fingerprint, under the
+    ledger's secret key, by which the ledger knows these votes again under any name, in any form and order of rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "votes.npy", [[98, 2], [5, 95], [60, 40]])
+    >>> job = VoteJob(folder / "votes.npy", classes=["no", "yes"], budget=Budget(5.0, 1e-5), n_teachers=100,
+    ...     new_ledger=True)
+    >>> print(job.plan)
+    100 teachers; NoisyHistogram(sigma=...); 3 of 3 public rows asked; will spend (...)-DP, public, ...
+    >>> [path.name for path in job.write(job.run(), folder / "labels.csv")]
+    ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
+    """
+
+    def __init__(
+        self,
+        votes: str | os.PathLike[str],
+        *,
+        classes: Any,
+        budget: Budget,
+        public: str | os.PathLike[str] | None = None,
+        unit: str = "record",
+        n_units: int | None = None,
+        kind: str | None = None,
+        key: str | None = None,
+        n_teachers: int | None = None,
+        mechanism: Mechanism | None = None,
+        n_queries: int | None = None,
+        select: str = "random",
+        gap: float | None = None,
+        max_answers: int | None = None,
+        on_exhausted: str = "raise",
+        ledger: str | os.PathLike[str] | None = None,
+        ledger_currency: str | None = None,
+        new_ledger: bool = False,
+        random_state: int | None = 0,
+        noise_seed: int | None = None,
+        tuning: str = "",
+        stated: Mapping[str, str] | None = None,
+    ) -> None:
+        check_budget(budget)
+        check_choice("unit", unit, UNITS)
+        said = check_release_stated(stated, unit=unit)
+        check_choice("select", select, ("random", "first"))
+        if classes is None:
+            raise InvalidInputError("classes must name every class (or say how many there are), got None.")
+        file = Path(votes)
+        cast = read_votes(file, kind=kind, key=key, n_teachers=n_teachers, classes=classes)
+        if n_units is not None:
+            remedy = f"Every one of the {cast.n_teachers} teachers needs at least one."
+            n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
+        rows = None if public is None else read_table(public).X
+        if rows is not None and len(rows) != cast.n_queries:
+            raise InvalidInputError(
+                f"public must have one row per query: {public} has {len(rows)}, {file} has votes on {cast.n_queries}."
+            )
+        warn_if_weak(budget.delta, n_units)
+        chosen, n_asked, lead = plan_release(
+            budget, cast.n_queries, n_teachers=cast.n_teachers, mechanism=mechanism, n_queries=n_queries, gap=gap
+        )
+        places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
+        queries = select_queries(places, n_asked, strategy=select, random_state=random_state)
+        hashes = None if rows is None else hash_queries(rows.iloc[queries])
+        records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
+        self._votes = replace(cast.take(queries), unit=unit, n_units=n_units, query_hashes=hashes, fingerprint=records)
+        place = file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger
+        book = Ledger(place, currency=ledger_currency)
+        check_votes_ledger(book, records, file, new_ledger=new_ledger)
+        book.check(Registration(unit, cast.classes, n_units=n_units, fingerprint=records))
+        price: dict[str, Any] = {
+            "budget": budget,
+            "ledger": book,
+            "max_answers": max_answers,
+            "on_exhausted": on_exhausted,
+        }
+        fresh = len(queries) if hashes is None else count_fresh(hashes, chosen, **price)
+        self.plan = VotePlan(
+            n_public=cast.n_queries,
+            n_teachers=cast.n_teachers,
+            unit=unit,
+            mechanism=chosen,
+            queries=queries,
+            gap=lead,
+            n_free=len(queries) - fresh,
+            quote=quote(fresh, chosen, **price),
+        )
+        self._release_options = {**price, "noise_seed": noise_seed, "tuning": tuning, "stated": said}
+
+    def run(self) -> LabelRelease:
+        """Release; the charge is in the ledger before this returns.
+
+        Returns
+        -------
+        LabelRelease
+            In the order of ``plan.queries``.
+        """
+        release = release_labels(self._votes, self.plan.mechanism, **self._release_options)
+        release = replace(release, statement=classes_were_named(release.statement))
+        return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
+
+    def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+        """Write the labels and the statement.
+
+        Parameters
+        ----------
+        release : LabelRelease
+        out : path
+            A CSV file: ``row`` (position among the votes' queries, from 0), ``label`` (empty where there is none) and
+            ``status`` of *every* row. The statement goes beside it as ``.statement.json``, ``.statement.txt`` and
+            ``.statement.html``.
+        safe_csv : bool
+            Put an apostrophe before labels that a spreadsheet would take for a formula.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        RunFolderError
+            One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
+            :meth:`run`.
+        """
+        return write_labels(release, self.plan.queries, out, n_public=self.plan.n_public, safe_csv=safe_csv)

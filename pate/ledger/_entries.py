@@ -1,0 +1,365 @@
+"""Reading and appending entries, inside somebody's transaction."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pate.exceptions import LedgerError
+from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, canonical, rows_to_store
+from pate.ledger._rows import LedgerRow
+from pate.privacy.budget import Budget
+from pate.privacy.compose.accountant import PublicCost
+from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
+from pate.privacy.convert import DEFAULT_ORDERS
+from pate.privacy.cost import Charge
+
+
+@contextmanager
+def plain(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong while reading a value into one clear error.
+
+    Examples
+    --------
+    >>> with plain(Path("l.sqlite")):
+    ...     json.loads("{")
+    Traceback (most recent call last):
+    pate.exceptions.LedgerError: the ledger 'l.sqlite' holds something that pate did not write. ...
+    """
+    try:
+        yield
+    except LedgerError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise LedgerError(
+            f"the ledger {str(path)!r} holds something that pate did not write. Nothing was charged. "
+            "`pate ledger verify` tells where; restore it from a backup."
+        ) from error
+
+
+def decode(text: str, path: Path) -> dict[str, Any]:
+    """Return an entry's body.
+
+    Examples
+    --------
+    >>> decode('{"a":1}', Path("l.sqlite"))
+    {'a': 1}
+    """
+    with plain(path):
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+        return value
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    return metadata.version("pate")
+
+
+def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
+    """Return the body of the first entry: the total, and what is fixed already of its currency; if all is, the limit.
+
+    Examples
+    --------
+    >>> opening(Budget(1.0, 1e-5), "renyi:8")["limit"], opening(Budget(2.0, 1e-5), "renyi:8", 0.0)["limit"].__round__(4)
+    (None, 0.7859)
+    """
+    fixed = failure_delta is not None and asked not in (None, "renyi")
+    limit = Terms.of(total, Currency.named(str(asked)), failure_delta or 0.0).limit if fixed else None
+    return {
+        "currency": asked,
+        "failure_delta": failure_delta,
+        "limit": limit,
+        "total": {"epsilon": total.epsilon, "delta": total.delta},
+        "version": _version(),
+    }
+
+
+def terms_body(terms: Terms) -> dict[str, Any]:
+    """Return the body of the entry that fixes the currency for good, before the first charge.
+
+    Examples
+    --------
+    >>> terms_body(Terms.of(Budget(1.0, 1e-5), Currency()))["currency"]
+    'gdp'
+    """
+    return {"currency": terms.currency.name, "failure_delta": terms.failure_delta, "limit": terms.limit}
+
+
+def release_body(
+    cost: PublicCost,
+    mechanism: str,
+    n_queries: int,
+    facts: dict[str, Any] | None,
+    *,
+    seeded: bool,
+    open_ended: bool,
+    kind: str = "labels",
+) -> dict[str, Any]:
+    """Return the body of a release's entry.
+
+    Examples
+    --------
+    >>> cost = PublicCost.of(Charge.zero())
+    >>> release_body(cost, "m", 3, None, seeded=False, open_ended=False)["n_queries"]
+    3
+    """
+    body: dict[str, Any] = {
+        "charge": {
+            "orders": list(cost.orders),
+            "rdp": [_finite(value) for value in cost.rdp],
+            "mu_squared": _finite(cost.mu_squared),
+            "pure": _finite(cost.pure),
+            "delta0": cost.delta0,
+        },
+        "facts": facts or {},
+        "kind": kind,
+        "mechanism": str(mechanism),
+        "n_queries": n_queries,
+        "open_ended": bool(open_ended),
+        "seeded": bool(seeded),
+        "version": _version(),
+    }
+    canonical(body)  # facts that are no JSON must not get halfway
+    return body
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def charge_of(body: dict[str, Any]) -> Charge | PublicCost:
+    """Return the cost of a release's entry: a charge, or what is wider than one.
+
+    Examples
+    --------
+    >>> one = Charge.gaussian(sensitivity=1.0, sigma=2.0)
+    >>> charge_of(release_body(PublicCost.of(one), "m", 1, None, seeded=False, open_ended=False)) == one
+    True
+    """
+    held = body["charge"]
+    orders, rdp = tuple(held["orders"]), tuple(_number(value) for value in held["rdp"])
+    mu_squared, pure = _number(held["mu_squared"]), _number(held["pure"])
+    if orders == DEFAULT_ORDERS and all(map(math.isfinite, (*rdp, mu_squared))) and held["delta0"] == 0:
+        return Charge(mu_squared, rdp, pure)
+    return PublicCost(orders, rdp, mu_squared, pure, held["delta0"])
+
+
+def last(connection: sqlite3.Connection) -> tuple[int, str] | None:
+    """Return number and digest of the last entry."""
+    row = connection.execute("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def make_seal(connection: sqlite3.Connection, path: Path) -> str | None:
+    """Return what the seal has to say: the chain's end, and what the releases add up to.
+
+    It is checked before every charge, so rows that got lost or were added are noticed there and then, without reading
+    the whole file; what the seal does not cover :func:`verify_ledger` finds.
+    """
+    end = last(connection)
+    if end is None:
+        return None
+    prices, failures = read_costs(connection, path)
+    return canonical([*end, len(prices), math.fsum(prices), math.fsum(failures)])
+
+
+def is_sealed(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the file ends as it was sealed."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'seal'").fetchone()
+    return make_seal(connection, path) == (None if row is None else row[0])
+
+
+def check_seal(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse to go on with an end, or a sum, that is not the sealed one."""
+    if not is_sealed(connection, path):
+        raise LedgerError(
+            f"the ledger {str(path)!r} does not end as it was sealed: entries were changed, taken away or added "
+            "outside pate. Nothing was charged. `pate ledger verify` tells more; restore it from a backup."
+        )
+
+
+def append(
+    connection: sqlite3.Connection,
+    path: Path,
+    kind: str,
+    created: str,
+    *,
+    body: dict[str, Any],
+    release: int | None = None,
+    request: str | None = None,
+    price: float | None = None,
+    failure: float | None = None,
+    answers: Iterable[NewAnswer] = (),
+) -> Entry:
+    """Add an entry and its answers at the end of the chain, seal it, and return it as it was read back."""
+    end = last(connection)
+    seq, previous = (0, START) if end is None else (end[0] + 1, end[1])
+    hasher = AnswerHasher()
+    stored = connection.executemany(
+        "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows_to_store(answers, seq, hasher)
+    )
+    entry = Entry(
+        seq=seq,
+        kind=kind,
+        release=release,
+        created=created,
+        request=request,
+        price=price,
+        failure=failure,
+        n_answers=hasher.n,
+        answers=hasher.digest,
+        body=canonical(body),
+        previous=previous,
+    )
+    values = (*entry.__dict__.values(), entry.digest)
+    added = connection.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({','.join('?' * len(values))})", values)
+    # A trigger that drops rows without a word is refused with the schema; should one get past, nothing is committed.
+    found = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE seq = ?", (seq,)).fetchone()
+    (kept,) = connection.execute("SELECT COUNT(*) FROM answers WHERE entry = ?", (seq,)).fetchone()
+    if added.rowcount != 1 or found != values or kept != hasher.n or (hasher.n and stored.rowcount != hasher.n):
+        raise LedgerError(
+            f"the ledger {str(path)!r} did not keep what was written to it. Nothing was charged. `pate ledger verify` "
+            "tells more; restore it from a backup."
+        )
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('seal', ?)", (make_seal(connection, path),))
+    return entry
+
+
+def read_opening(connection: sqlite3.Connection, path: Path) -> Opening | None:
+    """Return what the ledger was opened with, from entries whose digests are checked each time."""
+    row = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE seq = 0").fetchone()
+    if row is None:
+        return None
+    with plain(path):
+        body = _checked(row, "opened", path)
+        total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+        asked, failure_delta = check_currency(body["currency"]), body["failure_delta"]
+        if failure_delta is not None:
+            failure_delta = check_failure_delta(failure_delta, total)
+        if body["limit"] is None:
+            terms = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE kind = 'terms' ORDER BY seq").fetchone()
+            if terms is None:
+                return Opening(total, asked, failure_delta, None)
+            body = _checked(terms, "terms", path)
+        return Opening(total, asked, failure_delta, terms_of(body, total))
+
+
+def terms_of(body: dict[str, Any], total: Budget) -> Terms:
+    """Return the terms of their entry; a limit above the currency's own is refused.
+
+    Examples
+    --------
+    >>> terms = Terms.of(Budget(1.0, 1e-5), Currency(20.0), 1e-6)
+    >>> terms_of(terms_body(terms), Budget(1.0, 1e-5)) == terms
+    True
+    """
+    terms = Terms.of(total, Currency.named(body["currency"]), body["failure_delta"])
+    # As it was fixed: another version may compute another last digit, or convert more tightly.
+    if not 0 < body["limit"] <= terms.limit * (1 + 1e-9):
+        raise ValueError("a limit beyond the currency's")
+    return replace(terms, limit=body["limit"])
+
+
+def _checked(row: tuple[Any, ...], kind: str, path: Path) -> dict[str, Any]:
+    entry = Entry(*row[:-1])
+    if entry.digest != row[-1] or entry.kind != kind:
+        raise ValueError("an entry that decides was changed")
+    return decode(entry.body, path)
+
+
+def read_registration(connection: sqlite3.Connection, path: Path) -> dict[str, Any] | None:
+    """Return the last registration: every one holds all that is known."""
+    row = connection.execute("SELECT body FROM entries WHERE kind = 'registered' ORDER BY seq DESC LIMIT 1").fetchone()
+    if row is None:
+        return None
+    with plain(path):
+        held = decode(row[0], path)
+        if not {"unit", "classes", "n_units", "fingerprint", "key_check"} <= set(held):
+            raise ValueError("an incomplete registration")
+        if not isinstance(held["classes"], list) or not isinstance(held["n_units"], int | None):
+            raise TypeError("a registration of another kind")
+        return held
+
+
+def read_costs(connection: sqlite3.Connection, path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return price and failure probability of every release, from the index of charges alone."""
+    rows = connection.execute("SELECT price, failure FROM entries WHERE kind = 'release'").fetchall()
+    with plain(path):
+        if any(not (price >= 0 and failure >= 0) for price, failure in rows):
+            raise ValueError("a negative cost")
+        return tuple(price for price, _ in rows), tuple(failure for _, failure in rows)
+
+
+def most_answers(body: dict[str, Any], path: Path) -> int | None:
+    """Return how many answers a release may hold in all, None for any number.
+
+    A session (its facts say "adaptive") and a gate have paid for ``n_queries`` answers; a run of capped votes for its
+    votes, in as many answers as one likes; what is not open-ended is stored whole at once.
+
+    Examples
+    --------
+    >>> free = PublicCost.of(Charge.zero())
+    >>> body = release_body(free, "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
+    >>> most_answers(body, Path("l.sqlite")), most_answers({**body, "facts": {}}, Path("l.sqlite"))
+    (3, None)
+    """
+    with plain(path):
+        counted = body["facts"].get("adaptive") is True or body["kind"] == "gate"
+        if body["open_ended"] is not True or not counted:
+            return None
+        if not isinstance(body["n_queries"], int):
+            raise TypeError("a release of another kind")
+        return body["n_queries"]
+
+
+def n_answers(connection: sqlite3.Connection, release: int) -> int:
+    """Return how many answers a release holds, those added later too."""
+    query = "SELECT COALESCE(SUM(n_answers), 0) FROM entries WHERE release = ?"
+    return int(connection.execute(query, (release,)).fetchone()[0])
+
+
+def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int] | None) -> Iterator[LedgerRow]:
+    """Yield releases, oldest first."""
+    columns = "release, created, price, failure, n_answers, digest, body"
+    query = f"SELECT {columns} FROM entries WHERE kind = 'release'"
+    if ids is None:
+        rows = connection.execute(f"{query} ORDER BY release")
+    else:
+        found = (connection.execute(f"{query} AND release = ?", (n,)).fetchone() for n in sorted(set(ids)))
+        rows = (row for row in found if row is not None)  # type: ignore[assignment]
+    for number, created, price, failure, n_answers, digest, text in rows:
+        with plain(path):
+            body = decode(text, path)
+            kinds = {"mechanism": str, "n_queries": int, "facts": dict, "seeded": bool, "version": str, "kind": str}
+            if not all(isinstance(body[name], kind) for name, kind in kinds.items()):
+                raise TypeError("a release of another kind")
+            row = LedgerRow(
+                id=number,
+                created=created,
+                mechanism=body["mechanism"],
+                n_queries=body["n_queries"],
+                charge=charge_of(body),
+                facts=body["facts"],
+                seeded=body["seeded"],
+                version=body["version"],
+                n_answers=n_answers,
+                digest=digest,
+                kind=body["kind"],
+                price=price,
+                failure=failure,
+            )
+        yield row

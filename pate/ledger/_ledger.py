@@ -1,0 +1,496 @@
+"""The ledger itself: opening it, registering a data set, charging releases."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pate.core.checks import check_choice, check_int, check_real
+from pate.core.files import check_can_write
+from pate.core.secret import beside_ledger, forget_secret
+from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
+from pate.ledger import _entries
+from pate.ledger._chain import NewAnswer
+from pate.ledger._looks import LedgerLooks
+from pate.ledger._registration import SENSITIVE_KEYS, merge
+from pate.ledger._rows import KINDS, Registration, Remaining
+from pate.ledger._store import transaction
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.accountant import Cost, PublicCost
+from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
+from pate.privacy.publish.gate import PTRGate
+
+
+class Ledger(LedgerLooks):
+    """Releases against one private data set, and the total they may cost.
+
+    Parameters
+    ----------
+    path : str or path
+        The SQLite file; created (readable by its owner only) when absent. A key file ``PATH.key`` goes beside it.
+    total : Budget or None
+        The budget of all releases together. None takes what the file says, or the first release's budget.
+    currency : None, "gdp", "renyi", "renyi:ORDER", ("renyi", ORDER) or "pure"
+        What the ledger counts in, for good. None lets the first charge decide (``"renyi"``: decide the order): by
+        public facts, the currency in which that charge takes the smallest share of the total, GDP where equal. Say
+        ``"renyi"`` where DP-SGD fits, gates or noisy argmaxes will be the larger part, ``"gdp"`` for noisy counts.
+    failure_delta : float or None
+        The part of the total's delta set aside for costs that may fail (gates, sanitised values); it buys nothing else.
+        None sets aside what the first charge needs, mostly nothing.
+    timeout : float
+        Seconds to wait while another process holds the file.
+
+    Guarantees
+    ----------
+    The charges may be chosen adaptively, so the ledger stops on one quantity, fixed before the first of them and
+    written into the chain: the sum of mu^2 (fully adaptive filter for Gaussian differential privacy, Smith and Thakurta
+    2022; Koskela, Tobaben and Honkela 2023), or of Renyi divergences at one order (Feldman and Zrnic 2021, Theorem 3.1;
+    Lecuyer 2021; converted by Canonne, Kamath and Steinke 2020), never exceeds the most that the total allows. All
+    releases together then satisfy the total budget. No other order or currency is read off afterwards: that would be
+    an odometer reading, of which no guarantee is known. A release that is alone in a ledger whose total is its budget
+    buys as much as without a ledger.
+    Check, charge and labels are one transaction with ``synchronous=EXTRA``: committed before anything is returned.
+
+    Only public facts are in the file: charges, hashes of public rows, released labels. The private records are
+    recognised by a fingerprint under a random key that lies in ``PATH.key``, not in the ledger: whoever has the ledger
+    alone cannot test a guess about them. Keep the key file where the records are.
+
+    Every entry holds the hash of the one before, and :meth:`verify` finds what was changed, taken away, put in or
+    reordered since. Whoever can rewrite the whole file can make a whole new chain, or put an old copy back: against
+    that, note :attr:`head` elsewhere (every statement has it) and give it to :meth:`verify`.
+
+    Raises
+    ------
+    LedgerError
+        The file cannot be opened, is not a ledger, or was opened before with another total.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from pate import Budget, Charge
+    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+    >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 20, mechanism="GNMax(sigma=40.0)", n_queries=20)
+    1
+    >>> ledger.used_fraction < 1, len(ledger.releases()), ledger.verify().ok
+    (True, 1, True)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        total: Budget | None = None,
+        currency: str | tuple[str, float] | Currency | None = None,
+        failure_delta: float | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        # Absolute: after a change of folder the same ledger must not become another, empty one.
+        self.path = Path(path).absolute()
+        self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
+        self._asked = check_currency(currency)
+        self._failure_delta = None
+        if failure_delta is not None:
+            self._failure_delta = check_real("failure_delta", failure_delta, low=0, high=1, high_open=True)
+        if total is not None:
+            self.open_total(total)
+        else:
+            with self._read() as connection:
+                held = None if connection is None else _entries.read_opening(connection, self.path)
+            if held is not None:
+                self._check_terms(held)
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with transaction(self.path, write=True, timeout=self.timeout) as connection:
+            assert connection is not None
+            _entries.check_seal(connection, self.path)
+            yield connection
+
+    def open_total(self, total: Budget) -> None:
+        """Fix the total budget; it cannot be changed later.
+
+        Parameters
+        ----------
+        total : Budget
+
+        Raises
+        ------
+        LedgerError
+            The file holds another total, or counts in another currency than this ledger was to.
+        InvalidInputError
+            The currency's order, or the share of delta for failures, cannot serve this total.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite"
+        >>> Ledger(path, total=Budget(1.0, 1e-5)).open_total(Budget(2.0, 1e-5))
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: ... holds a total budget of Budget(epsilon=1.0, delta=1e-05), not ...
+        """
+        check_budget(total)
+        asked, failures = self._asked, self._failure_delta
+        if failures is not None:
+            check_failure_delta(failures, total)
+        if asked not in (None, "renyi"):
+            Terms.of(total, Currency.named(str(asked)), failures or 0.0)
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_opening(connection, self.path)
+        if held is None:
+            with self._write() as connection:
+                held = _entries.read_opening(connection, self.path)
+                if held is None:
+                    body = _entries.opening(total, asked, failures)
+                    _entries.append(connection, self.path, "opened", _now(), body=body)
+                    held = _entries.read_opening(connection, self.path)
+                    assert held is not None
+        if held.total != total:
+            raise LedgerError(
+                f"the ledger {str(self.path)!r} holds a total budget of {held.total}, not {total}. "
+                "A total is fixed at the first release: raising it later would break the promise made then."
+            )
+        self._check_terms(held)
+
+    def _check_terms(self, held: Opening) -> None:
+        """Refuse when this ledger was to count otherwise than the file does."""
+        conflict = held.conflict(self._asked, self._failure_delta)
+        if conflict:
+            raise LedgerError(
+                f"the ledger {str(self.path)!r} {conflict}. That is fixed when a ledger opens: leave it out, and the "
+                "file says which."
+            )
+
+    def check(self, registration: Registration) -> None:
+        """Refuse when the ledger is for another private data set, unit or list of classes; nothing is written.
+
+        Raises
+        ------
+        LedgerError
+            They differ: answers of the one may not be given for the other.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes")))
+        >>> ledger.check(Registration("group", ("no", "yes")))
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
+        """
+        with self._read() as connection:
+            if connection is not None:
+                merge(connection, self.path, registration, make_key=False)
+
+    def check_writable(self) -> None:
+        """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.
+
+        Raises
+        ------
+        LedgerError
+            File or folder cannot be written to, or the disk is full.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> Ledger(folder / "ledger.sqlite").check_writable(), list(folder.iterdir())
+        (None, [])
+        """
+        try:
+            # Beside it go its journal and its key.
+            check_can_write("ledger", self.path)
+        except InvalidInputError as error:
+            raise LedgerError(f"{error} Nothing was trained or charged.") from None
+
+    def register(self, registration: Registration) -> None:
+        """Say what the private data set is; what was registered before must agree, what was unknown is added.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is for something else, or has no total yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="0123abcd"))
+        >>> ledger.registration["n_units"], ledger.registration["fingerprinted"]
+        (1000, True)
+        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="4567cdef"))
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... is for other private records than these. ...
+        """
+        with self._write() as connection:
+            self._register(connection, registration)
+
+    def _register(self, connection: sqlite3.Connection, registration: Registration) -> None:
+        self._opening(connection)
+        merged = merge(connection, self.path, registration, make_key=True)
+        if merged is not None:
+            _entries.append(connection, self.path, "registered", _now(), body=merged)
+
+    def revise(self, reason: str) -> None:
+        """Declare that the private records were corrected or added to: the next release's records are taken as theirs.
+
+        Everything stays charged to one total, so all versions together satisfy it: neighbours then differ in one unit
+        throughout the versions. Stored answers stay as they were released.
+
+        The secret of the shards beside the ledger is deleted, so that every version is cut by one of its own: two
+        versions' labels may be equal for some people's records and not for their neighbours', and with them a cut that
+        hangs on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
+        another one for another version.
+
+        Parameters
+        ----------
+        reason : str
+            Public: it is kept in the ledger.
+
+        Raises
+        ------
+        InvalidInputError
+            ``reason`` says nothing, or the secret cannot be deleted: then nothing was revised.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
+        >>> ledger.revise("records of March added")
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="4567cdef"))
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidInputError(f"reason must say in words why the records changed, got {reason!r}.")
+        with self._write() as connection:
+            held = _entries.read_registration(connection, self.path)
+            if held is None:
+                raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
+            unknown = dict.fromkeys(("n_units", "n_shards", *SENSITIVE_KEYS))
+            # First: if this is cut off here, the same version is cut anew, which costs nothing.
+            forget_secret(beside_ledger(self.path))
+            _entries.append(
+                connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
+            )
+
+    def _opening(self, connection: sqlite3.Connection) -> Opening:
+        opening = _entries.read_opening(connection, self.path)
+        if opening is None:
+            raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+        return opening
+
+    def pay(
+        self,
+        cost: Cost,
+        *,
+        what: str,
+        kind: str,
+        total: Budget | None = None,
+        votes: Any = None,
+        n_queries: int = 0,
+        facts: dict[str, Any] | None = None,
+        seeded: bool = False,
+        open_ended: bool = False,
+    ) -> int:
+        """Charge something that is no label release; see :class:`pate.privacy.compose.purse.Purse`, and :meth:`record`.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Charge
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.pay(Charge.gaussian(sensitivity=1.0, sigma=50.0), what="mean age", kind="other")
+        1
+        """
+        data = Registration.of_votes(votes) if hasattr(votes, "fingerprint") else None
+        if data is not None:
+            self.check(data)
+        if total is not None:
+            self.open_total(self.total or total)
+        facts = {} if facts is None else facts
+        return self.record(
+            cost,
+            mechanism=what,
+            n_queries=n_queries,
+            facts=facts if data is None else {**facts, "n_teachers": data.n_shards},
+            seeded=seeded,
+            open_ended=open_ended,
+            registration=data,
+            kind=kind,
+        )
+
+    def record(
+        self,
+        cost: Cost,
+        *,
+        mechanism: str,
+        n_queries: int,
+        answers: Iterable[NewAnswer] = (),
+        facts: dict[str, Any] | None = None,
+        request: str = "",
+        seeded: bool = False,
+        open_ended: bool = False,
+        registration: Registration | None = None,
+        kind: str | None = None,
+    ) -> int:
+        """Charge a release and store its answers, atomically and durably.
+
+        Parameters
+        ----------
+        cost : Charge, PublicCost or PTRGate
+            The worst case, fixed before sampling; its price is taken in the ledger's currency, its delta0 from the
+            share of delta that was set aside. The first charge fixes both, where they are open.
+        mechanism : str
+        n_queries : int
+            0 for what answers no queries, such as a DP-SGD fit or a sanitised value.
+        answers : iterable of (query hash, family, label, noisy counts or None)
+            Taken one by one: a generator of a million needs no list.
+        facts : dict or None
+            Further public facts, JSON. With ``adaptive`` true an open-ended release takes ``n_queries`` answers in all,
+            and no more.
+        request : str
+            What identifies the request, for :meth:`find`.
+        seeded : bool
+            Whether the noise could be repeated.
+        open_ended : bool
+            Whether answers will be added by :meth:`add_answers`: the charge then covers them all.
+        registration : Registration or None
+            Registered in the same transaction.
+        kind : str or None
+            What is paid for, one of :data:`pate.ledger.KINDS`. None: "gate" for one, "labels" where queries
+            are answered, else "other".
+
+        Returns
+        -------
+        int
+            The release's number.
+
+        Raises
+        ------
+        BudgetExceededError
+            The total would be exceeded, or the ledger's currency cannot pay for this cost; nothing is stored.
+        LedgerError
+            The file failed, or is for another private data set; nothing is stored.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> from pate import Charge
+        >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=1.0), mechanism="GNMax(sigma=1.0)", n_queries=1)
+        Traceback (most recent call last):
+        pate.exceptions.BudgetExceededError: the ledger's total budget ... does not allow this release...
+        """
+        whole = PublicCost.of(cost)
+        n_queries = check_int("n_queries", n_queries, low=0)
+        if kind is None:
+            kind = "gate" if isinstance(cost, PTRGate) else "labels" if n_queries else "other"
+        check_choice("kind", kind, KINDS)
+        try:
+            body = _entries.release_body(
+                whole, mechanism, n_queries, facts, seeded=seeded, open_ended=open_ended, kind=kind
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
+        with self._write() as connection:
+            opening = self._opening(connection)
+            if registration is not None:
+                self._register(connection, registration)
+            left = Remaining(opening, *_entries.read_costs(connection, self.path))
+            terms, refusal = opening.terms_for(whole), left.refusal(whole)
+            if terms is None or refusal:
+                raise BudgetExceededError(
+                    f"the ledger's total budget {opening.total} does not allow this release of {n_queries} queries by "
+                    f"{mechanism}: {refusal}. Ask fewer queries or use more noise; nothing was charged."
+                )
+            if opening.terms is None:
+                # Fixed by public facts, before anything is spent, in the transaction of the first charge.
+                _entries.append(connection, self.path, "terms", _now(), body=_entries.terms_body(terms))
+            entry = _entries.append(
+                connection,
+                self.path,
+                "release",
+                _now(),
+                body=body,
+                release=left.n_releases + 1,
+                request=request or None,
+                price=terms.currency.price(whole),
+                failure=whole.delta0,
+                answers=answers,
+            )
+            most = _entries.most_answers(body, self.path)
+            if most is not None and entry.n_answers > most:
+                raise LedgerError(
+                    f"release of {most} queries cannot hold {entry.n_answers} answers: they were not paid for. Nothing "
+                    "was stored."
+                )
+        return left.n_releases + 1
+
+    def add_answers(self, release: int, answers: Iterable[NewAnswer], expect_before: int | None = None) -> str:
+        """Store answers of an open-ended release, whose charge covers them already; do it before they are shown.
+
+        Parameters
+        ----------
+        release : int
+        answers : iterable of (query hash, family, label, noisy counts or None)
+        expect_before : int or None
+            How many answers the release should hold until now: the ledger, not a lock beside it, decides who may go
+            on. None takes any number.
+
+        Returns
+        -------
+        str
+            The digest of the new entry, a :attr:`head` that covers these answers.
+
+        Raises
+        ------
+        LedgerError
+            There is no such open-ended release, somebody else added answers to it, these are more than were paid for,
+            or the file failed; nothing is stored, and none of these answers may be shown.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> from pate import Charge
+        >>> run = ledger.record(Charge.zero(), mechanism="VoteCap(...)", n_queries=5, open_ended=True)
+        >>> ledger.add_answers(run, [("ab12", "vote-cap", 1, None)], 0) == ledger.head
+        True
+        >>> ledger.stored(["ab12"], "vote-cap")["ab12"].release == run
+        True
+        """
+        with self._write() as connection:
+            row = connection.execute(
+                "SELECT body FROM entries WHERE kind = 'release' AND release = ?", (release,)
+            ).fetchone()
+            body = {} if row is None else _entries.decode(row[0], self.path)
+            if body.get("open_ended") is not True:
+                raise LedgerError(
+                    f"the ledger {str(self.path)!r} has no open-ended release {release!r}. Only a run that was charged "
+                    "for whatever it may answer takes further answers."
+                )
+            before, most = _entries.n_answers(connection, release), _entries.most_answers(body, self.path)
+            if expect_before is not None and before != expect_before:
+                raise LedgerError(
+                    f"release {release} of the ledger {str(self.path)!r} holds {before} answers, not {expect_before}: "
+                    "somebody else goes on with the same session. Nothing was stored. Close this one, and open it "
+                    "again when the other has ended."
+                )
+            entry = _entries.append(connection, self.path, "answers", _now(), body={}, release=release, answers=answers)
+            if most is not None and before + entry.n_answers > most:
+                raise LedgerError(
+                    f"release {release} of the ledger {str(self.path)!r} was charged for {most} answers and holds "
+                    f"{before}: {entry.n_answers} more were not paid for. Nothing was stored. Charge another release."
+                )
+        return entry.digest
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,169 @@
+"""Opening the file: one short-lived connection per call, one transaction per connection, every failure by name.
+
+**Rollback journal, not WAL.** At rest a ledger is one file that can be copied, archived and mailed; a WAL ledger is
+three, of which a backup may catch one, and it needs shared memory, which folders on a network do not have. Releases
+are rare and short, so WAL's gain, readers beside a writer, is worth nothing here. ``synchronous=EXTRA`` is FULL plus
+a sync of the folder after the journal is deleted: with FULL alone a power cut just after a commit could bring the
+journal back and undo a charge whose labels somebody has seen.
+
+A connection never outlives its call, so a process may fork at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pate.exceptions import LedgerError
+from pate.ledger._key import key_path
+from pate.ledger._schema import FORMAT, create, state
+
+#: Pages a connection may keep in memory, in KiB: appending a million answers to an index stays quick.
+_CACHE_KIB = 65_536
+
+
+class DamagedLedgerError(LedgerError):
+    """The file's content, not its surroundings, is at fault."""
+
+
+_TAKEN = "Name a new file for the ledger."
+
+
+@contextmanager
+def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.Connection | None]:
+    """Run one transaction; a reader of a ledger that does not exist yet gets None and leaves no file.
+
+    Examples
+    --------
+    >>> with transaction(Path("no-such.sqlite"), write=False, timeout=1.0) as connection:
+    ...     print(connection)
+    None
+    """
+    try:
+        missing = not path.exists() or path.stat().st_size == 0
+        if missing and key_path(path).exists():
+            raise LedgerError(
+                f"the ledger {str(path)!r} is gone or empty, but its key file {key_path(path).name!r} is there: what "
+                "was spent would be forgotten. Restore the ledger from a backup. Only if no label was ever released "
+                "from this private data delete the key file too."
+            )
+        if missing and not write:
+            connection = None
+        else:
+            if missing:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Made here and not by SQLite: readable by the owner only, whatever the umask. The journal inherits it.
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(
+            f"the ledger {str(path)!r} cannot be opened: {error}. Nothing was charged; check the path, its permissions "
+            "and the disk."
+        ) from error
+    if connection is None:
+        yield None
+        return
+    committing = False
+    try:
+        for pragma in (
+            "synchronous=EXTRA",
+            "foreign_keys=ON",
+            "trusted_schema=OFF",
+            "cell_size_check=ON",
+            f"cache_size=-{_CACHE_KIB}",
+            f"query_only={'OFF' if write else 'ON'}",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        if write and connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] != "delete":
+            raise LedgerError(f"the ledger {str(path)!r} cannot use a rollback journal. {_TAKEN}")
+        # IMMEDIATE takes the write lock first: nobody can spend between our check and our charge.
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        _check_size(connection, path)
+        found = state(connection)
+        if found == "empty" and write:
+            create(connection)
+        elif found not in ("empty", "ledger"):
+            raise (DamagedLedgerError if found == "changed" else LedgerError)(_refusal(path, found))
+        elif found == "ledger" and connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is None:
+            # Tables and first entry are committed together: a ledger without any entry was emptied.
+            raise DamagedLedgerError(
+                f"the ledger {str(path)!r} was emptied: it has no entry left, and what was spent would be forgotten. "
+                "Nothing was charged; restore it from a backup."
+            )
+        yield None if found == "empty" and not write else connection
+        committing = write
+        connection.execute("COMMIT")
+    except UnicodeDecodeError as error:
+        # A damaged name, which SQLite quotes in its own error as the bytes it found.
+        raise DamagedLedgerError(
+            f"the ledger {str(path)!r} is damaged. Nothing was charged; restore it from a backup."
+        ) from error
+    except sqlite3.Error as error:
+        kind = DamagedLedgerError if _code(error) in _DAMAGE else LedgerError
+        raise kind(_failure(path, error, timeout, uncertain=committing)) from error
+    finally:
+        # Closing rolls back whatever was not committed.
+        with suppress(sqlite3.Error):
+            connection.close()
+
+
+def _check_size(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that lost its end: SQLite itself takes half a last page for a whole one."""
+    (page,), (pages,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_size", "page_count"))
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return
+    if size and size != page * pages:
+        raise DamagedLedgerError(
+            f"the ledger {str(path)!r} is damaged: it has {size} bytes and should have {page * pages}. Nothing was "
+            "charged; restore it from a backup."
+        )
+
+
+def _refusal(path: Path, found: str) -> str:
+    name = repr(str(path))
+    if found == "other format":
+        return f"{name} is a ledger of another format than {FORMAT}. Nothing was charged. Use the pate that wrote it."
+    if found == "foreign":
+        return f"{name} is another program's SQLite file. {_TAKEN}"
+    return (
+        f"{name} is not as pate made it: a table, index or trigger was changed, added or taken away. Nothing was "
+        "charged. Restore the ledger from a backup."
+    )
+
+
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code, 0 where the module itself complained."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _failure(path: Path, error: sqlite3.Error, timeout: float, *, uncertain: bool) -> str:
+    """Say what failed. ``uncertain``: while committing, when the charge may be on the disk after all."""
+    code = _code(error)
+    nothing = "Nothing was returned or charged"
+    if uncertain and code != sqlite3.SQLITE_BUSY:
+        nothing = (
+            "Nothing was charged, or else the charge is stored with its labels (`pate ledger show` tells); nothing was "
+            "returned, and asking again gives what is stored for free"
+        )
+    name = f"the ledger {str(path)!r}"
+    if code == sqlite3.SQLITE_BUSY:
+        return (
+            f"{name} is locked: somebody else held it for {timeout:g} s ({error}). That may be another pate process "
+            "in a long release, a backup, or an SQLite browser with an open transaction. Nothing was charged; try "
+            "again, or wait longer: Ledger(path, timeout=...)."
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return f"{name} failed: {error}. {nothing}. Free some space."
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH):
+        return f"{name} cannot be written: {error}. Nothing was charged; check the permissions of file and folder."
+    if code in _DAMAGE:
+        return f"{name} failed: {error}. It is damaged or no ledger. Nothing was charged; restore it from a backup."
+    return f"{name} failed: {error}. {nothing}; check the file and the disk."

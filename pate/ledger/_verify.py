@@ -1,0 +1,224 @@
+"""Checking a whole ledger, from the file's pages to the last answer."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pate.exceptions import LedgerError
+from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, pack_query, unpack_query
+from pate.ledger._entries import charge_of, decode, is_sealed, most_answers, read_registration, terms_of
+from pate.ledger._key import mac, read_key
+from pate.ledger._rows import Verification
+from pate.ledger._store import DamagedLedgerError, transaction
+from pate.privacy.budget import Budget
+from pate.privacy.compose.accountant import PublicCost
+from pate.privacy.compose.currency import Opening, check_currency
+
+#: So many problems are named; the rest is counted.
+_NAMED = 20
+
+
+def verify_ledger(path: str | os.PathLike[str], *, head: str | None = None, timeout: float = 30.0) -> Verification:
+    """Return what is wrong with a ledger's file, however damaged; see :meth:`pate.Ledger.verify`.
+
+    Parameters
+    ----------
+    path : path
+    head : str or None
+        A head noted earlier, elsewhere.
+    timeout : float
+        Seconds to wait while another process holds the file.
+
+    Examples
+    --------
+    >>> verify_ledger("no-such.sqlite")
+    Traceback (most recent call last):
+    pate.exceptions.LedgerError: there is no ledger at 'no-such.sqlite'. Name the file that Ledger(path) made.
+    """
+    path = Path(path)
+    check = _Check(path, head)
+    try:
+        with transaction(path, write=False, timeout=timeout) as connection:
+            if connection is None:
+                raise LedgerError(f"there is no ledger at {str(path)!r}. Name the file that Ledger(path) made.")
+            check.run(connection)
+    except DamagedLedgerError as error:
+        check.problems.append(str(error))
+    try:
+        if path.stat().st_mode & 0o077:
+            check.notes.append("others than its owner may read or write the file (chmod 600)")
+    except OSError:
+        pass
+    more = len(check.problems) - _NAMED
+    named = [*check.problems[:_NAMED], *([f"and {more} more"] if more > 0 else [])]
+    return Verification(
+        tuple(named), tuple(check.notes), check.n_entries, check.n_releases, check.n_answers, check.previous
+    )
+
+
+class _Check:
+    """One pass over the entries and their answers, in order; nothing is kept but sums."""
+
+    def __init__(self, path: Path, head: str | None) -> None:
+        self._path = path
+        self._head = head
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self.n_entries = self.n_releases = self.n_answers = 0
+        self.previous = START
+        self._opening: Opening | None = None
+        self._prices: list[float] = []
+        self._failures: list[float] = []
+        #: Open-ended releases, and how many answers each may still get (None: any number).
+        self._open_ended: dict[int, int | None] = {}
+        self._clock = ""
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        for (line,) in connection.execute("PRAGMA integrity_check(5)"):
+            if line != "ok":
+                self.problems.append(f"the file is damaged: {line}")
+        if self.problems:
+            return
+        seen = self._head is None
+        for row in connection.execute(f"SELECT {COLUMNS} FROM entries ORDER BY seq"):
+            entry, digest = Entry(*row[:-1]), row[-1]
+            name = f"entry {entry.seq}"
+            if entry.seq != self.n_entries:
+                self.problems.append(f"entries {self.n_entries} to {entry.seq - 1} are missing")
+                self.n_entries = entry.seq
+            if entry.previous != self.previous:
+                self.problems.append(f"{name} does not follow the entry before it: one was changed, moved or put in")
+            try:
+                if entry.digest != digest:
+                    self.problems.append(f"{name} was changed")
+                self._look(connection, entry, name)
+            except (LedgerError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+                self.problems.append(f"{name} holds something that pate did not write ({type(error).__name__})")
+            self.previous = digest
+            self.n_entries += 1
+            seen = seen or digest == self._head
+        self._finish(connection, seen)
+
+    def _look(self, connection: sqlite3.Connection, entry: Entry, name: str) -> None:
+        if (entry.seq == 0) != (entry.kind == "opened"):
+            self.problems.append(f"{name} is no place for an entry of kind {entry.kind!r}")
+        body = decode(entry.body, self._path)
+        if canonical(body) != entry.body:
+            self.problems.append(f"{name} is not in canonical form")
+        if entry.created < self._clock:
+            self.notes.append(f"the clock went back before {name}; entries are in the order of their numbers")
+        self._clock = max(self._clock, entry.created)
+        if entry.seq == 0:
+            total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+            terms = None if body["limit"] is None else terms_of(body, total)
+            self._opening = Opening(total, check_currency(body["currency"]), body["failure_delta"], terms)
+        if entry.kind == "terms":
+            self._look_at_terms(body, name)
+        if entry.kind == "release":
+            self._look_at_release(entry, body, name)
+        if entry.kind == "answers" and entry.release not in self._open_ended:
+            self.problems.append(f"{name} adds answers to release {entry.release}, which was not left open")
+        n_answers = self._look_at_answers(connection, entry, name)
+        left = None if entry.release is None else self._open_ended.get(entry.release)
+        if left is not None and entry.release is not None:
+            self._open_ended[entry.release] = left = left - n_answers
+            if left < 0:
+                self.problems.append(f"{name} gives release {entry.release} more answers than it was charged for")
+
+    def _look_at_release(self, entry: Entry, body: dict[str, Any], name: str) -> None:
+        self.n_releases += 1
+        if entry.release != self.n_releases:
+            self.problems.append(f"{name} is numbered release {entry.release}, not {self.n_releases}")
+        if body["open_ended"] is True:
+            self._open_ended[self.n_releases] = most_answers(body, self._path)
+        assert entry.price is not None  # a CHECK of the table
+        assert entry.failure is not None
+        self._prices.append(entry.price)
+        self._failures.append(entry.failure)
+        cost = PublicCost.of(charge_of(body))
+        terms = None if self._opening is None else self._opening.terms
+        if terms is None:
+            self.problems.append(f"{name} (release {entry.release}) was charged before the currency was fixed")
+            return
+        # As it was computed then: another version may compute another last digit.
+        if not math.isclose(entry.price, terms.currency.price(cost), rel_tol=1e-9) or entry.failure != cost.delta0:
+            self.problems.append(f"{name} (release {entry.release}) has another price than its cost")
+        if math.fsum((*self._prices, -terms.limit)) > 0:
+            self.problems.append(f"{name} (release {entry.release}) is beyond the total budget {terms.total}")
+        if math.fsum((*self._failures, -terms.failure_delta)) > 0:
+            self.problems.append(f"{name} (release {entry.release}) may fail more than was set aside")
+
+    def _look_at_terms(self, body: dict[str, Any], name: str) -> None:
+        """See that the currency was fixed once, before the first charge, as it was asked for and with its own limit."""
+        held = self._opening
+        if held is None:
+            return
+        terms = terms_of(body, held.total)
+        if held.terms is not None or self._prices:
+            self.problems.append(f"{name} fixes the currency again, or after the first charge")
+        asked = held.asked in (None, terms.currency.name) or (
+            held.asked == "renyi" and terms.currency.method[:5] == "renyi"
+        )
+        if not asked or held.failure_delta not in (None, terms.failure_delta):
+            self.problems.append(f"{name} fixes another currency, or share of delta, than the ledger was opened with")
+        self._opening = replace(held, terms=terms)
+
+    def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> int:
+        hasher = AnswerHasher()
+        rows = connection.execute(
+            "SELECT position, query, family, label, noisy FROM answers WHERE entry = ? ORDER BY position", (entry.seq,)
+        )
+        in_place = as_stored = True
+        for position, query, family, label, noisy in rows:
+            in_place = in_place and position == hasher.n
+            text = unpack_query(query)
+            # The digest is of the text: the same query kept as another type would never be found again, and paid twice.
+            as_stored = as_stored and pack_query(text) == query
+            hasher.add(text, family, label, noisy)
+        self.n_answers += hasher.n
+        if hasher.n != entry.n_answers or not in_place:
+            self.problems.append(f"{name} should have {entry.n_answers} answers and has {hasher.n}, or others")
+        elif hasher.digest != entry.answers:
+            self.problems.append(f"answers of {name} were changed or reordered")
+        if not as_stored:
+            self.problems.append(f"queries of {name} are not stored as pate stores them")
+        return hasher.n
+
+    def _finish(self, connection: sqlite3.Connection, seen: bool) -> None:
+        (stored,) = connection.execute("SELECT COUNT(*) FROM answers").fetchone()
+        if stored != self.n_answers:
+            self.problems.append(f"{stored - self.n_answers} answers belong to no entry")
+        extra = connection.execute("SELECT COUNT(*) FROM meta WHERE key NOT IN ('format', 'seal')").fetchone()[0]
+        if extra:
+            self.problems.append(f"table meta has {extra} rows that pate did not write")
+        self._look_at_key(connection)
+        try:
+            sealed = is_sealed(connection, self._path)
+        except LedgerError:
+            sealed = False
+        if not sealed:
+            self.problems.append("the end is not the sealed one: entries were changed, taken away or added")
+        if not seen:
+            self.problems.append("the noted head is not in the chain: entries were taken back, or the chain rewritten")
+
+    def _look_at_key(self, connection: sqlite3.Connection) -> None:
+        """Compare the key beside the ledger with the one of its registration."""
+        try:
+            held = read_registration(connection, self._path)
+            expected = None if held is None else held["key_check"]
+            if expected is None:
+                return
+            key = read_key(self._path, make=False)
+        except LedgerError as error:
+            self.problems.append(str(error))
+            return
+        if key is None:
+            # A copy sent to somebody who checks it has none, and should not.
+            self.notes.append("the key file is not beside the ledger: here the private records cannot be recognised")
+        elif mac(key, "key", "")[:16] != expected:
+            self.problems.append("the key file beside the ledger is not the one of its registration")

@@ -1,0 +1,172 @@
+"""Filters: stop on something random, with a guarantee that was fixed before the first release."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+
+from pate.core.checks import check_real
+from pate.exceptions import BudgetExceededError
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.accountant import Cost, PublicCost
+from pate.privacy.compose.currency import Currency, Terms
+from pate.privacy.words import Guarantee
+
+
+class _Filter:
+    """What both filters share: the terms under which everything is spent, as in :class:`pate.Ledger`."""
+
+    def __init__(self, budget: Budget, currency: Currency, gate_delta: float) -> None:
+        self.budget = check_budget(budget)
+        remedy = "It is the part of the budget's delta that gates may use."
+        gate_delta = check_real("gate_delta", gate_delta, low=0, high=self.budget.delta, high_open=True, remedy=remedy)
+        self._terms = Terms.of(self.budget, currency, gate_delta)
+        self.gate_delta = gate_delta
+        # One by one: sums are then rounded once, like the ledger's.
+        self._prices: list[float] = []
+        self._failures: list[float] = []
+        self._one_at_a_time = threading.RLock()
+
+    @property
+    def limit(self) -> float:
+        """The most that the filter's one scalar may add up to; a constant."""
+        return self._terms.limit
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all releases together satisfy, however many there will be: the budget itself, a constant."""
+        return Guarantee(
+            epsilon=self.budget.epsilon,
+            delta=self.budget.delta,
+            kind="public",
+            method=self._terms.currency.method,
+            order=self._terms.currency.order,
+        )
+
+    @property
+    def used_fraction(self) -> float:
+        """Share of the limit that is spent, 0 to 1. It is no epsilon and converts to none."""
+        return math.fsum(self._prices) / self.limit
+
+    def admits(self, cost: Cost) -> bool:
+        """Return whether the cost still fits.
+
+        Parameters
+        ----------
+        cost : Charge, PTRGate or PublicCost
+            May be chosen by looking at everything released before.
+        """
+        with self._one_at_a_time:
+            return not self._terms.refusal(self._prices, self._failures, cost)
+
+    def spend(self, cost: Cost) -> None:
+        """Spend the cost; do this before the release.
+
+        Raises
+        ------
+        BudgetExceededError
+            It does not fit; nothing was spent and nothing may be released.
+        """
+        with self._one_at_a_time:
+            refusal = self._terms.refusal(self._prices, self._failures, cost)
+            if refusal:
+                raise BudgetExceededError(
+                    f"{self!r} does not admit this release: {refusal}. Use more noise, ask less, or stop; nothing was "
+                    "spent."
+                )
+            whole = PublicCost.of(cost)
+            self._prices.append(self._terms.currency.price(whole))
+            self._failures.append(whole.delta0)
+
+    def replay(self, costs: Iterable[Cost]) -> None:
+        """Spend again what was spent before, such as ``row.charge for row in ledger.releases()``, in order."""
+        for cost in costs:
+            self.spend(cost)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.budget})"
+
+
+class GDPFilter(_Filter):
+    """Admit releases as long as the sum of mu^2 stays within the budget's largest: the rule of :class:`pate.Ledger`.
+
+    Parameters
+    ----------
+    budget : Budget
+    gate_delta : float
+        The part of the budget's delta set aside for costs that may fail (gates); 0 admits none of them.
+
+    Guarantees
+    ----------
+    Releases, their number and their costs may depend on everything released before; all together satisfy the budget
+    (Smith and Thakurta 2022: fully adaptive Gaussian filter; pure mechanisms enter by their dominating mu).
+    Costs without a finite mu^2 are not admitted.
+
+    Raises
+    ------
+    InvalidInputError
+        Not a budget, or gate_delta not below its delta.
+
+    Examples
+    --------
+    >>> from pate.privacy import Budget, Charge
+    >>> one, stop = Charge.gaussian(sensitivity=2**0.5, sigma=40.0), GDPFilter(Budget(1.0, 1e-5))
+    >>> n = 0
+    >>> while stop.admits(one):
+    ...     stop.spend(one)
+    ...     n += 1
+    >>> n, stop.guarantee.epsilon
+    (57, 1.0)
+    """
+
+    def __init__(self, budget: Budget, *, gate_delta: float = 0.0) -> None:
+        super().__init__(budget, Currency(), gate_delta)
+
+
+class RenyiFilter(_Filter):
+    """Admit releases as long as the sum of Renyi divergences at ONE order, fixed beforehand, stays within the budget.
+
+    Parameters
+    ----------
+    budget : Budget
+    order : float
+        Above 1, fixed before the first release. A good one: the order of a guarantee for about as many releases as
+        are expected.
+    gate_delta : float
+        The part of the budget's delta set aside for costs that may fail (gates); 0 admits none of them.
+
+    Guarantees
+    ----------
+    Releases, their number and their costs may depend on everything released before; all together satisfy the budget
+    (Feldman and Zrnic 2021, Theorem 3.1; Lecuyer 2021; conversion by Canonne, Kamath, Steinke 2020). Choosing the
+    order after seeing how much was spent is an odometer reading, for which this does not hold: the order is frozen.
+
+    Raises
+    ------
+    InvalidInputError
+        At this order the conversion alone costs more than the budget.
+
+    Examples
+    --------
+    >>> from pate.privacy import Budget, Charge
+    >>> one, stop = Charge.gaussian_argmax(40.0), RenyiFilter(Budget(1.0, 1e-5), order=20.0)
+    >>> n = 0
+    >>> while stop.admits(one):
+    ...     stop.spend(one)
+    ...     n += 1
+    >>> n, stop.guarantee.order
+    (74, 20.0)
+    """
+
+    def __init__(self, budget: Budget, order: float, *, gate_delta: float = 0.0) -> None:
+        self._order = check_real("order", order, low=1, low_open=True, remedy="Orders of 5 to 50 are usual.")
+        super().__init__(budget, Currency(self._order), gate_delta)
+
+    @property
+    def order(self) -> float:
+        """The order, fixed for good."""
+        return self._order
+
+    def __repr__(self) -> str:
+        return f"RenyiFilter({self.budget}, order={self._order:g})"

@@ -1,0 +1,134 @@
+"""Private selection among repeated runs: hyperparameters chosen on the private data, and charged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+from pate.core.checks import check_real
+from pate.exceptions import InvalidInputError
+from pate.privacy.compose.accountant import PublicCost
+from pate.privacy.compose.purse import Purse
+from pate.privacy.convert import pure_to_gdp, rdp_to_epsilon
+from pate.privacy.cost import Charge
+
+
+def select_best(
+    cost: Charge | PublicCost,
+    *,
+    mean_runs: float,
+    shape: float = 1.0,
+    ledger: Purse | None = None,
+    what: str = "private selection",
+) -> PublicCost:
+    """Return the cost of running a mechanism a random number of times and releasing the best run alone.
+
+    Each run draws its hyperparameters at random from a public list, and its score is part of its own (private)
+    output. The *number* of runs is drawn, before the first, from exactly the distribution named here and is not
+    released; a fixed number of runs with the best published costs far more than this.
+
+    Parameters
+    ----------
+    cost : Charge or PublicCost
+        Of one run, score included.
+    mean_runs : float
+        Mean number of runs, above 1.
+    shape : float
+        eta of the truncated negative binomial: 1 is geometric, 0 logarithmic; infinity is Poisson (which may draw 0
+        runs, and then nothing is released).
+    ledger : Ledger (or another Purse) or None
+        Charge the whole selection there, before its first run; the runs themselves are then paid for.
+    what : str
+        For the ledger: what is selected.
+
+    Returns
+    -------
+    PublicCost
+        By Papernot and Steinke 2022 ("Hyperparameter tuning with Renyi differential privacy"), Theorem 2:
+        D'(a) = D(a) + (1 + eta) (1 - 1/b) D(b) + (1 + eta) log(1/gamma) / b + log(mean) / (a - 1) at the best order
+        b; Poisson by Theorem 6: D'(a) = D(a) + mean d + log(mean) / (a - 1), one run being (log(1 + 1/(a-1)), d)-DP.
+        A pure epsilon becomes (2 + eta) epsilon.
+
+    Raises
+    ------
+    InvalidInputError
+        A parameter out of range, or a cost that may fail (delta0 > 0), which the theorems do not cover.
+    BudgetExceededError
+        What is left in the ledger does not buy it; nothing was charged and nothing may be run.
+
+    Examples
+    --------
+    >>> one = Charge.gaussian(sensitivity=1.0, sigma=10.0)
+    >>> select_best(one, mean_runs=10).guarantee(1e-5).epsilon / one.guarantee(1e-5).epsilon < 4
+    True
+    """
+    one = PublicCost.of(cost)
+    mean = check_real("mean_runs", mean_runs, low=1, low_open=True, remedy="It is a mean: 10 is usual.")
+    if not (shape == math.inf or (math.isfinite(shape) and shape >= 0)):
+        raise InvalidInputError(f"shape must be >= 0 (1: geometric, inf: Poisson), got {shape!r}.")
+    if one.delta0:
+        raise InvalidInputError("select_best needs a run that cannot fail: the theorems do not cover delta0 > 0.")
+    alphas, curve = np.array(one.orders), np.array(one.rdp)
+    if shape == math.inf:
+        losses = np.array([mean * _delta_at(one, math.log1p(1 / (a - 1))) for a in alphas])
+        pure = math.inf
+    else:
+        gamma = _gamma(shape, mean)
+        with np.errstate(invalid="ignore"):
+            best = float(np.min((1 - 1 / alphas) * curve - math.log(gamma) / alphas))
+        losses = np.full(len(alphas), (1 + shape) * best)
+        pure = (2 + shape) * one.pure
+    values = curve + losses + math.log(mean) / (alphas - 1)
+    # Renyi divergence does not decrease in the order.
+    values = np.minimum.accumulate(values[::-1])[::-1]
+    values = np.minimum(values, pure)
+    whole = PublicCost(one.orders, tuple(values.tolist()), _mu_squared(pure), pure)
+    if ledger is not None:
+        text = f"best of {mean:g} runs on average (shape {shape:g}): {what}"
+        ledger.pay(whole, what=text, kind="selection", facts={"mean_runs": mean, "shape": repr(shape)})
+    return whole
+
+
+def _mu_squared(pure: float) -> float:
+    try:
+        return pure_to_gdp(pure) ** 2 if math.isfinite(pure) else math.inf
+    except InvalidInputError:
+        return math.inf
+
+
+def _delta_at(one: PublicCost, epsilon: float) -> float:
+    """Return a delta such that one run is (epsilon, delta)-DP, by the conversion's own inverse."""
+
+    def over(log_delta: float) -> float:
+        return rdp_to_epsilon(one.rdp, math.exp(log_delta), orders=one.orders)[0] - epsilon
+
+    low, high = -700.0, -1e-9
+    if over(high) > 0:
+        return 1.0
+    if over(low) <= 0:
+        return math.exp(low)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if over(middle) > 0 else (low, middle)
+    return math.exp(high)
+
+
+def _mean(shape: float, log_gamma: float) -> float:
+    """Return the mean of the truncated negative binomial (Papernot and Steinke 2022, Definition 1)."""
+    gamma = math.exp(log_gamma)
+    if shape == 0:
+        return (1 / gamma - 1) / -log_gamma
+    return shape * -math.expm1(log_gamma) / (gamma * -math.expm1(shape * log_gamma))
+
+
+def _gamma(shape: float, mean: float) -> float:
+    """Return the gamma of this mean, rounded down (the safe side)."""
+    low = -1.0
+    while _mean(shape, low) < mean:
+        low *= 2
+        if low < -600:
+            raise InvalidInputError(f"mean_runs must be smaller, got {mean!r}.")
+    root = float(brentq(lambda g: math.log(_mean(shape, g) / mean), low, -1e-12, xtol=1e-14))
+    return math.exp(root - 1e-9 * (1 - root))

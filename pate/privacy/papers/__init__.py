@@ -1,0 +1,1 @@
+"""The papers' own bounds, for comparison with the exact ones."""

@@ -1,0 +1,167 @@
+"""What was released; everything in it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_real
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Mechanism
+from pate.privacy.words import Guarantee
+from pate.release._quote import Quote
+from pate.statement.model import PrivacyStatement
+from pate.votes import ABSTAIN
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelRelease:
+    """What was released: labels of public rows, and what they cost. Everything in it is public.
+
+    Attributes
+    ----------
+    labels : int64 array of shape (n_queries,)
+        Indices into ``classes``; ``ABSTAIN`` (-1) where refused or not asked.
+    status : array of str, shape (n_queries,)
+        ``"answered"``, ``"refused"`` or ``"not asked"``.
+    classes : tuple
+    mechanism : Mechanism
+    quote : Quote
+        What was charged now.
+    guarantee : Guarantee
+        Covers these labels.
+    statement : PrivacyStatement
+    noisy_counts : float array of shape (n_queries, n_classes) or None
+        For :class:`NoisyHistogram`; NaN rows where not asked.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> votes = Votes.from_counts([[98, 2], [5, 95]])
+    >>> release = release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5))
+    >>> release.labels, release.n_answered
+    (array([0, 1]), 2)
+    """
+
+    labels: npt.NDArray[np.int64]
+    status: npt.NDArray[np.str_]
+    classes: tuple[Any, ...]
+    mechanism: Mechanism
+    quote: Quote
+    guarantee: Guarantee
+    statement: PrivacyStatement
+    noisy_counts: npt.NDArray[np.float64] | None = None
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Mask of the queries with a label, shape (n_queries,)."""
+        return np.asarray(self.labels != ABSTAIN)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of rows, answered or not."""
+        return len(self.labels)
+
+    @property
+    def n_answered(self) -> int:
+        """Number of rows with a label."""
+        return int(self.answered.sum())
+
+    def values(self, *, abstain: Any = None) -> list[Any]:
+        """Return the class values, ``abstain`` where there is none.
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2], [5, 95]], classes=["no", "yes"])
+        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).values()
+        ['no', 'yes']
+        """
+        return [abstain if i == ABSTAIN else self.classes[i] for i in self.labels]
+
+    def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
+        """Decide anew from the released noisy counts: free, since it is post-processing.
+
+        Parameters
+        ----------
+        gap : float
+            Abstain where the largest noisy count leads the second by less, in votes.
+        offsets : sequence of float, shape (n_classes,), or None
+            Added to the noisy counts before the argmax, to favour rare classes.
+
+        Returns
+        -------
+        LabelRelease
+            The same release, other labels, no new cost.
+
+        Raises
+        ------
+        InvalidInputError
+            The mechanism did not release counts, or a parameter is out of range.
+
+        Examples
+        --------
+        >>> from pate import Budget, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2], [51, 49]])
+        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> release.decide(gap=40).labels
+        array([ 0, -1])
+        """
+        if self.noisy_counts is None:
+            raise InvalidInputError(
+                f"decide needs released noisy counts, but {self.mechanism} released labels only. "
+                "Use NoisyHistogram(sigma=...), whose counts are public."
+            )
+        gap = check_real("gap", gap, low=0)
+        scores = self.noisy_counts
+        if offsets is not None:
+            shift = np.asarray(offsets, dtype=np.float64)
+            if shift.shape != (len(self.classes),) or not np.isfinite(shift).all():
+                raise InvalidInputError(f"offsets must be {len(self.classes)} finite numbers, got {offsets!r}.")
+            scores = scores + shift
+        asked = ~np.isnan(scores).any(axis=1)
+        labels = np.full(len(scores), ABSTAIN, dtype=np.int64)
+        if asked.any():
+            top = np.sort(scores[asked], axis=1)
+            clear = top[:, -1] - top[:, -2] >= gap
+            labels[asked] = np.where(clear, scores[asked].argmax(axis=1), ABSTAIN)
+        status = np.where(asked, np.where(labels == ABSTAIN, REFUSED, ANSWERED), NOT_ASKED).astype("<U9")
+        return replace(self, labels=labels, status=status)
+
+    def to_frame(self, *, rows: npt.ArrayLike | None = None) -> Any:
+        """Return a pandas DataFrame: row, label (class value or missing), status.
+
+        Parameters
+        ----------
+        rows : int array of shape (n_queries,) or None
+            Which public rows were asked about; None numbers them 0, 1, ...
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2], [5, 95]], classes=["no", "yes"])
+        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).to_frame()
+           row label    status
+        0    0    no  answered
+        1    1   yes  answered
+        """
+        import pandas as pd
+
+        index = np.arange(self.n_queries) if rows is None else np.asarray(rows)
+        if index.shape != (self.n_queries,):
+            raise InvalidInputError(
+                f"rows must name the public row of each of the {self.n_queries} queries, got shape {index.shape}."
+            )
+        # As objects: beside a missing label pandas would turn class 5 into 5.0.
+        labels = pd.Series(self.values(), dtype=object)
+        return pd.DataFrame({"row": index, "label": labels, "status": self.status.tolist()})
+
+    def __repr__(self) -> str:
+        return (
+            f"LabelRelease(n_queries={self.n_queries}, n_answered={self.n_answered}, mechanism={self.mechanism}, "
+            f"guarantee={self.guarantee})"
+        )

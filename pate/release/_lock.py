@@ -1,0 +1,198 @@
+"""THE LOCK: the one place where something learnt from private data becomes public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import shown
+from pate.exceptions import InvalidInputError
+from pate.ledger import Answer, Ledger, Registration
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
+from pate.noise.source import NoiseSource
+from pate.privacy.budget import Budget, check_budget
+from pate.release._assumptions import check_release_stated
+from pate.release._labels import LabelRelease
+from pate.release._quote import quote, request_digest, warn_if_weak
+from pate.release._statement import make_statement
+from pate.votes import ABSTAIN, Votes
+
+
+def release_labels(
+    votes: Votes,
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    max_answers: int | None = None,
+    on_exhausted: str = "raise",
+    noise_seed: int | None = None,
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
+) -> LabelRelease:
+    """Release noisy labels of public rows, and charge for them first.
+
+    Parameters
+    ----------
+    votes : Votes
+    mechanism : Mechanism
+    budget : Budget
+        The most this release may cost.
+    ledger : Ledger or None
+        Also stay within its total (the first release's budget, if none was set), store charge and answers there in
+        one transaction before anything is returned, and answer queries asked before from it, free.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows. The whole cap is
+        charged, however many answers there will be.
+    on_exhausted : {"raise", "abstain"}
+        When the budget does not buy all queries: raise before spending anything, or answer the first ones.
+    noise_seed : int or None
+        For tests and experiments only: the statement then says that nothing is private.
+    tuning : str
+        What was tuned on the private data and whether that is charged, for the statement; empty: open.
+    stated : mapping of str to str, or None
+        What a person states, in their own words, for the statement: ``dataset``, ``organisation``, ``purpose``, and how
+        an assumption was ensured (``disjoint shards``, ``own shard only``, ``preprocessing``, ``public rows``,
+        ``duplicates``, ``one person``, ``parameters``, ``classes``). What nobody states and pate did not see to itself
+        is open. Public.
+
+    Returns
+    -------
+    LabelRelease
+
+    Guarantees
+    ----------
+    Replace-one adjacency, both directions, queries may be chosen adaptively. The charge is a constant fixed before
+    the noise is drawn: so many queries asked and at most so many answers, at this noise.
+
+    Raises
+    ------
+    BudgetExceededError
+        The budget, or what is left in the ledger, does not buy the release; nothing was spent.
+    InvalidInputError
+        A bad parameter.
+    LedgerError
+        The ledger could not be written; nothing is returned.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes
+    >>> votes = Votes.from_counts([[98, 2], [5, 95], [60, 40]])
+    >>> release_labels(votes, GNMax(sigma=1.0), budget=Budget(1.0, 1e-5))
+    Traceback (most recent call last):
+    pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) buys 0 of these 3 queries ...
+    """
+    if not isinstance(votes, Votes):
+        raise InvalidInputError(
+            f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
+        )
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    check_budget(budget)
+    stated = check_release_stated(stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
+    warn_if_weak(budget.delta, votes.n_units)
+    noise = NoiseSource(noise_seed)
+    data = Registration.of_votes(votes)
+    if ledger is not None:
+        ledger.check(data)
+    # Equal public rows are one query: it is asked, charged and stored once.
+    first, same_as = distinct(votes)
+    known = stored_answers(votes, first, mechanism, ledger)
+    fresh = np.array([i for i in first if i not in known], dtype=np.int64)
+    request = ""
+    if ledger is not None and votes.query_hashes is not None:
+        request = request_digest(votes.query_hashes, mechanism, budget, max_answers, on_exhausted)
+        if ledger.has_request(request):
+            # The same call again: what it did not ask then (a cap was reached) it does not ask now.
+            fresh = fresh[:0]
+    price = quote(
+        len(fresh),
+        mechanism,
+        budget=budget,
+        ledger=ledger,
+        max_answers=max_answers,
+        on_exhausted=on_exhausted,
+    )
+    asked = fresh[: price.n_queries]
+    draw = mechanism.sample(votes.counts[asked], noise, max_answers=price.max_answers)
+
+    sources = {answer.release for answer in known.values()}
+    if ledger is not None and len(asked):
+        ledger.open_total(ledger.total or budget)
+        # Charge and labels in one transaction; only once it is on the disk does anybody see a label.
+        sources.add(
+            ledger.record(
+                price.charge,
+                mechanism=str(mechanism),
+                n_queries=len(asked),
+                answers=answers_to_store(votes, mechanism, draw, asked),
+                facts={"max_answers": price.max_answers, "n_teachers": votes.n_teachers},
+                request=request,
+                seeded=noise.seeded,
+                registration=data,
+            )
+        )
+
+    labels, status, noisy = assembled(votes, draw, asked, known)
+    labels, status = labels[same_as], status[same_as]
+    noisy = None if noisy is None else noisy[same_as]
+
+    statement = make_statement(
+        votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning, stated=stated
+    )
+    return LabelRelease(labels, status, votes.classes, mechanism, price, statement.guarantee, statement, noisy)
+
+
+def assembled(
+    votes: Votes, draw: Draw, asked: npt.NDArray[np.int64], known: Mapping[int, Answer]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], npt.NDArray[np.float64] | None]:
+    """Return labels, status and noisy counts of all queries: drawn now, stored before, or not asked."""
+    labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
+    status = np.full(votes.n_queries, NOT_ASKED, dtype="<U9")
+    noisy = np.full((votes.n_queries, votes.n_classes), np.nan) if draw.noisy_counts is not None else None
+    labels[asked], status[asked] = draw.labels, draw.status
+    if noisy is not None:
+        noisy[asked] = draw.noisy_counts
+    for i, answer in known.items():
+        labels[i] = answer.label
+        status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
+        if noisy is not None and answer.noisy_counts is not None:
+            noisy[i] = answer.noisy_counts
+    return labels, status, noisy
+
+
+def distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first position of each distinct query, and for every query the position of its first equal."""
+    if votes.query_hashes is None:
+        every = np.arange(votes.n_queries)
+        return every, every
+    seen: dict[str, int] = {}
+    same_as = np.array([seen.setdefault(h, i) for i, h in enumerate(votes.query_hashes)], dtype=np.int64)
+    return np.fromiter(seen.values(), dtype=np.int64, count=len(seen)), same_as
+
+
+def stored_answers(
+    votes: Votes, positions: npt.NDArray[np.int64], mechanism: Mechanism, ledger: Ledger | None
+) -> dict[int, Answer]:
+    if ledger is None or votes.query_hashes is None:
+        return {}
+    stored = ledger.stored([votes.query_hashes[i] for i in positions], mechanism.family)
+    return {int(i): stored[h] for i in positions if (h := votes.query_hashes[i]) in stored}
+
+
+def answers_to_store(
+    votes: Votes, mechanism: Mechanism, draw: Draw, asked: npt.NDArray[np.int64]
+) -> Iterator[tuple[str, str, int, Sequence[float] | None]]:
+    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
+    labels, asked_rows = draw.labels.tolist(), asked.tolist()
+    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
+        query = asked_rows[position]
+        key = f"#{query}" if votes.query_hashes is None else votes.query_hashes[query]
+        yield (
+            key,
+            mechanism.family,
+            labels[position],
+            None if draw.noisy_counts is None else draw.noisy_counts[position],
+        )

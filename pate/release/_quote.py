@@ -1,0 +1,188 @@
+"""Prices, known before the votes are looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pate.core.checks import check_choice, check_int
+from pate.exceptions import BudgetExceededError, PrivacyParameterWarning
+from pate.ledger import Ledger
+from pate.mechanisms import Mechanism
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.accountant import PublicCost
+from pate.privacy.compose.calibrate import largest
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+
+
+@dataclass(frozen=True)
+class Quote:
+    """The price of a release, known before the votes are looked at.
+
+    Attributes
+    ----------
+    n_queries : int
+        How many queries will be asked.
+    max_answers : int
+        The cap on answers.
+    charge : Charge or PublicCost
+    guarantee : Guarantee
+        Of the charge at the budget's delta.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> quote(100, GNMax(sigma=40.0), budget=Budget(2.0, 1e-5)).guarantee.epsilon.__round__(3)
+    1.162
+    """
+
+    n_queries: int
+    max_answers: int
+    charge: Charge | PublicCost
+    guarantee: Guarantee
+
+
+def quote(
+    n_queries: int,
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    max_answers: int | None = None,
+    on_exhausted: str = "raise",
+) -> Quote:
+    """Return how many queries and answers the budget buys, and what they cost; nothing is spent.
+
+    Parameters
+    ----------
+    n_queries : int
+        How many one would like to ask.
+    mechanism : Mechanism
+    budget : Budget
+        For this release.
+    ledger : Ledger or None
+        Also stay within what is left of its total.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
+    on_exhausted : {"raise", "abstain"}
+        What to do when the budget does not buy all queries.
+
+    Raises
+    ------
+    BudgetExceededError
+        The budget does not buy all of it, and ``on_exhausted="raise"``.
+
+    Examples
+    --------
+    >>> from pate import Budget, ConfidentGNMax
+    >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
+    >>> quote(640, m, budget=Budget(2.0, 1e-5)).max_answers
+    247
+    """
+    n_queries = check_int("n_queries", n_queries, low=0)
+    check_budget(budget)
+    check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
+    if max_answers is not None:
+        max_answers = check_int("max_answers", max_answers, low=1)
+
+        if not mechanism.may_refuse:
+            n_queries = min(n_queries, max_answers)
+
+    # Read once: what another process charges meanwhile is checked again when the release is recorded.
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+
+    def fits(asked: int, cap: int | None) -> bool:
+        charge = mechanism.charge(asked, cap)
+        return budget.allows(charge) and (left is None or left.allows(charge))
+
+    asked, cap = n_queries, max_answers
+    if mechanism.may_refuse and cap is None and n_queries:
+        # The cap is a public constant: it depends on the budget alone.
+        cap = largest(lambda c: fits(n_queries, c), n_queries) or None
+    if not fits(asked, cap):
+        affordable = largest(lambda n: fits(n, max_answers), n_queries)
+        if on_exhausted == "raise":
+            also = "" if ledger is None else " and what is left in the ledger"
+            refusal = "" if left is None or affordable else left.refusal(mechanism.charge(1, max_answers))
+            why = f" (the ledger: {refusal})" if refusal else ""
+            raise BudgetExceededError(
+                f"the budget {budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}{why}. "
+                "Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
+                "on_exhausted='abstain'. Nothing was spent."
+            )
+        asked, cap = affordable, max_answers
+    most = asked if cap is None else min(cap, asked)
+    charge = mechanism.charge(asked, most)
+    return Quote(asked, most, charge, charge.guarantee(budget.delta))
+
+
+def count_fresh(
+    query_hashes: Sequence[str],
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    max_answers: int | None = None,
+    on_exhausted: str = "raise",
+) -> int:
+    """Return how many of these rows would be asked anew: repeats, and rows answered before, cost nothing.
+
+    Parameters
+    ----------
+    query_hashes : sequence of str
+        See :func:`pate.votes.hash_queries`.
+    mechanism, budget, ledger, max_answers, on_exhausted
+        See :func:`quote`.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> count_fresh(["a", "b", "a"], GNMax(sigma=40.0), budget=Budget(2.0, 1e-5))
+    2
+    """
+    check_budget(budget)
+    distinct = list(dict.fromkeys(query_hashes))
+    if ledger is None:
+        return len(distinct)
+    if ledger.has_request(request_digest(query_hashes, mechanism, budget, max_answers, on_exhausted)):
+        return 0
+    return len(distinct) - len(ledger.stored(distinct, mechanism.family))
+
+
+def request_digest(
+    query_hashes: Sequence[str], mechanism: Mechanism, budget: Budget, max_answers: int | None, on_exhausted: str
+) -> str:
+    """Return what identifies a request, so that repeating it after a crash gives the stored release again.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> len(request_digest(["a"], GNMax(sigma=1.0), Budget(1.0, 1e-5), None, "raise"))
+    64
+    """
+    parts = [str(mechanism), budget.epsilon, budget.delta, max_answers, on_exhausted, len(query_hashes)]
+    digest = hashlib.sha256(json.dumps(parts).encode())
+    # One by one: a million hashes are no reason for another copy of them.
+    for query in query_hashes:
+        digest.update(f"\n{json.dumps(query)}".encode())
+    return digest.hexdigest()
+
+
+def warn_if_weak(delta: float, n_units: int | None) -> None:
+    """Warn when delta is not below one over the number of units.
+
+    Examples
+    --------
+    >>> warn_if_weak(1e-5, 1000)
+    """
+    if n_units is not None and delta >= 1 / n_units:
+        warnings.warn(
+            f"delta={delta:g} is not below 1/n = {1 / n_units:.3g} for n = {n_units} units: releasing one whole record "
+            "at random would satisfy it. Use a delta well below 1/n.",
+            PrivacyParameterWarning,
+            stacklevel=3,
+        )

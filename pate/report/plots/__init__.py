@@ -1,0 +1,26 @@
+"""The pictures: a function takes plain numbers, draws on the axes given (or on a new figure) and returns them.
+
+The only package that imports matplotlib, and never pyplot: a figure belongs to whoever asked for it, and nothing
+global is changed. Colours are those of Okabe and Ito, told apart by colour-blind readers; series differ in marker too.
+"""
+
+from __future__ import annotations
+
+from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
+from pate.report.plots._release import answers_per_class, cost_curves
+from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
+from pate.report.plots._style import COLOURS, figure_to_png, figure_to_svg
+
+__all__ = [
+    "COLOURS",
+    "accuracy_against_epsilon",
+    "accuracy_bars",
+    "answers_per_class",
+    "cost_curves",
+    "ensemble_curve",
+    "figure_to_png",
+    "figure_to_svg",
+    "group_rows",
+    "margin_histogram",
+    "teacher_accuracies",
+]

@@ -1,0 +1,135 @@
+"""A statement in words: its headline, what the number means, and the rows of its page."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pate.privacy.attacker import in_words
+from pate.privacy.convert import format_up
+
+if TYPE_CHECKING:
+    from pate.statement.model import PrivacyStatement
+
+UNITS = {
+    "record": "one record (one row of the private data)",
+    "group": "one group (all rows of one person, by the group column)",
+}
+#: What a statement says of tuning when nobody stated anything.
+OPEN_TUNING = (
+    "open: nobody stated what was tuned on the private data, nor how many other fits (a grid search, another run) were "
+    "made on them; this statement is of one release, and only a ledger counts them all"
+)
+_KIND_WORDS = {
+    "public": "public: a constant of the mechanism, the same for all private data",
+    "sanitised": "sanitised: depends on the private data through noise that is paid for",
+}
+
+
+def tier(epsilon: float) -> str:
+    """Return the tier of an epsilon: <= 1 strong, <= 10 reasonable, above weak.
+
+    Examples
+    --------
+    >>> tier(1.0), tier(3.0), tier(12.0)
+    ('strong', 'reasonable', 'weak')
+    """
+    return "strong" if epsilon <= 1 else "reasonable" if epsilon <= 10 else "weak"
+
+
+def headline(s: PrivacyStatement) -> str:
+    if s.seeded:
+        return "not private: seeded noise (for tests and experiments only)"
+    g = s.guarantee
+    return (
+        f"epsilon = {format_up(g.epsilon)} at delta = {format_up(g.delta, 6)} ({tier(g.epsilon)}) for "
+        f"{UNITS[s.unit]}, {g.adjacency} adjacency"
+    )
+
+
+def meaning(s: PrivacyStatement) -> str:
+    if s.seeded:
+        return "Nothing is protected: whoever knows or guesses the seed can subtract the noise."
+    level = tier(s.guarantee.epsilon)
+    weak = " At this epsilon the number alone is no evidence of anonymisation: audit as well."
+    return (
+        f"{in_words(s.guarantee, s.unit)} Tier: {level} (up to 1 strong, up to 10 reasonable, else weak)."
+        f"{weak if level == 'weak' else ''}"
+    )
+
+
+def rows(s: PrivacyStatement) -> list[tuple[str, str | tuple[str, ...]]]:
+    """Return what the page says, in its order; what nobody gave has no row."""
+    g = s.guarantee
+    known = (
+        f"; {s.n_units:,} in all (public: neighbouring data sets have equally many {s.unit}s)"
+        if s.n_units and g.adjacency == "replace-one"
+        else f"; {s.n_units:,} in all"
+        if s.n_units
+        else ""
+    )
+    about = [
+        f"{name}: {text}" for name, text in (("data", s.dataset), ("by", s.organisation), ("for", s.purpose)) if text
+    ]
+    tuning = s.tuning if s.tuning == OPEN_TUNING else f"{s.tuning} (stated by the curator)"
+    made = [*(f"{k} {v}" for k, v in s.versions.items()), *([f"commit {s.commit}"] if s.commit else [])]
+    found: list[tuple[str, str | tuple[str, ...]]] = [
+        ("Guarantee", headline(s)),
+        ("In words", meaning(s)),
+        ("What was protected", f"{UNITS[s.unit]}{known}; {g.adjacency}: data sets that differ in one unit's data"),
+        ("Against whom", s.threat_model),
+        ("Released", s.released),
+        *([("Label file", f"{s.label_file}, SHA-256 {s.label_file_sha256}")] if s.label_file else []),
+        *([("About, as stated", "; ".join(about))] if about else []),
+        ("Setting", s.setting),
+        ("Mechanism", s.mechanism),
+        ("Noise from", s.noise_source),
+        ("Accounting", s.accounting),
+        ("Epsilon", _epsilon(s)),
+        *([("At other deltas", _curve(s))] if s.curve else []),
+        ("Covered", s.covered or "the release alone"),
+        ("Not covered", s.not_covered or "nothing named"),
+        ("Assumptions", tuple(map(str, s.assumptions)) or "none named"),
+        ("Tuned on private data", tuning),
+        ("Ledger", _ledger(s)),
+        ("To verify", s.verify or "no recipe given"),
+        ("Made with", f"{', '.join(made)}; {s.created}; digest {s.digest}"),
+    ]
+    return found
+
+
+def text(lines_of: Sequence[tuple[str, str | tuple[str, ...]]]) -> str:
+    lines = ["PRIVACY STATEMENT", "================="]
+    for name, value in lines_of:
+        items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
+        body = [line for item in items for line in textwrap.wrap(item, 84, subsequent_indent="  " * (item != value))]
+        lines.append(f"{name + ':':<24}{body[0] if body else ''}".rstrip())
+        lines.extend(" " * 24 + more for more in body[1:])
+    return "\n".join(lines) + "\n"
+
+
+def _epsilon(s: PrivacyStatement) -> str:
+    g = s.guarantee
+    order = "" if g.order is None else f" (order {g.order:g})"
+    kind = "NOT PRIVATE: seeded noise" if s.seeded else _KIND_WORDS.get(g.kind, g.kind)
+    return (
+        f"{format_up(g.epsilon, 6)} at delta {format_up(g.delta, 6)}; {kind}; by {g.method}{order}; "
+        f"{g.directions} directions; {g.adaptivity}"
+    )
+
+
+def _curve(s: PrivacyStatement) -> str:
+    points = ", ".join(f"{format_up(epsilon)} at {delta:g}" for delta, epsilon in s.curve)
+    mu = "" if s.mu is None else f"; {format_up(s.mu)}-GDP"
+    rho = "" if s.rho is None else f"; {format_up(s.rho)}-zCDP"
+    return f"epsilon {points}{mu}{rho}; all of one constant, so they hold together"
+
+
+def _ledger(s: PrivacyStatement) -> str:
+    if not s.ledger_head and not s.ledger_releases:
+        return "none: other releases from the same private data are not counted"
+    line = f"releases {', '.join(map(str, s.ledger_releases)) or 'not named'}"
+    if s.ledger_head:
+        line += f"; head {s.ledger_head} (pate ledger verify shows whether a row is changed or missing)"
+    return line

@@ -1,0 +1,288 @@
+"""The privacy statement as one page for a data-protection officer, made from its JSON and from nothing else.
+
+Whoever has ``labels.statement.json`` can make the page again and see that it says what the data say: the reader refuses
+a file that lacks a field, has one too many, or contradicts itself. The page is one HTML file that asks nothing of the
+network, runs no script, and prints on one sheet of A4.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pate.core.files import write_text
+from pate.core.html import bullets, definitions, escape, page
+from pate.exceptions import InvalidInputError, LedgerError
+from pate.ledger import Ledger, verify_ledger
+from pate.statement.model import PrivacyStatement
+from pate.statement.promises import promises
+
+__all__ = [
+    "check_against_ledger",
+    "read_statement",
+    "render_statement",
+    "statement_page",
+    "statement_schema",
+    "statement_text",
+]
+
+#: A statement is a page: about 6 kB.
+_MAX_BYTES = 1_000_000
+_KINDS = (".html", ".txt")
+
+
+def statement_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of a statement's JSON.
+
+    Examples
+    --------
+    >>> statement_schema()["properties"]["unit"]["enum"]
+    ['record', 'group']
+    """
+    file = resources.files("pate") / "_templates" / "statement.schema.json"
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
+    """Read a statement's JSON file, strictly.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    PrivacyStatement
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such file, it is no JSON, or not a statement: an entry is missing, unknown or contradicts another.
+    SensitiveValueError
+        It carries a data-dependent epsilon, which is private.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> from pate.core.files import write_json
+    >>> file = Path(tempfile.mkdtemp()) / "labels.statement.json"
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> write_json(file, release.statement.to_dict())
+    >>> read_statement(file) == release.statement
+    True
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be read ({error.strerror}). Check the name and the folder.") from error
+    if len(data) > _MAX_BYTES:
+        raise InvalidInputError(f"{file} is no statement: it is larger than {_MAX_BYTES} bytes. Name the right file.")
+    try:
+        values = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
+    # Deep nesting ends in a RecursionError; UnicodeDecodeError and JSONDecodeError are ValueErrors.
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"{file} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
+        ) from None
+    return PrivacyStatement.from_dict(values)
+
+
+def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[str]) -> None:
+    """Compare a statement with the ledger it names: who edits a file can make a new digest, but no new ledger.
+
+    Parameters
+    ----------
+    statement : PrivacyStatement
+    ledger : path
+
+    Raises
+    ------
+    InvalidInputError
+        The statement names no release, or its head, releases, epsilon, mechanism, unit, number of units or seeding are
+        not the ledger's.
+    LedgerError
+        There is no such ledger, or it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> from pate import Budget, GNMax, Ledger, Votes, release_labels
+    >>> path = Path(tempfile.mkdtemp()) / "ledger.sqlite"
+    >>> votes = Votes.from_counts([[9, 1]])
+    >>> s = release_labels(votes, GNMax(sigma=9.0), budget=Budget(2.0, 1e-5), ledger=Ledger(path)).statement
+    >>> check_against_ledger(s, path)
+    >>> check_against_ledger(replace(s, guarantee=replace(s.guarantee, epsilon=0.1)), path)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: the statement is not the ledger's: its epsilon differs. ...
+    """
+    found = verify_ledger(ledger, head=statement.ledger_head or None)
+    if not found.ok:
+        raise LedgerError(f"the ledger {os.fspath(ledger)!r} is not verified: {'; '.join(found.problems)}.")
+    if not statement.ledger_releases:
+        raise InvalidInputError("the statement names no release of a ledger. Read it without --ledger.")
+    book = Ledger(ledger)
+    rows, data, total = book.releases(statement.ledger_releases), book.registration or {}, book.total
+    if len(rows) != len(set(statement.ledger_releases)):
+        raise InvalidInputError("the statement is not the ledger's: it names releases that are not there.")
+    g = statement.guarantee
+    # Several releases are covered by the ledger's total alone.
+    held = rows[0].charge.guarantee(g.delta).epsilon if len(rows) == 1 and 0 < g.delta < 1 else None
+    if len(rows) > 1 and total is not None:
+        held = total.epsilon if total.delta == g.delta else None
+    if len(rows) == 1 and rows[0].kind == "DP-SGD":
+        # What a run of DP-SGD promises is counted more tightly than its charge.
+        facts = rows[0].facts
+        held = facts.get("epsilon") if facts.get("delta") == g.delta else None
+    terms = book.remaining().terms if len(rows) > 1 else None
+    cost = terms.filled if terms is not None else rows[0].charge
+    counted = {} if statement.seeded or any(row.kind == "DP-SGD" for row in rows) else promises(cost)
+    more = [name for name, value in counted.items() if not _close(getattr(statement, name), value)]
+    wrong = [
+        name
+        for name, differs in (
+            *((name, True) for name in more),
+            ("adjacency", g.adjacency != "replace-one"),
+            ("epsilon", held is None or not math.isclose(held, g.epsilon, rel_tol=1e-9)),
+            ("mechanism", any(row.mechanism not in statement.mechanism for row in rows)),
+            ("seeding", statement.seeded != any(row.seeded for row in rows)),
+            ("unit", data.get("unit", statement.unit) != statement.unit),
+            ("number of units", data.get("n_units") not in (None, statement.n_units)),
+        )
+        if differs
+    ]
+    if wrong:
+        raise InvalidInputError(
+            f"the statement is not the ledger's: its {', '.join(wrong)} differ{'s' * (len(wrong) == 1)}. It was "
+            "altered, or is of another ledger."
+        )
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_close, one, other))
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-9)
+
+
+def statement_page(statement: Mapping[str, Any]) -> str:
+    """Return the HTML page of a statement.
+
+    Parameters
+    ----------
+    statement : mapping
+        What ``PrivacyStatement.to_dict`` returns and the JSON file holds.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a statement.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> "<h1>Privacy statement</h1>" in statement_page(release.statement.to_dict())
+    True
+    """
+    s = PrivacyStatement.from_dict(statement)
+    rows = [(name, escape(value) if isinstance(value, str) else bullets(value)) for name, value in s.rows()[1:]]
+    promise = f"<p class='promise'>{escape(s.headline)}</p>"
+    if s.seeded:
+        promise = f"<div class='alarm' role='alert'><strong>{escape(s.headline)}</strong></div>"
+    origin = (
+        "<p class='fine'>Made from the statement's JSON file alone, which holds every word of it; "
+        "<code>pate statement FILE.json</code> makes it again.</p>"
+    )
+    parts = ["<h1>Privacy statement</h1>", promise, definitions(rows), origin]
+    return page("Privacy statement", parts, running="Privacy statement", styles=["report.css", "statement.css"])
+
+
+def statement_text(statement: Mapping[str, Any]) -> str:
+    """Return a statement as a page of plain text.
+
+    Parameters
+    ----------
+    statement : mapping
+        What ``PrivacyStatement.to_dict`` returns and the JSON file holds.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> statement_text(release.statement.to_dict()) == release.statement.text()
+    True
+    """
+    return PrivacyStatement.from_dict(statement).text()
+
+
+def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> str:
+    """Make the page of a statement's JSON file again.
+
+    Parameters
+    ----------
+    path : path
+        The JSON file.
+    out : path or None
+        Where to write the page: ``.html`` or ``.txt``. None writes nothing.
+
+    Returns
+    -------
+    str
+        The page: HTML for an ``.html`` file, plain text otherwise.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is not a statement, or ``out`` has another ending, exists already or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> from pate.core.files import write_json
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> write_json(folder / "a.json", release.statement.to_dict())
+    >>> render_statement(folder / "a.json", folder / "a.html")[:15]
+    '<!doctype html>'
+    """
+    goal = None if out is None else Path(out)
+    if goal is not None and goal.suffix not in _KINDS:
+        raise InvalidInputError(f"out must end in {' or '.join(_KINDS)}, got {goal.name!r}. Rename it.")
+    if goal is not None and goal.exists():
+        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    s = read_statement(path)
+    made = statement_page(s.to_dict()) if goal is not None and goal.suffix == ".html" else s.text()
+    if goal is not None:
+        try:
+            write_text(goal, made)
+        except OSError as error:
+            raise InvalidInputError(f"{goal} cannot be written ({error.strerror}). Name another place.") from error
+    return made
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that stands twice: two readers could see two statements."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a name stands twice")
+    return made
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,158 @@
+"""Plain values at the door of a statement: what may stand in its JSON, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pate.exceptions import InvalidInputError
+from pate.privacy.words import Guarantee
+
+#: What a statement may promise: a data-dependent epsilon is private, and one direction alone is no privacy.
+_PROMISES = {
+    "kind": ("public", "sanitised", "seeded"),
+    "adjacency": ("replace-one", "add-or-remove", "zero-out"),
+    "directions": ("both",),
+}
+_MOST_UNITS = 10**15
+#: Largest number of a statement.
+LARGEST = 1e300
+#: Longest text of a statement's field, in characters. A page is a page.
+MAX_TEXT = 4000
+#: Control characters, marks that turn the reading direction around (a page could say another number than its file)
+#: and halves of surrogate pairs, which cannot be written as UTF-8. Tab and line feed are allowed.
+_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def check_text(name: str, value: Any) -> str:
+    """Return a text that a page can show as it is.
+
+    Examples
+    --------
+    >>> check_text("tuning", "nothing")
+    'nothing'
+    >>> check_text("tuning", 3)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: tuning must be text of at most 4000 characters, ... got 3. Convert or shorten it.
+    """
+    if not isinstance(value, str) or len(value) > MAX_TEXT or _ODD.search(value):
+        raise InvalidInputError(
+            f"{name} must be text of at most {MAX_TEXT} characters, none of them a control character, got "
+            f"{_short(value)}. Convert or shorten it."
+        )
+    return str(value)
+
+
+def as_plain_text(value: Any) -> str:
+    r"""Return any value as a text that :func:`check_text` takes: odd characters become spaces, the end is cut off.
+
+    Examples
+    --------
+    >>> as_plain_text("a\r\nb")
+    'a \nb'
+    """
+    text = _ODD.sub(" ", str(value))
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 4] + " ..."
+
+
+def check_texts(name: str, values: Any) -> tuple[str, ...]:
+    """Return a list of texts as a tuple.
+
+    Examples
+    --------
+    >>> check_texts("covered", ["a", "b"])
+    ('a', 'b')
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InvalidInputError(f"{name} must be a list of texts, got {_short(values)}. Put it into a list.")
+    return tuple(check_text(f"{name}[{i}]", value) for i, value in enumerate(values))
+
+
+def check_keys(name: str, value: Any, keys: Sequence[str]) -> Mapping[str, Any]:
+    """Return a mapping that has these keys and no others.
+
+    Examples
+    --------
+    >>> check_keys("statement", {"a": 1}, ["a", "b"])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: statement lacks 'b'. It must have: a, b.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} must be a dictionary, got {_short(value)}. Pass what the file holds.")
+    unknown = [key for key in value if key not in keys]
+    if unknown:
+        raise InvalidInputError(f"{name} has the unknown entry {_short(unknown[0])}. It may have: {', '.join(keys)}.")
+    missing = [key for key in keys if key not in value]
+    if missing:
+        raise InvalidInputError(f"{name} lacks {missing[0]!r}. It must have: {', '.join(keys)}.")
+    return value
+
+
+def check_number(name: str, value: Any, *, low: float, high: float) -> float:
+    """Return a number between the bounds as a float; a whole number of any length is compared before it is turned.
+
+    Examples
+    --------
+    >>> check_number("delta", 10**400, low=0, high=1)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: delta must be a number from 0 to 1, got a whole number of 1329 bits. Pass a ...
+    """
+    # numpy's float64 is a float; NaN fails both comparisons.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidInputError(
+            f"{name} must be a number from {low:g} to {high:g}, got {_short(value)}. Pass a plain number."
+        )
+    return float(value)
+
+
+def check_whole(name: str, value: Any, *, low: int) -> int:
+    """Return a whole number from ``low`` to 1e15, numpy's among them.
+
+    Examples
+    --------
+    >>> check_whole("n_units", True, low=0)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: n_units must be a whole number from 0 to 1e15. Leave it out if it is not known.
+    """
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        number = -1
+    if isinstance(value, bool) or not low <= number <= _MOST_UNITS:
+        raise InvalidInputError(f"{name} must be a whole number from {low} to 1e15. Leave it out if it is not known.")
+    return int(number)
+
+
+def check_guarantee(promise: Guarantee) -> None:
+    """Refuse a guarantee that no statement can carry.
+
+    Examples
+    --------
+    >>> check_guarantee(Guarantee(epsilon=1.0, delta=0.0, kind="public", method="gdp", directions="forward"))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: guarantee directions must be one of both, got 'forward'. Pass the public one.
+    """
+    check_number("guarantee epsilon", promise.epsilon, low=0, high=LARGEST)
+    check_number("guarantee delta", promise.delta, low=0, high=1)
+    if promise.order is not None:
+        check_number("guarantee order", promise.order, low=0, high=LARGEST)
+    for name in ("kind", "method", "adjacency", "directions", "adaptivity"):
+        check_text(f"guarantee {name}", getattr(promise, name))
+    for name, allowed in _PROMISES.items():
+        value = getattr(promise, name)
+        if value not in allowed:
+            raise InvalidInputError(
+                f"guarantee {name} must be one of {', '.join(allowed)}, got {_short(value)}. Pass the public one."
+            )
+
+
+def _short(value: Any) -> str:
+    """Return the beginning of a value's repr; a huge one is neither printed whole nor made."""
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, str):
+        return ascii(value[:40]) + ("..." if len(value) > 40 else "")
+    if value is None or isinstance(value, int | float):
+        return repr(value)
+    return f"a {type(value).__name__}"

@@ -1,0 +1,1 @@
+"""Studies: runs, comparisons, plans, and accounts of given votes."""

@@ -1,0 +1,138 @@
+"""What a run looks like without privacy: numbers for the curator's report, and for nothing else."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+
+from pate.data import Dataset
+from pate.estimator import PATEClassifier
+from pate.mechanisms import LNMax, Mechanism
+from pate.students import fit_student
+from pate.studies.account import account
+from pate.teachers import ShardEnsemble, TeacherEnsemble, ensemble_curve
+from pate.votes import Votes
+
+#: Teachers are scored on so many test rows at most: every one of them votes on each.
+_REFERENCE_ROWS = 2000
+#: Beyond so many private rows the reference without privacy is made in less time than a teacher of all rows would take.
+_LARGE = 20_000
+
+
+def add_references(
+    inside: dict[str, Any],
+    data: Dataset,
+    teachers: ShardEnsemble,
+    votes: Votes,
+    clf: PATEClassifier,
+    seed: int,
+    *,
+    delta: float,
+    first: bool,
+) -> None:
+    """Collect the numbers without privacy of one repeat; they go to the sensitive report only.
+
+    Parameters
+    ----------
+    inside : dict
+        What :func:`pate.report.write_sensitive_report` takes; added to.
+    data : Dataset
+        Encoded.
+    teachers, votes
+        What ``clf.fit_keeping`` gave; **sensitive**.
+    clf : PATEClassifier
+        Fitted.
+    seed : int
+    delta : float
+        For the data-dependent costs.
+    first : bool
+        Whether this is the first repeat, which alone is shown in detail.
+    """
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    on_test = teachers.vote(test)
+    assert on_test.labels is not None
+    alone = (on_test.labels == truth).mean(axis=1)
+    plurality = votes.counts.argmax(axis=1)
+    labels = np.full(len(data.public.X), -1, dtype=np.int64)
+    labels[clf.queries_] = plurality
+    noiseless = fit_student(clf.student, data.public.X, labels, random_state=seed)
+    name, accuracy = _open_model(teachers, data, test, truth, seed)
+    found = {
+        f"non-private {name}, all private data": accuracy,
+        "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
+        "student from noiseless votes": noiseless.score(test, truth),
+        "single teacher (mean)": alone.mean(),
+    }
+    inside["references"] += [{"name": n, "accuracy": float(a), "seed": seed} for n, a in found.items()]
+    release = clf.release_
+    evaluated = data.public.y_for_evaluation[clf.queries_]
+    right = (release.labels == evaluated)[release.answered]
+    if len(right):
+        inside["label_accuracy"].append({"seed": seed, "accuracy": float(right.mean())})
+    if not first:
+        return
+    top = np.sort(votes.counts, axis=1)
+    report = account(votes, release.mechanism, delta=delta, max_answers=release.quote.max_answers)
+    inside.update(
+        margins=(top[:, -1] - top[:, -2]).tolist(),
+        n_teachers=votes.n_teachers,
+        teacher_accuracy=alone.tolist(),
+        ensemble_curve=ensemble_curve(
+            on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
+        ),
+        data_dependent=[
+            {
+                "label": label,
+                "epsilon": g.epsilon,
+                "delta": g.delta,
+                "method": f"{g.method}, {g.directions}",
+                "use": use,
+            }
+            for label, wrapped, use in (
+                ("best data-dependent bound", report.data_dependent, "internal study; never publish"),
+                ("2018 paper's analysis", report.papernot2018, "comparison with papers; never publish"),
+                ("2017 paper's analysis", report.papernot2017, "comparison with papers; never publish"),
+            )
+            if wrapped is not None
+            for g in (wrapped.reveal(),)
+        ],
+    )
+
+
+def margin_noise(mechanism: Mechanism) -> float:
+    """Return the standard deviation, in votes, of the noise on the difference of two counts.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> round(margin_noise(GNMax(sigma=40.0)), 2), margin_noise(LNMax(scale=20.0))
+    (56.57, 40.0)
+    """
+    if isinstance(mechanism, LNMax):
+        return 2.0 * mechanism.scale  # the variance of each of the two is 2 scale^2
+    return math.sqrt(2.0) * float(mechanism.sigma)  # type: ignore[attr-defined]  # every other one is Gaussian
+
+
+def _open_model(teachers: ShardEnsemble, data: Dataset, test: Any, truth: Any, seed: int) -> tuple[str, float]:
+    """Return the name and accuracy of a model that saw all private rows."""
+    X, y = data.private.X, data.private.y
+    if isinstance(teachers, TeacherEnsemble):
+        # A kernel machine on 50,000 rows takes longer than the whole run.
+        large = len(y) > _LARGE
+        model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, y)
+        return type(model).__name__, model.score(test, truth)
+    # One torch teacher of everything; on many rows in fewer epochs, as each has many steps.
+    ensemble: Any = clone(teachers)
+    epochs = max(1, ensemble.epochs * min(_LARGE, len(y)) // len(y))
+    ensemble.set_params(n_teachers=1, epochs=epochs, random_state=seed, checkpoint_dir=None, verbose=False)
+    counts = ensemble.fit(X, y).vote(test, keep_labels=False).counts
+    return ensemble.module.__name__, (counts.argmax(axis=1) == truth).mean()

@@ -1,0 +1,293 @@
+"""What a comparison found: tidy rows, a table, a picture, files."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate.core.files import write_json
+from pate.exceptions import InvalidInputError
+from pate.studies.comparison._resume import refuse_other_results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One fit of one contestant at one budget, and what came of it.
+
+    Attributes
+    ----------
+    contestant : str
+    epsilon, delta : float
+        The budget.
+    repeat : int
+        0, 1, ...
+    accuracy : float
+        Share of the test rows that were classified right, in [0, 1].
+    seed : int
+        The contestant's ``random_state``.
+    queries, answers : int or None
+        Public rows asked about and answered; None where nothing is asked.
+    seeded : bool or None
+        Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
+    statement : dict or None
+        The contestant's privacy statement (public).
+
+    Examples
+    --------
+    >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).key
+    ('PATE', 1.0, 0)
+    """
+
+    contestant: str
+    epsilon: float
+    delta: float
+    repeat: int
+    accuracy: float
+    seed: int
+    queries: int | None = None
+    answers: int | None = None
+    seeded: bool | None = None
+    statement: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> tuple[str, float, int]:
+        """Which fit of the comparison this is."""
+        return self.contestant, self.epsilon, self.repeat
+
+
+_COLUMNS = ("contestant", "epsilon", "delta", "accuracy", "seed", "queries", "answers")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ComparisonReport:
+    """What :func:`compare` found: tidy rows first, then a table, a picture and files. Printing it shows the table.
+
+    Attributes
+    ----------
+    cells : tuple of Cell
+        By contestant, then budget, then repeat.
+    dataset, protocol, description : str
+    classes : tuple
+    settings : dict
+        What was asked for.
+    created, commit, versions
+        Where the numbers come from.
+
+    Examples
+    --------
+    >>> cells = [Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seed=r)
+    ...          for r, a in enumerate([0.90, 0.92])]
+    >>> ComparisonReport(cells=tuple(cells), dataset="digits")
+    Accuracy on the test rows of digits at delta = 1e-05 (mean ± standard deviation over seeds):
+    contestant  epsilon  accuracy       fits
+    PATE        1        0.910 ± 0.014  2
+    """
+
+    cells: tuple[Cell, ...]
+    dataset: str
+    protocol: str = ""
+    description: str = ""
+    classes: tuple[Any, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+    commit: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.cells:
+            raise InvalidInputError("cells must hold at least one fit, got none. Use pate.compare to make a report.")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one dict per fit: contestant, epsilon, delta, accuracy, seed, queries, answers.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").rows()[0]["accuracy"]
+        0.9
+        """
+        return [{name: getattr(cell, name) for name in _COLUMNS} for cell in self.cells]
+
+    def to_frame(self) -> Any:
+        """Return the rows as a pandas DataFrame.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").to_frame().shape
+        (1, 7)
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rows(), columns=list(_COLUMNS))
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return mean and spread by contestant and epsilon.
+
+        Returns
+        -------
+        list of dict
+            ``contestant``, ``epsilon``, ``mean`` and ``std`` of the accuracy (sample standard deviation; NaN for a
+            single fit), and ``n`` fits.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").summary()
+        [{'contestant': 'A', 'epsilon': 1.0, 'mean': 0.9, 'std': nan, 'n': 1}]
+        """
+        groups: dict[tuple[str, float], list[Cell]] = {}
+        for cell in self.cells:
+            groups.setdefault((cell.contestant, cell.epsilon), []).append(cell)
+        found = []
+        for (contestant, epsilon), cells in groups.items():
+            accuracy = np.array([c.accuracy for c in cells])
+            std = float(accuracy.std(ddof=1)) if len(cells) > 1 else math.nan
+            mean = float(accuracy.mean())
+            found.append(
+                {
+                    "contestant": contestant,
+                    "epsilon": epsilon,
+                    "mean": mean,
+                    "std": std,
+                    "n": len(cells),
+                }
+            )
+        return found
+
+    @property
+    def statements(self) -> dict[tuple[str, float], dict[str, Any]]:
+        """The privacy statement of each contestant at each epsilon, of its first fit."""
+        found: dict[tuple[str, float], dict[str, Any]] = {}
+        for cell in self.cells:
+            if cell.statement is not None:
+                found.setdefault((cell.contestant, cell.epsilon), cell.statement)
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know before believing the numbers."""
+        cells, delta = self.cells, self.cells[0].delta
+        names = list(dict.fromkeys(c.contestant for c in cells))
+        notes = [
+            f"{len(cells)} fits on the private data were made, each a spend of its own: by plain composition all of "
+            f"them cost epsilon = {sum(c.epsilon for c in cells):g} at delta = {len(cells) * delta:g}. These numbers "
+            "evaluate methods; they are not one release, and choosing a method by them on data that matters costs "
+            "that sum.",
+            "Accuracies were measured on held-out rows without noise.",
+        ]
+        if any(c.seeded for c in cells):
+            notes.append("The noise was seeded: nothing here is private.")
+        silent = [name for name in names if not any(c.statement for c in cells if c.contestant == name)]
+        if silent:
+            notes.append(
+                f"{', '.join(silent)}: no privacy statement, so the epsilon is the budget that was given, and nobody "
+                "vouches for it."
+            )
+        promises = {(s["unit"], s["guarantee"]["adjacency"]) for s in self.statements.values()}
+        if len(promises) > 1:
+            told = "; ".join(f"{unit}, {adjacency}" for unit, adjacency in sorted(promises))
+            notes.append(f"The contestants do not promise the same ({told}): equal epsilons do not mean equal privacy.")
+        return notes
+
+    def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
+        """Return everything as JSON values, all of it public: what ``results.json`` holds.
+
+        Parameters
+        ----------
+        command : str or None
+            The command that made it, to be shown in the report.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").to_dict()["title"]
+        'A on digits'
+        """
+        names = list(dict.fromkeys(c.contestant for c in self.cells))
+        return {
+            "kind": "comparison",
+            "title": f"{' and '.join(names) if len(names) < 3 else ', '.join(names)} on {self.dataset}",
+            "dataset": self.dataset,
+            "protocol": self.protocol,
+            "description": self.description,
+            "command": command,
+            "created": self.created,
+            "versions": self.versions,
+            "commit": self.commit,
+            "classes": list(self.classes),
+            "settings": self.settings,
+            "budget": None,
+            "rows": self.rows(),
+            "answers_per_class": None,
+            "cost_curve": None,
+            "statement": None,
+            "statements": [
+                {"contestant": name, "epsilon": epsilon, "statement": statement}
+                for (name, epsilon), statement in self.statements.items()
+            ],
+            "notes": self.notes,
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw accuracy against epsilon, a line and a band per contestant.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from pate.report.plots import accuracy_against_epsilon
+
+        return accuracy_against_epsilon(self.rows(), ax=ax)
+
+    def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
+        """Write ``results.json`` and ``report.html`` into a folder, and return the folder.
+
+        Parameters
+        ----------
+        folder : path
+            Made when absent; the ``out`` of :func:`compare` will do.
+        command : str or None
+            The command that made it, to be shown in the report.
+
+        Raises
+        ------
+        RunFolderError
+            The folder holds other results.
+        """
+        from pate.report import write_report
+
+        goal = Path(folder)
+        result = self.to_dict(command=command)
+        refuse_other_results(goal, result)
+        write_json(goal / "results.json", result)
+        # The page shows what all contestants share; each one's statement is in the JSON.
+        write_report(goal / "report.html", {k: v for k, v in result.items() if k != "statements"})
+        return goal
+
+    def __repr__(self) -> str:
+        table = [("contestant", "epsilon", "accuracy", "fits")]
+        for s in self.summary():
+            spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
+            table.append(
+                (
+                    s["contestant"],
+                    f"{s['epsilon']:g}",
+                    f"{s['mean']:.3f}{spread}",
+                    str(s["n"]),
+                )
+            )
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
+        what = "mean ± standard deviation over seeds" if any(s["n"] > 1 for s in self.summary()) else "one seed"
+        head = f"Accuracy on the test rows of {self.dataset} at delta = {self.cells[0].delta:g} ({what}):"
+        return "\n".join([head, *lines])

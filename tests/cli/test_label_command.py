@@ -1,0 +1,378 @@
+"""``pate label`` from files to files: every kind of file, options from a file, teachers by name and by path."""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from test_cli import pate
+
+from pate import InvalidInputError, Ledger
+from pate.cli import label as command
+from pate.jobs import read_job_file
+from pate.jobs._config import _NOT_IN_A_FILE, OPTIONS
+from pate.jobs._writing import harmless
+
+
+@pytest.fixture
+def tables(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 300
+    frame = pd.DataFrame(
+        {"age": rng.normal(50, 10, n).round(3), "code": rng.choice(["1", "2", "V7"], n), "weight": rng.normal(70, 9, n)}
+    )
+    frame.loc[rng.random(n) < 0.1, "weight"] = np.nan
+    frame["ill"] = np.where(frame["age"] > 50, "yes", "no")
+    frame[:260].to_csv(tmp_path / "private.csv", index=False)
+    frame[260:].drop(columns="ill").to_csv(tmp_path / "public.csv", index=False)
+    return tmp_path
+
+
+BASE = {
+    "private": "private.csv", "public": "public.csv", "target": "ill", "classes": "no,yes", "epsilon": 4,
+    "delta": "1e-3", "teachers": 15, "queries": 10, "out": "labels.csv", "jobs": 1, "teacher": "naive-bayes",
+}  # fmt: skip
+
+
+def run(folder, *flags, **options):
+    merged = {k: v for k, v in (BASE | options).items() if v is not None}
+    arguments = [part for k, v in merged.items() for part in (f"--{k.replace('_', '-')}", v)]
+    return pate("label", *arguments, *flags, cwd=folder)
+
+
+def refused(done, text):
+    assert done.returncode == 2, done.stdout
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# Kinds of input -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [".csv.gz", ".parquet", ".npz"])
+def test_kinds_of_tables(tables, kind):
+    for name in ("private", "public"):
+        frame = pd.read_csv(tables / f"{name}.csv")
+        if kind == ".csv.gz":
+            (tables / f"{name}.csv.gz").write_bytes(gzip.compress((tables / f"{name}.csv").read_bytes()))
+        elif kind == ".parquet":
+            frame.to_parquet(tables / f"{name}.parquet", index=False)
+        else:
+            np.savez(tables / f"{name}.npz", **{c: frame[c].to_numpy().astype(frame[c].dtype if frame[c].dtype.kind == "f" else str) for c in frame})  # fmt: skip # noqa: E501
+    done = run(tables, private=f"private{kind}", public=f"public{kind}")
+    assert done.returncode == 0, done.stderr
+    frame = pd.read_csv(tables / "labels.csv")
+    assert (frame["status"] == "answered").sum() == 10
+
+
+def test_matrices(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    np.savez(tmp_path / "private.npz", X=X[:260], y=(X[:260, 0] > 0).astype(int))
+    np.save(tmp_path / "public.npy", X[260:])
+    done = run(tmp_path, private="private.npz", public="public.npy", target=None, classes="0,1")
+    assert done.returncode == 0, done.stderr
+    assert set(pd.read_csv(tmp_path / "labels.csv")["label"].dropna()) <= {0, 1}
+
+
+def test_codes_that_look_like_numbers(tables):
+    """In the private file no V7 happens to stand: it is the same column of codes all the same, once that is said."""
+    frame = pd.read_csv(tables / "private.csv", dtype={"code": str})
+    frame[frame["code"] != "V7"].to_csv(tables / "private.csv", index=False)
+    refused(run(tables), "--text")
+    done = run(tables, text="code")
+    assert done.returncode == 0, done.stderr
+
+
+def test_categories_without_end_and_unseen_ones(tables):
+    """Ids of private rows make no columns; how many public ones do is an option."""
+    private, public = (pd.read_csv(tables / f"{n}.csv") for n in ("private", "public"))
+    private.assign(visit=[f"p{i}" for i in range(260)]).to_csv(tables / "private.csv", index=False)
+    public.assign(visit=[f"v{i}" for i in range(40)]).to_csv(tables / "public.csv", index=False)
+    done = run(tables, "--plan", max_categories=5)
+    assert "4 columns become 11 numbers" in done.stdout  # age, weight, weight missing, 3 codes, 5 visits
+    assert run(tables, max_categories=5).returncode == 0
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(120):
+        dark = i % 2
+        pixels = rng.integers(0, 90, size=(5, 6)) + 150 * (1 - dark)
+        place = f"private/{['light', 'dark'][dark]}/p{i // 4}_{i}.png" if i < 90 else f"public/=img{i}.png"
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / place)
+    return tmp_path
+
+
+IMAGES = {"private": "private", "public": "public", "target": None, "classes": "dark,light"}
+
+
+def test_folders_of_images(pictures):
+    done = run(pictures, "--safe-csv", **IMAGES, group="prefix", epsilon=20, select="cluster", teachers=6)
+    assert done.returncode == 0, done.stderr
+    frame = pd.read_csv(pictures / "labels.csv")
+    assert frame.columns.tolist() == ["file", "label", "status"]
+    assert frame["file"].tolist() == [f"'={p.name[1:]}" for p in sorted((pictures / "public").iterdir())]
+    answered = frame[frame["status"] == "answered"]
+    even = answered["file"].str.extract(r"(\d+)")[0].astype(int) % 2 == 0
+    assert (np.where(even, "light", "dark") == answered["label"]).mean() > 0.7
+    statement = json.loads((pictures / "labels.statement.json").read_text())
+    assert (statement["unit"], statement["n_units"]) == ("group", 23)
+    assert (pictures / "private.ledger.sqlite").exists()
+
+
+def test_folders_that_do_not_fit(pictures):
+    refused(run(pictures, **{**IMAGES, "target": "ill"}), "target is for tables")
+    refused(run(pictures, **{**IMAGES, "public": "private/dark/p0_1.png"}), "both be folders of images")
+    refused(run(pictures, **IMAGES, size="5"), "size must be WIDTHxHEIGHT")
+    refused(run(pictures, **IMAGES, size="3x3"), "is not 3 x 3 pixels")
+    refused(run(pictures, **IMAGES, group="patient"), "group must be one of 'prefix'")
+    refused(run(pictures, **{**IMAGES, "classes": "dim,bright"}), "outside classes")
+    done = run(pictures, "--resize", **IMAGES, size="3x3", color="rgb")
+    assert done.returncode == 0, done.stderr
+    assert "images of 27 numbers" in done.stdout
+
+
+def test_images_options_are_not_for_tables(tables):
+    refused(run(tables, size="3x3"), "size is for folders of images")
+
+
+# Plan, choice, output -------------------------------------------------------------------------------------------
+
+
+def test_the_plan_trains_and_writes_nothing(tables):
+    done = run(tables, "--plan", select="uncertain", rounds=2)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "15, each of 17 to 18 of the 260 records",
+        "15 x naive-bayes",
+        "NoisyHistogram(sigma=",
+        "2 rounds of 5, 5",
+        "buys 10 answers",
+        "will spend (4, 0.001)-DP, public",
+    ):
+        assert text in done.stdout
+    assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
+
+
+def test_a_plan_does_not_look_at_values(tables):
+    """Other private values, labels and all, of the same shape: the same plan, word for word."""
+    first = run(tables, "--plan").stdout
+    frame = pd.read_csv(tables / "private.csv")
+    frame["age"], frame["ill"] = 1.0, "no"
+    frame.to_csv(tables / "private.csv", index=False)
+    assert run(tables, "--plan").stdout == first
+
+
+@pytest.mark.parametrize("select", ["first", "spread", "cluster", "uncertain"])
+def test_choices(tables, select):
+    done = run(tables, select=select)
+    assert done.returncode == 0, done.stderr
+    assert Ledger(tables / "private.csv.ledger.sqlite").releases()[0].n_queries <= 10
+    again = run(tables, select=select, out="again.csv")
+    assert again.returncode == 0, again.stderr
+    assert "answered before: free" in again.stdout
+    pd.testing.assert_frame_equal(pd.read_csv(tables / "labels.csv"), pd.read_csv(tables / "again.csv"))
+    assert len(Ledger(tables / "private.csv.ledger.sqlite").releases()) == 1
+
+
+def test_cells_that_a_spreadsheet_would_run(tables):
+    frame = pd.read_csv(tables / "private.csv")
+    frame["ill"] = frame["ill"].map({"no": "=cmd|calc", "yes": "-yes"})
+    frame.to_csv(tables / "private.csv", index=False)
+    assert run(tables, classes="=cmd|calc,-yes").returncode == 0
+    assert set(pd.read_csv(tables / "labels.csv")["label"].dropna()) == {"=cmd|calc", "-yes"}
+    assert run(tables, "--safe-csv", classes="=cmd|calc,-yes", out="safe.csv").returncode == 0
+    assert set(pd.read_csv(tables / "safe.csv")["label"].dropna()) == {"'=cmd|calc", "'-yes"}
+
+
+@pytest.mark.parametrize("start", list("=+-@\t\r\n"))
+def test_every_start_of_a_formula(start):
+    assert harmless(f"{start}x") == f"'{start}x"
+    assert harmless(f"x{start}") == f"x{start}"
+
+
+def test_an_existing_output_is_refused_before_any_work(tables):
+    (tables / "labels.statement.txt").write_text("precious")
+    refused(run(tables), "never overwritten")
+    (tables / "gone.csv").symlink_to("nowhere")
+    refused(run(tables, out="gone.csv"), "never overwritten")
+
+
+# Teachers -------------------------------------------------------------------------------------------------------
+
+MODULE = """
+from sklearn.tree import DecisionTreeClassifier
+open({mark!r}, "w").write("ran")
+class Mine(DecisionTreeClassifier):
+    pass
+def make():
+    return DecisionTreeClassifier(max_depth=2)
+def odd(parameter):
+    return None
+text = "not a classifier"
+"""
+
+
+@pytest.fixture
+def module(tables, monkeypatch):
+    (tables / "code").mkdir()
+    (tables / "code" / "pate_test_teachers.py").write_text(MODULE.format(mark=str(tables / "ran")))
+    monkeypatch.syspath_prepend(str(tables / "code"))
+    yield tables / "ran"
+    sys.modules.pop("pate_test_teachers", None)
+
+
+@pytest.mark.parametrize("name", ["random-forest", "hist-gradient-boosting", "mlp", "svm", "decision-tree"])
+def test_teachers_by_name(tables, name):
+    assert run(tables, teacher=name, teachers=4, queries=3, epsilon=50).returncode == 0
+
+
+def test_an_import_path_needs_the_flag_and_nothing_runs_without(tables, module):
+    refused(run(tables, teacher="pate_test_teachers:make"), "--allow-import")
+    assert not module.exists()
+    done = run(tables, "--allow-import", teacher="pate_test_teachers:make")
+    assert done.returncode == 0, done.stderr
+    assert module.exists()
+    assert "15 x pate_test_teachers:make" in done.stdout
+
+
+def test_a_class_of_ones_own_is_used_and_not_kept(tables, module):
+    done = run(tables, "--allow-import", teacher="pate_test_teachers:Mine")
+    assert done.returncode == 0, done.stderr
+    assert "cannot be read back safely" in done.stderr
+    assert not (tables / "labels.private").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("pate_test_teachers:odd", "cannot be made without parameters"),
+        ("pate_test_teachers:text", "cannot be made without parameters"),
+        ("pate_test_teachers:missing", "Check the name after the colon"),
+        ("pate_no_such_module:make", "PYTHONPATH"),
+        ("os:getcwd", "not a scikit-learn classifier"),
+        ("os;x:y", "teacher must be one of"),
+    ],
+)
+def test_import_paths_that_lead_nowhere(tables, module, path, text):
+    refused(run(tables, "--allow-import", teacher=path), text)
+
+
+def test_no_checkpoints(tables):
+    assert run(tables, "--no-checkpoints").returncode == 0
+    assert not (tables / "labels.private").exists()
+    assert run(tables, out="more.csv").returncode == 0
+    assert (tables / "more.private" / "teachers").is_dir()
+
+
+# Options from a file --------------------------------------------------------------------------------------------
+
+JOB = """
+private = "private.csv"
+public = "public.csv"
+target = "ill"
+classes = ["no", "yes"]
+epsilon = 4
+delta = 1e-3
+teachers = 15
+queries = 10
+out = "labels.csv"
+teacher = "naive-bayes"
+safe-csv = true
+max_categories = 20
+jobs = 1
+"""
+
+
+def test_a_file_holds_the_same_options(tables, tmp_path):
+    (tables / "sub").mkdir()
+    for name in ("private.csv", "public.csv"):
+        (tables / name).rename(tables / "sub" / name)
+    (tables / "sub" / "job.toml").write_text(JOB)
+    done = pate("label", "--config", "sub/job.toml", cwd=tables)
+    assert done.returncode == 0, done.stderr
+    assert (tables / "sub" / "labels.csv").exists()  # paths in the file start at its folder
+    again = pate("label", "--config", "sub/job.toml", "--out", "mine.csv", "--queries", 8, "--plan",
+                 "--ledger", "fresh.sqlite", cwd=tables)  # fmt: skip
+    assert "8 of 40 public rows" in again.stdout  # the command line wins, and its paths start here
+    assert not (tables / "mine.csv").exists()
+
+
+def test_the_order_of_options_does_not_matter(tables):
+    (tables / "job.toml").write_text(JOB)
+    for arguments in (["--queries", 7, "--config", "job.toml"], ["--config", "job.toml", "--queries", 7]):
+        done = pate("label", *arguments, "--plan", cwd=tables)
+        assert "7 of 40 public rows" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("epsilom = 1", "unknown option 'epsilom'. Did you mean 'epsilon'?"),
+        ("max-answer = 1", "Did you mean 'max-answers'?"),
+        ("[label]\nepsilon = 1", "unknown option 'label'"),
+        ("queries = '10'", "queries must be a whole number, got '10'"),
+        ("queries = true", "queries must be a whole number"),
+        ("queries = 1.5", "queries must be a whole number"),
+        ("epsilon = '3'", "epsilon must be a number"),
+        ("epsilon = nan", "epsilon must be"),
+        ("classes = [0, 1]", "Put each in quotes"),
+        ("classes = 'no,yes'", "classes must be a list of texts"),
+        ("safe-csv = 'yes'", "safe-csv must be true or false"),
+        ("private = 7", "private must be a text (a path)"),
+        ("teacher = {import = 'os:system'}", "teacher must be a text"),
+        ("allow-import = true", "must not hold 'allow-import'"),
+        ("config = 'other.toml'", "must not hold 'config'"),
+        ("new-ledger = true", "must not hold 'new-ledger'"),
+        ("max-answers = 1\nmax_answers = 2", "twice"),
+        ("epsilon = ", "not a readable TOML file"),
+        ("x = " + "[" * 5000, "not a readable TOML file"),
+        ("epsilon = 1\nepsilon = 2", "not a readable TOML file"),
+    ],
+)
+def test_bad_files(tables, line, text):
+    (tables / "job.toml").write_text(line)
+    refused(pate("label", "--config", "job.toml", cwd=tables), text)
+
+
+def test_files_that_are_not(tables):
+    (tables / "job.yaml").write_text("epsilon: 1")
+    refused(pate("label", "--config", "job.yaml", cwd=tables), "must be a TOML file")
+    refused(pate("label", "--config", "none.toml", cwd=tables), "there is no file")
+    (tables / "big.toml").write_text("#" * 1_000_001)
+    refused(pate("label", "--config", "big.toml", cwd=tables), "larger than a megabyte")
+    (tables / "job.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInputError, match="not a readable TOML"):
+        read_job_file(tables / "job.toml")
+
+
+def test_a_file_runs_nothing(tables, module):
+    """An import path in a file still needs the flag on the command line."""
+    (tables / "job.toml").write_text(JOB.replace('"naive-bayes"', '"pate_test_teachers:make"'))
+    refused(pate("label", "--config", "job.toml", cwd=tables), "--allow-import")
+    assert not module.exists()
+    done = pate("label", "--config", "job.toml", "--allow-import", cwd=tables)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_option_may_stand_in_a_file_but_three():
+    options = set(inspect.signature(command.label).parameters) - {"context"}
+    assert options == set(OPTIONS) | set(_NOT_IN_A_FILE)
+
+
+def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):
+    options = {"mechanism": "gnmax", "sigma": "9", "ledger": "book.sqlite"}
+    done = run(tables, ledger_currency="renyi:12.5", **options)
+    assert done.returncode == 0, done.stderr
+    assert Ledger(tables / "book.sqlite").currency == "renyi:12.5"
+    refused(run(tables, ledger_currency="gdp", **options | {"out": "more.csv"}), "counts in renyi:12.5, not in gdp")
+    refused(run(tables, ledger_currency="euro", **options | {"out": "more.csv"}), "currency must be None, 'gdp'")
