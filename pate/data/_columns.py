@@ -107,6 +107,28 @@ def as_number(cell: Any) -> float:
         return float("nan")
 
 
+def as_label(cell: Any) -> Any:
+    """Return the number or truth value that a text spells, and anything else as it is; decided by this cell alone.
+
+    Examples
+    --------
+    >>> [as_label(cell) for cell in ("1", "1.0", "true", "ill", "nan", 2, "12345678901234567891")]
+    [1, 1.0, True, 'ill', 'nan', 2, 12345678901234567891]
+    """
+    if not isinstance(cell, str):
+        return cell
+    text = cell.strip()
+    if text in _TRUTH:
+        return bool(_TRUTH[text])
+    number = as_number(text)
+    if not np.isfinite(number):
+        return cell
+    try:
+        return int(text)
+    except ValueError:
+        return number
+
+
 def as_text(column: pd.Series) -> pd.Series:
     """Return a text column as objects: strings, and NaN where missing. Whole numbers lose their ``.0``.
 
