@@ -99,7 +99,7 @@ def as_number(cell: Any) -> float:
         cell = "" if "_" in text else text
     elif isinstance(cell, complex) and not cell.imag:
         cell = cell.real
-    elif not isinstance(cell, numbers.Real):
+    elif not isinstance(cell, numbers.Real | np.bool_):
         return float("nan")
     try:
         return float(cell)

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | None] = ()) -> dict[str, str]:
-    """Return the kind of each column of a public table, ``"text"`` for those in ``text`` and for empty ones.
+    """Return the kind of each column of a public table, ``"text"`` for those in ``text``.
 
-    An empty one has no kind that is public; :func:`pate.data.align_columns` refuses it. Columns in ``without`` are no
-    features.
+    An empty one has no kind that is public, and is left out: :func:`pate.data.align_columns` refuses it. Columns in
+    ``without`` are no features.
 
     Examples
     --------
     >>> import pandas as pd
     >>> kinds_like(pd.DataFrame({"age": [1.0], "code": [2.0], "note": [None], "ill": [1]}), ["code"], without=["ill"])
-    {'age': 'numeric', 'code': 'text', 'note': 'text'}
+    {'age': 'numeric', 'code': 'text'}
     """
     if not (hasattr(like, "columns") and hasattr(like, "iloc")):
         raise InvalidInputError(
@@ -37,9 +37,9 @@ def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | N
         raise InvalidInputError("like has columns of the same name. Rename or remove one of each.")
     columns = [like.iloc[:, j] for j in range(len(names))]
     return {
-        name: "text" if name in text or column.isna().all() else column_kind(name, column)
+        name: "text" if name in text else column_kind(name, column)
         for name, column in zip(names, columns, strict=True)
-        if name not in without
+        if name not in without and (name in text or not column.isna().all())
     }
 
 
@@ -60,7 +60,7 @@ def cell_reader(missing: tuple[str, ...]) -> Any:
     return read
 
 
-def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str]) -> pd.DataFrame:
+def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
     """Bring private columns to the kinds that public ones have: float64, or text as objects; NaN where missing.
 
     Parameters
@@ -71,6 +71,8 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str]) -> pd.DataFrame
         Its name, for messages.
     kinds : dict of str -> {"numeric", "text"}
         What :func:`kinds_like` returns. Other columns are text.
+    text : sequence of str
+        Columns that somebody said are text.
 
     Returns
     -------
@@ -85,7 +87,8 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str]) -> pd.DataFrame
     Warns
     -----
     CuratorWarning
-        Some cells became NaN. Nothing else comes of it.
+        Some cells became NaN, or a column of text holds numbers alone. Nothing else comes of it: refusing a column of
+        which no cell fits would let the one record that has a number in it decide whether there is a release.
 
     Examples
     --------
@@ -101,27 +104,49 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str]) -> pd.DataFrame
     import pandas as pd
 
     tidy: dict[str, Any] = {}
-    odd: dict[str, str] = {}
+    odd: list[str] = []
     for name in X.columns:
         column = X[name]
         if not isinstance(column.dtype, pd.CategoricalDtype) and not pd.api.types.is_object_dtype(column.dtype):
             column_kind(name, column)  # a declared type
-        read = _numbers if kinds.get(name) == "numeric" else _texts
-        tidy[name], n_odd = read(column)
+        if kinds.get(name) == "numeric":
+            tidy[name], n_odd = numbers_in(column)
+        else:
+            tidy[name], n_odd = _texts(column)
         if n_odd:
-            none = "" if tidy[name].notna().any() else ", and so no cell of it is left: is it another column?"
-            odd[name] = f"{n_odd} in {name!r}{none}"
+            odd.append(odd_cells(name, tidy[name], n_odd))
+        elif name in kinds and name not in text and kinds[name] == "text" and _numbers_alone(tidy[name]):
+            odd.append(f"{name!r} holds numbers alone, where the public rows have text: is it another column? (text=)")
     if odd:
-        warnings.warn(
-            f"{file}: cells that are not what the public rows have in their column count as missing: "
-            f"{'; '.join(odd.values())}. (These numbers are private: do not publish them.)",
-            CuratorWarning,
-            stacklevel=4,
-        )
+        tell_curator(file, odd)
     return pd.DataFrame(tidy, index=X.index)
 
 
-def _numbers(column: pd.Series) -> tuple[pd.Series, int]:
+def odd_cells(name: Any, made: pd.Series, n_odd: int) -> str:
+    """Say how many cells of a column became missing."""
+    none = "" if made.notna().any() else ", and so it is empty: is it another column?"
+    return f"{name!r} has {n_odd} that are not what the public rows have in it, which count as missing{none}"
+
+
+def tell_curator(where: str, odd: list[str]) -> None:
+    """Warn of cells that were set aside: the curator alone."""
+    warnings.warn(
+        f"{where}, cells of columns: {'; '.join(odd)}. (This is private: do not publish it.)",
+        CuratorWarning,
+        stacklevel=5,
+    )
+
+
+def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
+    """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> numbers, n_odd = numbers_in(pd.Series(["1.5", None, "John Doe", "inf"], dtype=object))
+    >>> numbers.tolist(), n_odd
+    ([1.5, nan, nan, nan], 2)
+    """
     import pandas as pd
 
     if holds_numbers(column.dtype):
@@ -133,6 +158,10 @@ def _numbers(column: pd.Series) -> tuple[pd.Series, int]:
     fine = np.isfinite(values)
     made = pd.Series(np.where(fine, values, np.nan), index=column.index, name=column.name)
     return made, int(np.count_nonzero(~fine & ~missing))
+
+
+def _numbers_alone(texts: pd.Series) -> bool:
+    return bool(texts.notna().any()) and all(np.isfinite(as_number(cell)) for cell in texts if cell == cell)
 
 
 def _texts(column: pd.Series) -> tuple[pd.Series, int]:

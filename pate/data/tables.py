@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pate.data._arrays import is_matrix, matrix_roles, read_npy, read_npz_table
 from pate.data._columns import as_float, as_text, column_kind
-from pate.data._like import cell_reader, kinds_like, tidy_like
+from pate.data._like import cell_reader, kinds_like, numbers_in, tidy_like
 from pate.data._limits import check_unpacked, gunzip
 from pate.data._npz import reason
 from pate.data._roles import labels_of, owners_of
@@ -172,13 +172,16 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     Raises
     ------
     InvalidInputError
-        The public file misses columns, has others, has an entirely empty one, or holds text where the private one
-        holds numbers.
+        The public file misses columns, has others or has an entirely empty one; or no cell at all of a private column
+        is of the kind (number or text) that the public one has.
 
     Notes
     -----
-    **Guarantees.** Whether a column is of numbers or of text is decided by the public rows. A private file that differs
-    is refused, which releases nothing.
+    **Guarantees.** Names of columns and public cells are public, private cells are not. Whether a column is of numbers
+    or of text is decided by the public rows. A private table that was read with ``read_table(..., like=X_public)`` has
+    those kinds whatever its cells are, so that none of them, nor all together, can bring a refusal about. Of a table
+    that was read otherwise a column without a single fitting cell is refused as another column, before anything is
+    released; there a neighbouring table may be one that is taken, which ``like`` rules out.
 
     Examples
     --------
@@ -211,7 +214,9 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     odd = []
     for name in wanted:
         private_kind, public_kind = column_kind(name, X_private[name]), column_kind(name, public[name])
-        if private_kind != public_kind:
+        if private_kind != public_kind and not (
+            public_kind == "numeric" and numbers_in(X_private[name])[0].notna().any()
+        ):
             blank = "empty, and so " if X_private[name].isna().all() else ""
             odd.append(f"{name!r} is {blank}{private_kind} in the private file and {public_kind} in the public one")
     if odd:
@@ -361,7 +366,7 @@ def _split(
     strict, X = kinds is None, frame[features]
     spelt = path.suffix.lower() in (".csv", ".gz") and target not in text
     return Table(
-        X=_tidy(X, path, text) if kinds is None else tidy_like(X, path.name, kinds),
+        X=_tidy(X, path, text) if kinds is None else tidy_like(X, path.name, kinds, text=text),
         y=labels_of(frame, target, strict=strict, spelt=spelt),
         groups=owners_of(frame, group, strict=strict),
         path=path,

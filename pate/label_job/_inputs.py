@@ -73,7 +73,7 @@ def _distinct(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     values = [value for value in y.tolist() if cell_kind(value) != "missing"]
     spelt = [as_label(value) for value in values]
     if len({isinstance(value, bool) for value in spelt}) == 1 and not any(isinstance(v, str) for v in spelt):
-        values = spelt
+        return np.unique(np.array(spelt))
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return np.unique(column)
