@@ -75,7 +75,7 @@ def read_sources(
         )
     options: dict[str, Any] = {"resize": resize, "convert": color is not None, "verbose": verbose}
     shown = read_images(public, size=size, color=color, **options)
-    held = read_images(private, labelled=True, group=group, size=shown.size, color=shown.color, **options)
+    held = read_images(private, labelled=True, group=group, like=shown, **options)
     assert held.y is not None
     pixels = shown.X.reshape(len(shown.X), -1)
     return Sources("images", held.rows(), held.y, held.groups, shown.rows(), pixels, shown.names)

@@ -147,6 +147,16 @@ def test_folders_of_images(pictures):
     assert (pictures / "private.ledger.sqlite").exists()
 
 
+def test_one_persons_odd_image_stops_nobody(pictures):
+    (pictures / "private" / "dark" / "p0_1.png").write_bytes(b"no image")
+    Image.new("L", (9, 9)).save(pictures / "private" / "light" / "janedoe.png")
+    done = run(pictures, **IMAGES, group="prefix", epsilon=20, teachers=6)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 91 images" in done.stderr
+    assert "janedoe" not in done.stdout + done.stderr
+    assert json.loads((pictures / "labels.statement.json").read_text())["n_units"] == 23
+
+
 def test_folders_that_do_not_fit(pictures):
     refused(run(pictures, **{**IMAGES, "target": "ill"}), "target is for tables")
     refused(run(pictures, **{**IMAGES, "public": "private/dark/p0_1.png"}), "both be folders of images")

@@ -8,6 +8,7 @@ from PIL import Image
 
 from pate import InvalidInputError
 from pate.data import read_images
+from pate.exceptions import CuratorWarning
 
 SECRET = "jane-doe_scan.png"
 
@@ -137,6 +138,35 @@ def test_private_file_names_are_not_said(folder, break_it):
         read_images(folder / "private", labelled=True, size=(4, 3), color="grey")
     assert "jane" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda p: p.write_bytes(b"\x89PNG\r\n\x1a\n secret content"),
+        lambda p: picture(p, size=(9, 9)),
+        lambda p: picture(p, mode="RGB"),
+        lambda p: p.write_bytes(b""),
+    ],
+)
+def test_an_odd_private_image_is_its_own_matter(folder, break_it):
+    """Refused, one person's image would decide whether there is a release."""
+    public = read_images(folder / "public")
+    usual = read_images(folder / "private", labelled=True, group="prefix", like=public)
+    break_it(folder / "private" / "cat" / SECRET)
+    with pytest.warns(CuratorWarning, match=r"1 of 7 images .* set aside; the first: entry 1 \(by name\)") as said:
+        images = read_images(folder / "private", labelled=True, group="prefix", like=public)
+    assert "jane" not in str(said[0].message)
+    assert "secret" not in str(said[0].message)
+    assert (images.y[0], images.groups[0], images.X[0].any()) == (None, "jane-doe", False)
+    assert (images.X[1:] == usual.X).all()
+    assert (images.y[1:].tolist(), images.groups[1:].tolist()) == (usual.y.tolist(), usual.groups.tolist())
+
+
+def test_an_image_of_unknown_owner_is_its_own_matter(folder):
+    picture(folder / "private" / "cat" / "janedoe.png")
+    images = read_images(folder / "private", labelled=True, group="prefix", like=read_images(folder / "public"))
+    assert (images.y[0], images.groups.tolist()) == ("cat", [None, "p0", "p1", "p2", "p0", "p1", "p2"])
 
 
 def test_group_by_prefix_needs_names_of_that_form(folder):

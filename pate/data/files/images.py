@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
 from pate.core.progress import track
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, InvalidInputError
 
 #: What the files may be; decided by their contents, the names only say what is meant to be an image.
 _SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -35,9 +35,9 @@ class ImageFolder:
     names : tuple of str
         File names, in order; those of private images are private.
     y : object array of shape (n,) or None
-        The sub-folder of each image: its class.
+        The sub-folder of each image: its class; None where the image was set aside.
     groups : object array of shape (n,) or None
-        Whose image it is.
+        Whose image it is; None where its name does not say.
     path : Path
 
     Examples
@@ -90,6 +90,7 @@ def read_images(
     resize: bool = False,
     color: str | None = None,
     convert: bool = False,
+    like: ImageFolder | None = None,
     verbose: bool = False,
 ) -> ImageFolder:
     """Read all images of a folder, in the order of their names; hidden files are left out.
@@ -109,6 +110,9 @@ def read_images(
         None takes the first image's.
     convert : bool
         Bring others to it (grey, colour, palettes, transparency) instead of refusing them.
+    like : ImageFolder or None
+        The public images: give them whenever the folder is **private**. Size and colour are theirs, and an image that
+        cannot be used is its own matter; see the notes.
     verbose : bool
         Show progress.
 
@@ -121,6 +125,17 @@ def read_images(
     InvalidInputError
         Not such a folder, no image in it, something else in it, a link that leaves it, an image that cannot be read or
         is of another size or colour. A private file is named by its place in its class folder, not by its name.
+
+    Warns
+    -----
+    CuratorWarning
+        With ``like``: how many images were set aside, and why the first one was.
+
+    Notes
+    -----
+    **Guarantees.** With ``like`` what a private image is (unreadable, of another size or colour, without the name that
+    ``group`` needs) decides nothing but itself: it is black, its class or owner is None, and who trains sets it aside.
+    What stands in the folders is public: sub-folders, their number of files, endings and links.
 
     Examples
     --------
@@ -136,6 +151,8 @@ def read_images(
         check_choice("color", color, COLORS)
     if group is not None:
         check_choice("group", group, ["prefix"], remedy="File names of images hold no other column.")
+    if like is not None:
+        size, color = like.size, like.color
     if size is not None:
         size = (check_int("width", size[0], low=1), check_int("height", size[1], low=1))
     files = list(_labelled_files(root) if labelled else _files(root, root, private=False))
@@ -143,17 +160,36 @@ def read_images(
         where = "no images in sub-folders, one per class" if labelled else "no images"
         raise InvalidInputError(f"the folder {root} holds {where}. PNG and JPEG files are read.")
     pixels: npt.NDArray[np.uint8] | None = None
+    if like is not None:
+        pixels = np.zeros((len(files), *like.X.shape[1:]), dtype=np.uint8)
+    aside: dict[int, str] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, about metadata; sizes are checked here
         for i, (file, said) in enumerate(track(files, total=len(files), label="images", show=verbose)):
-            image, size, color = _pixels(file, said, size=size, resize=resize, color=color, convert=convert)
+            try:
+                image, size, color = _pixels(file, said, size=size, resize=resize, color=color, convert=convert)
+            except InvalidInputError as error:
+                if like is None:
+                    raise
+                aside[i] = str(error)
+                continue
             if pixels is None:
                 pixels = np.empty((len(files), *image.shape), dtype=np.uint8)
             pixels[i] = image
     assert pixels is not None
     names = tuple(file.name for file, _ in files)
     y = np.array([file.parent.name for file, _ in files], dtype=object) if labelled else None
-    groups = np.array([_prefix(file, said) for file, said in files], dtype=object) if group else None
+    strict = like is None
+    groups = np.array([_prefix(file, said, strict) for file, said in files], dtype=object) if group else None
+    if aside:
+        if y is not None:
+            y[list(aside)] = None
+        warnings.warn(
+            f"{len(aside)} of {len(files)} images of {root} cannot be used and are set aside; the first: "
+            f"{next(iter(aside.values()))} (This is private: do not publish it.)",
+            CuratorWarning,
+            stacklevel=2,
+        )
     return ImageFolder(pixels, names, y, groups, root)
 
 
@@ -197,9 +233,11 @@ def _check_inside(entry: Path, root: Path, said: str) -> None:
         raise InvalidInputError(f"{said} is a link out of {root}, or to nowhere. Put the file itself there.")
 
 
-def _prefix(file: Path, said: str) -> str:
+def _prefix(file: Path, said: str, strict: bool) -> str | None:
     prefix, mark, _ = file.name.partition("_")
     if not mark or not prefix:
+        if not strict:
+            return None
         raise InvalidInputError(
             f"{said} has no name of the form PERSON_rest, which group='prefix' needs. Rename it, or leave group out."
         )
