@@ -8,47 +8,64 @@ from typing import Annotated, Any
 
 import typer
 
-from pate.cli._app import Delta, MaxAnswers, Scale, Sigma, SigmaThreshold, Threshold, chosen_mechanism, say
+from pate.cli._app import say
+from pate.cli._options import (
+    OUTPUT,
+    PRIVACY,
+    RUN,
+    VOTES,
+    Delta,
+    MaxAnswers,
+    NamedMechanism,
+    Scale,
+    Sigma,
+    SigmaThreshold,
+    Threshold,
+    VoteKey,
+    VoteKind,
+    chosen_mechanism,
+    option,
+)
 
 
 def account(
     votes: Annotated[Path, typer.Argument(help="Votes: .npy, .npz or .csv.")],
     delta: Delta,
-    mechanism: Annotated[str, typer.Option(help="histogram, gnmax, lnmax or confident.")],
+    mechanism: NamedMechanism,
     sigma: Sigma = None,
     scale: Scale = None,
     threshold: Threshold = None,
     sigma_threshold: SigmaThreshold = None,
-    kind: Annotated[str | None, typer.Option(help="counts (queries x classes) or labels (teachers x queries).")] = None,
-    key: Annotated[str | None, typer.Option(help="Which array of an .npz.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="What every row of counts must sum to.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes; needed for labels.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Use the first queries only.")] = None,
     max_answers: MaxAnswers = None,
+    kind: VoteKind = None,
+    key: VoteKey = None,
+    teachers: Annotated[int | None, option("What every row of counts must sum to.", VOTES)] = None,
+    classes: Annotated[int | None, option("Number of classes; needed for labels.", VOTES)] = None,
+    rows: Annotated[int | None, option("Use the first queries only.", VOTES)] = None,
     sanitise: Annotated[
         str | None,
-        typer.Option(
-            help="ORDER,BETA,NOISE[,DELTA0] of a smooth-sensitivity release (gnmax, confident), chosen without the "
-            "votes; DELTA0, a tenth of delta if left out, is its part of delta. Needs --ledger."
+        option(
+            "ORDER,BETA,NOISE[,DELTA0] of a smooth-sensitivity release (gnmax, confident), chosen without the votes; "
+            "DELTA0, a tenth of delta if left out, is its part of delta. Needs --ledger.",
+            PRIVACY,
         ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data, which pays for the sanitised number and keeps it.")
+        Path | None,
+        option("Ledger of the private data, which pays for the sanitised number and keeps it.", PRIVACY),
     ] = None,
     new_ledger: Annotated[
         float | None,
-        typer.Option("--new-ledger", help="Make that ledger, with this total epsilon (at --delta), in Renyi currency."),
+        option("Make that ledger, with this total epsilon (at --delta), in Renyi currency.", PRIVACY, "--new-ledger"),
     ] = None,
-    reveal: Annotated[
-        bool, typer.Option("--reveal", help="Also print data-dependent costs, which are private.")
-    ] = False,
     pld: Annotated[
         bool | None,
-        typer.Option("--pld/--no-pld", help="Compose privacy loss distributions too; default: where it takes seconds."),
+        option("Compose privacy loss distributions too; default: where it takes seconds.", RUN, "--pld/--no-pld"),
     ] = None,
+    reveal: Annotated[bool, option("Also print data-dependent costs, which are private.", OUTPUT, "--reveal")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw epsilon against the number of queries into this .png or .svg; needs --reveal."),
+        option("Draw epsilon against the number of queries into this .png or .svg; needs --reveal.", OUTPUT),
     ] = None,
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""

@@ -5,23 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pate.cli._app import Delta, Jobs, Seed, command_line, say
+from pate.cli._app import command_line, say
+from pate.cli._options import (
+    DELTA,
+    JOBS,
+    OUTPUT,
+    PRIVACY,
+    RUN,
+    TEACHERS,
+    Delta,
+    Jobs,
+    PrivateRows,
+    Protocol,
+    PublicRows,
+    Seed,
+    option,
+)
 
 
 def compare(
-    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion_mnist, adult, ...")],
-    out: Annotated[Path, typer.Option(help="Folder for rows and report; the same call goes on after a kill.")],
-    epsilons: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.5,1,3,8",
-    delta: Delta = 1e-5,
-    repeats: Annotated[int, typer.Option(help="Seeds per contestant and budget.")] = 3,
-    protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers; default by data set.")] = None,
-    public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
-    private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
+    dataset: Annotated[str, option("digits, mnist, fashion_mnist, adult, ...", RUN)],
+    out: Annotated[Path, option("Folder for rows and report; the same call goes on after a kill.", OUTPUT)],
+    epsilons: Annotated[str, option("Budgets, separated by commas.", PRIVACY)] = "0.5,1,3,8",
+    delta: Delta = DELTA,
+    repeats: Annotated[int, option("Seeds per contestant and budget.", RUN)] = 3,
+    protocol: Protocol = "standard",
+    teachers: Annotated[int | None, option("Number of teachers; default by data set.", TEACHERS)] = None,
+    public: PublicRows = None,
+    private: PrivateRows = None,
     seed: Seed = 0,
-    jobs: Jobs = -1,
+    jobs: Jobs = JOBS,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
     from pate.exceptions import InvalidInputError

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import typer
-
-from pate.cli._app import (
+from pate.cli._app import command_line, say
+from pate.cli._options import (
+    DELTA,
+    JOBS,
+    NOISE,
+    OUTPUT,
+    RUN,
+    TEACHERS,
     Delta,
     Epsilon,
     Gap,
@@ -17,36 +22,36 @@ from pate.cli._app import (
     MechanismName,
     OnExhausted,
     PartitionSeed,
+    PrivateRows,
+    Protocol,
+    PublicRows,
     Queries,
     Scale,
     Seed,
-    Select,
-    SensitiveReport,
     Sigma,
     SigmaThreshold,
     Teachers,
     Threshold,
     Tuning,
     chosen_mechanism,
-    command_line,
-    say,
+    option,
 )
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Run folder; a number is appended when it is taken.")] = Path("runs/demo"),
+    out: Annotated[Path, option("Run folder; a number is appended when it is taken.", OUTPUT)] = Path("runs/demo"),
     epsilon: Epsilon = 3.0,
-    repeats: Annotated[int, typer.Option(help="Seeds to average over.")] = 5,
-    jobs: Jobs = -1,
+    repeats: Annotated[int, option("Seeds to average over.", RUN)] = 5,
+    jobs: Jobs = JOBS,
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
     from pate.studies.run import demo_config, run_experiment
 
     folder = _fresh(out)
-    config = demo_config(Budget(epsilon, 1e-5), n_repeats=repeats, n_jobs=jobs)
+    config = demo_config(Budget(epsilon, DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = 1e-5: {config.n_teachers} teachers, "
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {DELTA:g}: {config.n_teachers} teachers, "
         f"{config.n_queries} questions about public rows, {repeats} seeds.\n"
         "This demo also writes sensitive.html: digits are nobody's secret, and seeing the votes' margins is the best "
         "way to understand PATE. With real private data that file must stay inside."
@@ -58,33 +63,39 @@ def demo(
 
 
 def run(
-    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion_mnist, adult, diabetes130, ...")],
+    dataset: Annotated[str, option("digits, mnist, fashion_mnist, adult, diabetes130, ...", RUN)],
     epsilon: Epsilon,
-    out: Annotated[Path, typer.Option(help="Run folder; absent or empty.")],
-    delta: Delta = 1e-5,
-    protocol: Annotated[str, typer.Option(help="standard, or paper (public rows from the test set).")] = "standard",
+    out: Annotated[Path, option("Run folder; absent or empty.", OUTPUT)],
+    delta: Delta = DELTA,
+    protocol: Protocol = "standard",
     teachers: Teachers = 250,
-    teacher: Annotated[str, typer.Option(help="logistic-regression, svm, random-forest, knn, mlp, ...")] = "svm",
-    student: Annotated[str, typer.Option(help="Also label-spreading and vote-spreading.")] = "svm",
+    teacher: Annotated[str, option("logistic-regression, svm, random-forest, knn, mlp, ...", TEACHERS)] = "svm",
+    student: Annotated[str, option("Also label-spreading and vote-spreading.", RUN)] = "svm",
     mechanism: MechanismName = None,
     sigma: Sigma = None,
     scale: Scale = None,
     threshold: Threshold = None,
     sigma_threshold: SigmaThreshold = None,
     queries: Queries = None,
-    select: Select = "random",
+    select: Annotated[
+        Literal["random", "first", "spread", "cluster"], option("How they are chosen, from public data alone.", NOISE)
+    ] = "random",
     gap: Gap = None,
     max_answers: MaxAnswers = None,
     on_exhausted: OnExhausted = "raise",
-    dpsgd: Annotated[str, typer.Option(help="Module of the DP-SGD baseline: auto, linear, mlp, cnn or none.")] = "auto",
-    repeats: Annotated[int, typer.Option(help="Seeds to average over; each is a release of its own.")] = 1,
-    public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
-    private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
+    dpsgd: Annotated[
+        Literal["auto", "linear", "mlp", "cnn", "none"], option("Module of the DP-SGD baseline.", RUN)
+    ] = "auto",
+    repeats: Annotated[int, option("Seeds to average over; each is a release of its own.", RUN)] = 1,
+    public: PublicRows = None,
+    private: PrivateRows = None,
     seed: Seed = 0,
     partition_seed: PartitionSeed = None,
-    jobs: Jobs = -1,
+    jobs: Jobs = JOBS,
     tuning: Tuning = "",
-    sensitive_report: SensitiveReport = False,
+    sensitive_report: Annotated[
+        bool, option("Also write sensitive.html, which must stay inside.", OUTPUT, "--sensitive-report")
+    ] = False,
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
     from pate.privacy.budget import Budget

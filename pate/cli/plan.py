@@ -6,24 +6,23 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pate.cli._app import Delta, Epsilon, say
+from pate.cli._app import say
+from pate.cli._options import DELTA, NOISE, PRIVACY, PRIVATE, TEACHERS, Delta, Epsilon, option
 
 
 def plan(
     epsilon: Epsilon,
-    queries: Annotated[int, typer.Option(help="How many public rows to ask about.")],
-    classes: Annotated[int, typer.Option(help="Number of classes.")],
-    delta: Delta = 1e-5,
-    records: Annotated[int | None, typer.Option(help="Number of private records.")] = None,
+    queries: Annotated[int, option("How many public rows to ask about.", NOISE)],
+    classes: Annotated[int, option("Number of classes.", PRIVATE)],
+    delta: Delta = DELTA,
+    records: Annotated[int | None, option("Number of private records.", PRIVATE)] = None,
     teachers: Annotated[
-        str | None, typer.Option(help="Numbers of teachers, separated by commas; default: as many as it takes.")
+        str | None, option("Numbers of teachers, separated by commas; default: as many as it takes.", TEACHERS)
     ] = None,
-    max_answers: Annotated[int | None, typer.Option(help="Cap on answers of confident; default: half.")] = None,
-    right: Annotated[float, typer.Option(help="Probability of a right answer behind the gap.")] = 0.99,
+    max_answers: Annotated[int | None, option("Cap on answers of confident; default: half.", NOISE)] = None,
+    right: Annotated[float, option("Probability of a right answer behind the gap.", NOISE)] = 0.99,
     ledger: Annotated[
-        Path | None, typer.Option(help="Also fit what is left in this ledger, in the currency it counts in.")
+        Path | None, option("Also fit what is left in this ledger, in the currency it counts in.", PRIVACY)
     ] = None,
 ) -> None:
     """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""
