@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from pate.cli._options import Names, Size
-from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 
 
@@ -142,5 +141,7 @@ def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
         hint = f" Put each in quotes: {key} = ['0', '1']." if fits is _are_texts else ""
         raise InvalidInputError(f"{path}: {key} must be {words}, got {str(value)[:60]!r}.{hint}")
     if allowed:
+        from pate.core.checks import check_choice  # --help needs no numpy
+
         check_choice(f"{path}: {key}", value, allowed)
     return str(path.parent / value) if kind is Path else value
