@@ -6,7 +6,7 @@ Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 from pate.cli import account, compare, experiment, label, ledger, plan, statement
 from pate.cli._app import app as app
 from pate.cli._app import main as main
-from pate.cli._options import GroupedCommand
+from pate.cli._declared import GroupedCommand
 
 # The commands, in the order of ``pate --help``. A group of commands is a typer of its own, added by
 # ``app.add_typer(module.app, name="group")``.

@@ -8,33 +8,12 @@ import os
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pate.cli._declared import Use
 from pate.cli._options import Names, Size
 from pate.exceptions import InvalidInputError
-
-
-@dataclass(frozen=True)
-class Key:
-    """What a file may say of an option.
-
-    Attributes
-    ----------
-    kind : type
-        The option's type, without None; a ``Literal`` names the texts that are allowed.
-    not_in_file : str
-        Why no file must hold it; empty: it may.
-
-    Examples
-    --------
-    >>> Key(int).not_in_file
-    ''
-    """
-
-    kind: Any
-    not_in_file: str = ""
 
 
 def _is_whole(value: Any) -> bool:
@@ -64,15 +43,15 @@ _MOST_BYTES = 1_000_000
 _MOST_DOTS = 200
 
 
-def read_job_file(path: str | os.PathLike[str], keys: Mapping[str, Key]) -> dict[str, Any]:
+def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict[str, Any]:
     r"""Return the options in a TOML file, by the names of the command's options with ``_`` for ``-``.
 
     Parameters
     ----------
     path : path
         Ends in ``.toml``. One option a line, spelled as on the command line: ``max-answers = 100``.
-    keys : mapping of str to Key
-        Every option of the command.
+    uses : mapping of str to Use
+        Every option of the command; see :func:`pate.cli._declared.uses_of`.
 
     Returns
     -------
@@ -87,13 +66,13 @@ def read_job_file(path: str | os.PathLike[str], keys: Mapping[str, Key]) -> dict
     Examples
     --------
     >>> import tempfile
-    >>> keys = {"epsilon": Key(float), "classes": Key(Names)}
+    >>> uses = {"epsilon": Use(kind=float), "classes": Use(kind=Names)}
     >>> file = Path(tempfile.mkdtemp()) / "job.toml"
     >>> _ = file.write_text("epsilon = 2.0\nclasses = ['no', 'yes']")
-    >>> read_job_file(file, keys)
+    >>> read_job_file(file, uses)
     {'epsilon': 2.0, 'classes': ['no', 'yes']}
     >>> _ = file.write_text("epsilom = 2.0")
-    >>> read_job_file(file, keys)
+    >>> read_job_file(file, uses)
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: ... has the unknown option 'epsilom'. Did you mean 'epsilon'? ...
     """
@@ -120,17 +99,17 @@ def read_job_file(path: str | os.PathLike[str], keys: Mapping[str, Key]) -> dict
     found: dict[str, Any] = {}
     for key, value in held.items():
         name = key.replace("-", "_")
-        if name not in keys:
-            allowed = [option for option, known in keys.items() if not known.not_in_file]
+        if name not in uses:
+            allowed = [option for option, known in uses.items() if not known.not_in_file]
             near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
             hint = f" Did you mean {near[0].replace('_', '-')!r}?" if near else ""
             listed = ", ".join(option.replace("_", "-") for option in allowed)
             raise InvalidInputError(f"{path} has the unknown option {key[:60]!r}.{hint} Known are: {listed}.")
-        if keys[name].not_in_file:
-            raise InvalidInputError(f"{path} must not hold {key!r}: {keys[name].not_in_file}.")
+        if uses[name].not_in_file:
+            raise InvalidInputError(f"{path} must not hold {key!r}: {uses[name].not_in_file}.")
         if name in found:
             raise InvalidInputError(f"{path} has {key!r} twice, with - and with _. Keep one.")
-        found[name] = _checked(path, key, value, keys[name].kind)
+        found[name] = _checked(path, key, value, uses[name].kind)
     return found
 
 

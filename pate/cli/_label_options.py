@@ -6,82 +6,27 @@ help, group, allowed words and default stand here and nowhere else.
 
 from __future__ import annotations
 
-import typing
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Annotated, Any, Literal
 
 import typer
 
-from pate.cli._job_file import Key, read_job_file
-from pate.cli._options import (
-    DELTA,
-    IMAGES,
-    JOBS,
-    NOISE,
-    OUTPUT,
-    PRIVACY,
-    PRIVATE,
-    PUBLIC,
-    RUN,
-    STATEMENT,
-    TEACHERS,
-    VOTES,
-    Delta,
-    Epsilon,
-    Gap,
-    Jobs,
-    MaxAnswers,
-    MechanismName,
-    Names,
-    OnExhausted,
-    PartitionSeed,
-    Queries,
-    Scale,
-    Seed,
-    Sigma,
-    SigmaThreshold,
-    Size,
-    Teachers,
-    Threshold,
-    Tuning,
-    VoteKey,
-    VoteKind,
-    annotations_of,
-    chosen_mechanism,
-    names_option,
-    option,
-    size_option,
-)
+from pate.cli import _options as o
+from pate.cli._declared import Use, uses_of
+from pate.cli._job_file import read_job_file
+from pate.cli._options import IMAGES, NOISE, OUTPUT, PRIVACY, PRIVATE, PUBLIC, RUN, STATEMENT, TEACHERS, VOTES, option
 from pate.exceptions import InvalidInputError
 
-Way = Literal["private", "votes"]
-NO_NAMES = Names()
-
-
-@dataclass(frozen=True)
-class Use:
-    """What becomes of an option, where it is not an argument of its own name for both kinds of job.
-
-    ``argument`` is the job's name for it (several options may make one argument), None: it is none of the job's.
-    ``way`` is the only way in that heeds it. ``not_in_file`` says why a job file must not hold it.
-
-    Examples
-    --------
-    >>> uses_of(LabelOptions)["teachers"]
-    Use(argument='n_teachers', way='private', not_in_file='')
-    """
-
-    argument: str | None = ""
-    way: Way | None = None
-    not_in_file: str = ""
+NO_NAMES = o.Names()
+#: Heeded where teachers are trained here, and where votes were cast elsewhere.
+HERE, ELSEWHERE = Use(way="private"), Use(way="votes")
 
 
 def _take_config(context: typer.Context, value: Path | None) -> Path | None:
     """Let a file's options stand in for those that the command line leaves out."""
     if value is not None:
-        context.default_map = {**(context.default_map or {}), **read_job_file(value, keys_of(LabelOptions))}
+        context.default_map = {**(context.default_map or {}), **read_job_file(value, uses_of(LabelOptions))}
     return value
 
 
@@ -95,18 +40,15 @@ class LabelOptions:
     'record'
     """
 
-    # Private data
     private: Annotated[
         Path | None,
         option("Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class.", PRIVATE),
-        Use(way="private"),
+        HERE,
     ] = None
-    target: Annotated[
-        str | None, option("Column of the classes; folders of images have none.", PRIVATE), Use(way="private")
-    ] = None
+    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE), HERE] = None
     classes: Annotated[
-        Names | None,
-        names_option(
+        o.Names | None,
+        o.names_option(
             "Every class that could occur, by commas. Public knowledge: left out, it is read off and leaks.", PRIVATE
         ),
     ] = None
@@ -117,49 +59,38 @@ class LabelOptions:
             "before _.",
             PRIVATE,
         ),
-        Use(way="private"),
+        HERE,
     ] = None
-    drop: Annotated[Names, names_option("Columns to leave out, separated by commas.", PRIVATE), Use(way="private")] = (
-        NO_NAMES
-    )
+    drop: Annotated[o.Names, o.names_option("Columns to leave out, separated by commas.", PRIVATE), HERE] = NO_NAMES
     text: Annotated[
-        Names,
-        names_option("Columns of codes: text even where they look like numbers.", PRIVATE),
-        Use(way="private"),
+        o.Names, o.names_option("Columns of codes: text even where they look like numbers.", PRIVATE), HERE
     ] = NO_NAMES
 
-    # Public rows
     public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
         None
     )
     overlap_is_public: Annotated[
         bool,
         option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
-        Use(way="private"),
+        HERE,
     ] = False
     preprocess: Annotated[
         Literal["public", "shard", "none"],
         option("Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC),
-        Use(way="private"),
+        HERE,
     ] = "public"
     max_categories: Annotated[
-        int,
-        option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC),
-        Use(way="private"),
+        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC), HERE
     ] = 50
 
-    # Folders of images
     size: Annotated[
-        Size | None, size_option("Size of all images; the public ones' when left out.", IMAGES), Use(way="private")
+        o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES), HERE
     ] = None
-    resize: Annotated[
-        bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize"), Use(way="private")
-    ] = False
-    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES), Use(way="private")] = (
-        None
+    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize"), HERE] = (
+        False
     )
+    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES), HERE] = None
 
-    # Votes cast elsewhere
     votes: Annotated[
         Path | None,
         option(
@@ -167,19 +98,18 @@ class LabelOptions:
             "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
             VOTES,
         ),
-        Use(way="votes"),
+        ELSEWHERE,
     ] = None
-    kind: Annotated[VoteKind, Use(way="votes")] = None
-    key: Annotated[VoteKey, Use(way="votes")] = None
-    unit: Annotated[
-        Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES), Use(way="votes")
-    ] = "record"
+    kind: Annotated[o.VoteKind, ELSEWHERE] = None
+    key: Annotated[o.VoteKey, ELSEWHERE] = None
+    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES), ELSEWHERE] = (
+        "record"
+    )
     units: Annotated[
-        int | None, option("How many of them there are, if known.", VOTES), Use("n_units", way="votes")
+        int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units", way="votes")
     ] = None
 
-    # Teachers
-    teachers: Annotated[Teachers, Use("n_teachers", way="private")] = 100
+    teachers: Annotated[o.Teachers, Use(argument="n_teachers", way="private")] = 100
     teacher: Annotated[
         str,
         option(
@@ -187,7 +117,7 @@ class LabelOptions:
             "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
             TEACHERS,
         ),
-        Use(way="private"),
+        HERE,
     ] = "logistic-regression"
     allow_import: Annotated[
         bool,
@@ -198,16 +128,15 @@ class LabelOptions:
             "the command line",
         ),
     ] = False
-    partition_seed: Annotated[PartitionSeed, Use(way="private")] = None
+    partition_seed: Annotated[o.PartitionSeed, HERE] = None
     checkpoints: Annotated[
         bool,
         option("Keep finished teachers in OUT.private, so that a killed run goes on.", TEACHERS),
-        Use("checkpoint_dir", way="private"),
+        Use(argument="checkpoint_dir", way="private"),
     ] = True
 
-    # Privacy
-    epsilon: Annotated[Epsilon, Use("budget")]
-    delta: Annotated[Delta, Use("budget")] = DELTA
+    epsilon: Annotated[o.Epsilon, Use(argument="budget")]
+    delta: Annotated[o.Delta, Use(argument="budget")] = o.DELTA
     ledger: Annotated[
         Path | None,
         option(
@@ -233,13 +162,12 @@ class LabelOptions:
         ),
     ] = False
 
-    # Noise and queries
-    mechanism: MechanismName = None
-    sigma: Annotated[Sigma, Use("mechanism")] = None
-    scale: Annotated[Scale, Use("mechanism")] = None
-    threshold: Annotated[Threshold, Use("mechanism")] = None
-    sigma_threshold: Annotated[SigmaThreshold, Use("mechanism")] = None
-    queries: Annotated[Queries, Use("n_queries")] = None
+    mechanism: o.MechanismName = None
+    sigma: Annotated[o.Sigma, Use(argument="mechanism")] = None
+    scale: Annotated[o.Scale, Use(argument="mechanism")] = None
+    threshold: Annotated[o.Threshold, Use(argument="mechanism")] = None
+    sigma_threshold: Annotated[o.SigmaThreshold, Use(argument="mechanism")] = None
+    queries: Annotated[o.Queries, Use(argument="n_queries")] = None
     select: Annotated[
         Literal["random", "first", "spread", "cluster", "uncertain"],
         option(
@@ -248,21 +176,16 @@ class LabelOptions:
             NOISE,
         ),
     ] = "random"
-    rounds: Annotated[
-        int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE), Use(way="private")
-    ] = None
-    student: Annotated[
-        str | None, option("Student of --select uncertain; logistic-regression.", NOISE), Use(way="private")
-    ] = None
-    gap: Gap = None
-    max_answers: MaxAnswers = None
-    on_exhausted: OnExhausted = "raise"
+    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE), HERE] = None
+    student: Annotated[str | None, option("Student of --select uncertain; logistic-regression.", NOISE), HERE] = None
+    gap: o.Gap = None
+    max_answers: o.MaxAnswers = None
+    on_exhausted: o.OnExhausted = "raise"
 
-    # Statement
-    tuning: Tuning = ""
-    dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use("stated")] = None
-    organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use("stated")] = None
-    purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use("stated")] = None
+    tuning: o.Tuning = ""
+    dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
+    organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use(argument="stated")] = None
+    purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use(argument="stated")] = None
     state: Annotated[
         list[str] | None,
         option(
@@ -271,18 +194,18 @@ class LabelOptions:
             STATEMENT,
             metavar="NAME=TEXT",
         ),
-        Use("stated"),
+        Use(argument="stated"),
     ] = None
 
-    # Output
-    out: Annotated[Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(None)]
+    out: Annotated[
+        Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(argument=None)
+    ]
     safe_csv: Annotated[
         bool,
         option("An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, "--safe-csv"),
-        Use(None),
+        Use(argument=None),
     ] = False
 
-    # Run
     config: Annotated[
         Path | None,
         option(
@@ -291,23 +214,23 @@ class LabelOptions:
             callback=_take_config,
             is_eager=True,
         ),
-        Use(None, not_in_file="a file names no other file. Put all options into one"),
+        Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
     ] = None
-    plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(None)] = False
-    seed: Annotated[Seed, Use("random_state")] = 0
-    jobs: Annotated[Jobs, Use("n_jobs", way="private")] = JOBS
+    plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
+    seed: Annotated[o.Seed, Use(argument="random_state")] = 0
+    jobs: Annotated[o.Jobs, Use(argument="n_jobs", way="private")] = o.JOBS
 
     @property
-    def way(self) -> Way:
+    def way(self) -> str:
         """The way in: votes cast elsewhere, or private data to train teachers on."""
         return "private" if self.votes is None else "votes"
 
     def arguments(self) -> dict[str, Any]:
         """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
         found = {
-            use.argument or name: getattr(self, name)
+            use.argument: getattr(self, name)
             for name, use in uses_of(type(self)).items()
-            if use.argument is not None and use.way in (None, self.way)
+            if use.argument is not None and use.way in ("", self.way)
         }
         return found | {argument: value for argument, value in self._made().items() if argument in found}
 
@@ -317,7 +240,9 @@ class LabelOptions:
 
         made = {
             "budget": Budget(self.epsilon, self.delta),
-            "mechanism": chosen_mechanism(self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold),
+            "mechanism": o.chosen_mechanism(
+                self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
+            ),
             "stated": _stated(
                 self.state, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
             ),
@@ -340,37 +265,4 @@ def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
             wrong = "is stated twice" if sign else "has no = in it"
             raise InvalidInputError(f"--state must be NAME=TEXT, each name once; {name[:60]!a} {wrong}.")
         found[name] = text.strip()
-    return found
-
-
-def uses_of(declaration: type[LabelOptions]) -> dict[str, Use]:
-    """Return what becomes of each option.
-
-    Examples
-    --------
-    >>> uses_of(LabelOptions)["seed"].argument
-    'random_state'
-    """
-    return {name: use for name, (_, use) in _said(declaration).items()}
-
-
-def keys_of(declaration: type[LabelOptions]) -> dict[str, Key]:
-    """Return what a job file may hold, and what it must not.
-
-    Examples
-    --------
-    >>> keys_of(LabelOptions)["seed"]
-    Key(kind=<class 'int'>, not_in_file='')
-    """
-    return {name: Key(kind, use.not_in_file) for name, (kind, use) in _said(declaration).items()}
-
-
-def _said(declaration: type[LabelOptions]) -> dict[str, tuple[Any, Use]]:
-    """Return each option's type, without None, and its use."""
-    found = {}
-    for name, annotation in annotations_of(declaration).items():
-        base, *extras = typing.get_args(annotation)
-        kinds = [kind for kind in typing.get_args(base) if kind is not NoneType]
-        uses = [extra for extra in extras if isinstance(extra, Use)]
-        found[name] = kinds[0] if NoneType in typing.get_args(base) else base, uses[0] if uses else Use()
     return found

@@ -1,18 +1,13 @@
 """Options that several commands share, each declared once: type, help, group of ``--help``, allowed words.
 
-Defaults that mean the same everywhere stand here too. :class:`GroupedCommand` prints the groups.
+Defaults that mean the same everywhere stand here too.
 """
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
-from inspect import Parameter, Signature
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from pate.exceptions import InvalidInputError
 
@@ -147,51 +142,3 @@ def chosen_mechanism(
     if any(value is not None for value in parameters.values()):
         raise InvalidInputError("noise is given without a mechanism. Say --mechanism gnmax, for example.")
     return None
-
-
-class GroupedCommand(TyperCommand):
-    """A command whose help has its options in groups, as plain text."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then options group by group."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                argument = parameter.param_type_name == "argument"
-                group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else RUN)
-                groups.setdefault(group, []).append(record)
-        for group, records in groups.items():
-            with formatter.section(group):
-                formatter.write_dl(records)
-
-
-def annotations_of(declaration: type) -> dict[str, Any]:
-    """Return what a dataclass says of its fields, extras of ``Annotated`` included."""
-    return typing.get_type_hints(declaration, include_extras=True)
-
-
-def default_of(field: Field[Any]) -> Any:
-    """Return a field's default; ``Parameter.empty`` where it has none."""
-    return Parameter.empty if field.default is MISSING else field.default
-
-
-def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
-    """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
-    said = annotations_of(declaration)
-    parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)] + [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=default_of(field), annotation=said[field.name])
-        for field in fields(declaration)
-    ]
-
-    def wrap(run: Callable[[typer.Context, Any], None]) -> Callable[..., None]:
-        def command(*, context: typer.Context, **given: Any) -> None:
-            run(context, declaration(**given))
-
-        command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
-        # typer reads both.
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return command
-
-    return wrap

@@ -5,36 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from pate.cli import _options as o
 from pate.cli._app import command_line, say
-from pate.cli._options import (
-    DELTA,
-    JOBS,
-    OUTPUT,
-    PRIVACY,
-    RUN,
-    TEACHERS,
-    Delta,
-    Jobs,
-    PrivateRows,
-    Protocol,
-    PublicRows,
-    Seed,
-    option,
-)
 
 
 def compare(
-    dataset: Annotated[str, option("digits, mnist, fashion_mnist, adult, ...", RUN)],
-    out: Annotated[Path, option("Folder for rows and report; the same call goes on after a kill.", OUTPUT)],
-    epsilons: Annotated[str, option("Budgets, separated by commas.", PRIVACY)] = "0.5,1,3,8",
-    delta: Delta = DELTA,
-    repeats: Annotated[int, option("Seeds per contestant and budget.", RUN)] = 3,
-    protocol: Protocol = "standard",
-    teachers: Annotated[int | None, option("Number of teachers; default by data set.", TEACHERS)] = None,
-    public: PublicRows = None,
-    private: PrivateRows = None,
-    seed: Seed = 0,
-    jobs: Jobs = JOBS,
+    dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, ...", o.RUN)],
+    out: Annotated[Path, o.option("Folder for rows and report; the same call goes on after a kill.", o.OUTPUT)],
+    epsilons: Annotated[str, o.option("Budgets, separated by commas.", o.PRIVACY)] = "0.5,1,3,8",
+    delta: o.Delta = o.DELTA,
+    repeats: Annotated[int, o.option("Seeds per contestant and budget.", o.RUN)] = 3,
+    protocol: o.Protocol = "standard",
+    teachers: Annotated[int | None, o.option("Number of teachers; default by data set.", o.TEACHERS)] = None,
+    public: o.PublicRows = None,
+    private: o.PrivateRows = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
     from pate.exceptions import InvalidInputError

@@ -6,52 +6,24 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pate.cli import _options as o
 from pate.cli._app import command_line, say
-from pate.cli._options import (
-    DELTA,
-    JOBS,
-    NOISE,
-    OUTPUT,
-    RUN,
-    TEACHERS,
-    Delta,
-    Epsilon,
-    Gap,
-    Jobs,
-    MaxAnswers,
-    MechanismName,
-    OnExhausted,
-    PartitionSeed,
-    PrivateRows,
-    Protocol,
-    PublicRows,
-    Queries,
-    Scale,
-    Seed,
-    Sigma,
-    SigmaThreshold,
-    Teachers,
-    Threshold,
-    Tuning,
-    chosen_mechanism,
-    option,
-)
 
 
 def demo(
-    out: Annotated[Path, option("Run folder; a number is appended when it is taken.", OUTPUT)] = Path("runs/demo"),
-    epsilon: Epsilon = 3.0,
-    repeats: Annotated[int, option("Seeds to average over.", RUN)] = 5,
-    jobs: Jobs = JOBS,
+    out: Annotated[Path, o.option("Run folder; a number is appended when it is taken.", o.OUTPUT)] = Path("runs/demo"),
+    epsilon: o.Epsilon = 3.0,
+    repeats: Annotated[int, o.option("Seeds to average over.", o.RUN)] = 5,
+    jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
     from pate.studies.run import demo_config, run_experiment
 
     folder = _fresh(out)
-    config = demo_config(Budget(epsilon, DELTA), n_repeats=repeats, n_jobs=jobs)
+    config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {DELTA:g}: {config.n_teachers} teachers, "
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}: {config.n_teachers} teachers, "
         f"{config.n_queries} questions about public rows, {repeats} seeds.\n"
         "This demo also writes sensitive.html: digits are nobody's secret, and seeing the votes' margins is the best "
         "way to understand PATE. With real private data that file must stay inside."
@@ -63,38 +35,39 @@ def demo(
 
 
 def run(
-    dataset: Annotated[str, option("digits, mnist, fashion_mnist, adult, diabetes130, ...", RUN)],
-    epsilon: Epsilon,
-    out: Annotated[Path, option("Run folder; absent or empty.", OUTPUT)],
-    delta: Delta = DELTA,
-    protocol: Protocol = "standard",
-    teachers: Teachers = 250,
-    teacher: Annotated[str, option("logistic-regression, svm, random-forest, knn, mlp, ...", TEACHERS)] = "svm",
-    student: Annotated[str, option("Also label-spreading and vote-spreading.", RUN)] = "svm",
-    mechanism: MechanismName = None,
-    sigma: Sigma = None,
-    scale: Scale = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
-    queries: Queries = None,
+    dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, diabetes130, ...", o.RUN)],
+    epsilon: o.Epsilon,
+    out: Annotated[Path, o.option("Run folder; absent or empty.", o.OUTPUT)],
+    delta: o.Delta = o.DELTA,
+    protocol: o.Protocol = "standard",
+    teachers: o.Teachers = 250,
+    teacher: Annotated[str, o.option("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS)] = "svm",
+    student: Annotated[str, o.option("Also label-spreading and vote-spreading.", o.RUN)] = "svm",
+    mechanism: o.MechanismName = None,
+    sigma: o.Sigma = None,
+    scale: o.Scale = None,
+    threshold: o.Threshold = None,
+    sigma_threshold: o.SigmaThreshold = None,
+    queries: o.Queries = None,
     select: Annotated[
-        Literal["random", "first", "spread", "cluster"], option("How they are chosen, from public data alone.", NOISE)
+        Literal["random", "first", "spread", "cluster"],
+        o.option("How they are chosen, from public data alone.", o.NOISE),
     ] = "random",
-    gap: Gap = None,
-    max_answers: MaxAnswers = None,
-    on_exhausted: OnExhausted = "raise",
+    gap: o.Gap = None,
+    max_answers: o.MaxAnswers = None,
+    on_exhausted: o.OnExhausted = "raise",
     dpsgd: Annotated[
-        Literal["auto", "linear", "mlp", "cnn", "none"], option("Module of the DP-SGD baseline.", RUN)
+        Literal["auto", "linear", "mlp", "cnn", "none"], o.option("Module of the DP-SGD baseline.", o.RUN)
     ] = "auto",
-    repeats: Annotated[int, option("Seeds to average over; each is a release of its own.", RUN)] = 1,
-    public: PublicRows = None,
-    private: PrivateRows = None,
-    seed: Seed = 0,
-    partition_seed: PartitionSeed = None,
-    jobs: Jobs = JOBS,
-    tuning: Tuning = "",
+    repeats: Annotated[int, o.option("Seeds to average over; each is a release of its own.", o.RUN)] = 1,
+    public: o.PublicRows = None,
+    private: o.PrivateRows = None,
+    seed: o.Seed = 0,
+    partition_seed: o.PartitionSeed = None,
+    jobs: o.Jobs = o.JOBS,
+    tuning: o.Tuning = "",
     sensitive_report: Annotated[
-        bool, option("Also write sensitive.html, which must stay inside.", OUTPUT, "--sensitive-report")
+        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
     ] = False,
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
@@ -108,7 +81,7 @@ def run(
         teacher=teacher,
         student=student,
         n_teachers=teachers,
-        mechanism=chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
+        mechanism=o.chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
         n_queries=queries,
         select=select,
         gap=gap,

@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from pate.cli._app import say
-from pate.cli._label_options import LabelOptions, uses_of
-from pate.cli._options import takes_options
+from pate.cli._declared import takes_options, uses_of
+from pate.cli._label_options import LabelOptions
 from pate.exceptions import InvalidInputError
 
 
@@ -37,7 +37,7 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     for name, use in uses_of(type(options)).items():
         source = context.get_parameter_source(name)
         given = source is not None and source.name != "DEFAULT"  # on the command line, or in a configuration file
-        if given and use.way not in (None, options.way):
+        if given and use.way not in ("", options.way):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")
     if options.way == "private" and (options.private is None or options.public is None):

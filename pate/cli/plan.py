@@ -6,23 +6,23 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from pate.cli import _options as o
 from pate.cli._app import say
-from pate.cli._options import DELTA, NOISE, PRIVACY, PRIVATE, TEACHERS, Delta, Epsilon, option
 
 
 def plan(
-    epsilon: Epsilon,
-    queries: Annotated[int, option("How many public rows to ask about.", NOISE)],
-    classes: Annotated[int, option("Number of classes.", PRIVATE)],
-    delta: Delta = DELTA,
-    records: Annotated[int | None, option("Number of private records.", PRIVATE)] = None,
+    epsilon: o.Epsilon,
+    queries: Annotated[int, o.option("How many public rows to ask about.", o.NOISE)],
+    classes: Annotated[int, o.option("Number of classes.", o.PRIVATE)],
+    delta: o.Delta = o.DELTA,
+    records: Annotated[int | None, o.option("Number of private records.", o.PRIVATE)] = None,
     teachers: Annotated[
-        str | None, option("Numbers of teachers, separated by commas; default: as many as it takes.", TEACHERS)
+        str | None, o.option("Numbers of teachers, separated by commas; default: as many as it takes.", o.TEACHERS)
     ] = None,
-    max_answers: Annotated[int | None, option("Cap on answers of confident; default: half.", NOISE)] = None,
-    right: Annotated[float, option("Probability of a right answer behind the gap.", NOISE)] = 0.99,
+    max_answers: Annotated[int | None, o.option("Cap on answers of confident; default: half.", o.NOISE)] = None,
+    right: Annotated[float, o.option("Probability of a right answer behind the gap.", o.NOISE)] = 0.99,
     ledger: Annotated[
-        Path | None, option("Also fit what is left in this ledger, in the currency it counts in.", PRIVACY)
+        Path | None, o.option("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY)
     ] = None,
 ) -> None:
     """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""

@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
+from pate.cli import _options as o
 from pate.cli._app import say
-from pate.cli._options import OUTPUT, PRIVACY, option
 
 
 def statement(
     file: Annotated[Path, typer.Argument(help="The statement's JSON, such as labels.statement.json.")],
-    out: Annotated[Path | None, option("Write the page to this .html or .txt file; must not exist.", OUTPUT)] = None,
+    out: Annotated[
+        Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
+    ] = None,
     ledger: Annotated[
-        Path | None, option("Also compare epsilon, releases, mechanism and head with this ledger.", PRIVACY)
+        Path | None, o.option("Also compare epsilon, releases, mechanism and head with this ledger.", o.PRIVACY)
     ] = None,
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""

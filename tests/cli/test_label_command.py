@@ -13,8 +13,9 @@ from PIL import Image
 from test_cli import pate
 
 from pate import InvalidInputError, Ledger
+from pate.cli._declared import uses_of
 from pate.cli._job_file import read_job_file
-from pate.cli._label_options import LabelOptions, keys_of
+from pate.cli._label_options import LabelOptions
 from pate.jobs._writing import harmless
 
 
@@ -352,7 +353,7 @@ def test_files_that_are_not(tables):
     refused(pate("label", "--config", "big.toml", cwd=tables), "larger than a megabyte")
     (tables / "job.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidInputError, match="not a readable TOML"):
-        read_job_file(tables / "job.toml", keys_of(LabelOptions))
+        read_job_file(tables / "job.toml", uses_of(LabelOptions))
 
 
 def test_a_file_runs_nothing(tables, module):
@@ -365,7 +366,7 @@ def test_a_file_runs_nothing(tables, module):
 
 
 def test_every_option_may_stand_in_a_file_but_three():
-    keys = keys_of(LabelOptions)
+    keys = uses_of(LabelOptions)
     assert {name for name, key in keys.items() if key.not_in_file} == {"allow_import", "new_ledger", "config"}
 
 

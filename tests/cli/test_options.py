@@ -21,8 +21,9 @@ from pate import Budget, GNMax, InvalidInputError, quote
 from pate.cli import _options as shared
 from pate.cli import account, app, compare, experiment, plan
 from pate.cli import label as label_command
+from pate.cli._declared import GroupedCommand, Use, takes_options, uses_of
 from pate.cli._job_file import _KINDS, read_job_file
-from pate.cli._label_options import LabelOptions, Use, keys_of, uses_of
+from pate.cli._label_options import LabelOptions
 from pate.cli._options import (
     DELTA,
     IMAGES,
@@ -35,11 +36,7 @@ from pate.cli._options import (
     STATEMENT,
     TEACHERS,
     VOTES,
-    GroupedCommand,
-    annotations_of,
-    default_of,
     option,
-    takes_options,
 )
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
@@ -51,6 +48,7 @@ from pate.queries import STRATEGIES
 from pate.studies.contestants import MODULES, compare_on
 from pate.studies.run import RunConfig
 
+DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]
 JOBS = {"private": LabelJob, "votes": VoteJob}
 #: What the command says to every job itself, and what nobody may say on a command line.
@@ -102,10 +100,10 @@ def test_every_field_is_an_option_with_a_help_in_a_group(name):
 def test_every_field_is_a_key_of_the_job_file_or_says_why_not(name, tmp_path):
     """A value of no known kind: the key is known, whatever else is said of it."""
     (tmp_path / "job.toml").write_text(f"{name} = 1979-05-27")
-    keys = keys_of(LabelOptions)
-    said = f"must not hold '{name}'" if keys[name].not_in_file else f"{name} must be "
+    uses = uses_of(LabelOptions)
+    said = f"must not hold '{name}'" if uses[name].not_in_file else f"{name} must be "
     with pytest.raises(InvalidInputError, match=said):
-        read_job_file(tmp_path / "job.toml", keys)
+        read_job_file(tmp_path / "job.toml", uses)
 
 
 @pytest.mark.parametrize("way", JOBS)
@@ -122,13 +120,23 @@ def test_defaults_are_those_of_the_job(way):
     compared = 0
     for field in fields(LabelOptions):
         use = uses_of(LabelOptions)[field.name]
-        argument = use.argument or field.name
-        if use.argument is None or use.way not in (None, way) or argument in minimal(way)._made():
+        argument = use.argument
+        if use.argument is None or use.way not in ("", way) or argument in minimal(way)._made():
             continue
         if parameters[argument].default is not inspect.Parameter.empty and field.name not in OTHER_DEFAULTS:
-            assert default_of(field) == parameters[argument].default, field.name
+            assert field.default == parameters[argument].default, field.name
             compared += 1
     assert compared >= {"private": 20, "votes": 12}[way]
+
+
+def test_what_several_options_make_together_is_made():
+    """None of them is handed on raw in place of the argument that they make."""
+    arguments = [use.argument for use in uses_of(LabelOptions).values() if use.argument is not None]
+    shared_arguments = {argument for argument in arguments if arguments.count(argument) > 1}
+    assert shared_arguments == {"budget", "mechanism", "stated"}
+    made = minimal("private", mechanism="gnmax", sigma=7.0, purpose="why", state=["a=b"]).arguments()
+    assert (made["mechanism"], made["stated"]) == (GNMax(7.0), {"purpose": "why", "a": "b"})
+    assert shared_arguments <= set(minimal("votes")._made())
 
 
 def test_what_is_left_out_is_given_to_the_job_as_its_own_defaults():
@@ -148,7 +156,9 @@ def test_a_new_option_touches_one_place(tmp_path):
 
     @dataclass(frozen=True, kw_only=True)
     class More(LabelOptions):
-        most_seconds: Annotated[int, option("Stop after so long.", "Patience"), Use("limit", way="private")] = 60
+        most_seconds: Annotated[
+            int, option("Stop after so long.", "Patience"), Use(argument="limit", way="private")
+        ] = 60
 
     globals()["Annotated"], globals()["More"] = Annotated, More
     found = []
@@ -165,10 +175,10 @@ def test_a_new_option_touches_one_place(tmp_path):
     assert (done.exit_code, found[0].arguments()["limit"]) == (0, 7)
     assert "limit" not in More(epsilon=1.0, out=Path("a"), votes=Path("v")).arguments()
     (tmp_path / "job.toml").write_text("most-seconds = 8")
-    assert read_job_file(tmp_path / "job.toml", keys_of(More)) == {"most_seconds": 8}
+    assert read_job_file(tmp_path / "job.toml", uses_of(More)) == {"most_seconds": 8}
     (tmp_path / "job.toml").write_text("most-second = 8")
     with pytest.raises(InvalidInputError, match="Did you mean 'most-seconds'"):
-        read_job_file(tmp_path / "job.toml", keys_of(More))
+        read_job_file(tmp_path / "job.toml", uses_of(More))
 
 
 # Words that are allowed -----------------------------------------------------------------------------------------
@@ -181,7 +191,7 @@ def words(annotation):
 
 
 def test_words_are_those_that_the_house_knows():
-    label = {name: words(said) for name, said in annotations_of(LabelOptions).items()}
+    label = {name: words(said) for name, said in typing.get_type_hints(LabelOptions, include_extras=True).items()}
     run, asks = (typing.get_type_hints(f, include_extras=True) for f in (experiment.run, account.account))
     assert set(label["select"]) == set(CHOICES)
     assert label["preprocess"] == PREPROCESSING
@@ -199,7 +209,7 @@ def refusal(call, *arguments, **options):
 
 
 def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
-    label = {name: words(said) for name, said in annotations_of(LabelOptions).items()}
+    label = {name: words(said) for name, said in typing.get_type_hints(LabelOptions, include_extras=True).items()}
     terms = {"budget": Budget(1.0, 1e-5), "on_exhausted": "?"}
     assert refusal(quote, 1, GNMax(40.0), **terms) == list(label["on_exhausted"])
     (tmp_path / "v.csv").write_text("1,2\n2,1\n")
@@ -210,7 +220,12 @@ def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "word"),
-    [(n, w) for n, said in annotations_of(LabelOptions).items() for w in words(said) if isinstance(w, str)],
+    [
+        (n, w)
+        for n, said in typing.get_type_hints(LabelOptions, include_extras=True).items()
+        for w in words(said)
+        if isinstance(w, str)
+    ],
 )
 def test_each_word_is_taken(asked, name, word):
     done = pate("label", "--epsilon", 1, "--out", "a.csv", flag(name), word)
@@ -291,7 +306,7 @@ def test_a_file_of_all_defaults_reads_back_equal(tmp_path, asked):
     plain = LabelOptions(epsilon=1.0, out=tmp_path / "labels.csv")
     held = {
         name: getattr(plain, name)
-        for name, key in keys_of(LabelOptions).items()
+        for name, key in uses_of(LabelOptions).items()
         if not key.not_in_file and getattr(plain, name) is not None
     }
     (tmp_path / "job.toml").write_text(toml(held))
@@ -316,7 +331,7 @@ def other_value(key):
 
 def test_every_option_means_the_same_in_a_file_and_on_the_command_line(tmp_path, asked):
     """Every option at once, each with a value of its own: both roads lead to equal options."""
-    keys = {name: key for name, key in keys_of(LabelOptions).items() if not key.not_in_file}
+    keys = {name: key for name, key in uses_of(LabelOptions).items() if not key.not_in_file}
     values = {name: other_value(key) for name, key in keys.items()}
     values["checkpoints"] = False
     (tmp_path / "job.toml").write_text(toml(values))
@@ -340,12 +355,12 @@ def test_every_option_means_the_same_in_a_file_and_on_the_command_line(tmp_path,
             assert (held, typed) == (("a,b", "c"), ("a", "b", "c")), name
         else:
             assert held == typed, name
-        assert held != default_of(next(f for f in fields(LabelOptions) if f.name == name)), name
+        assert held != DEFAULTS[name], name
 
 
 def test_every_type_of_option_is_one_that_a_file_can_hold():
     """An option of a new type needs a line in the reader: it is not passed over."""
-    kinds = {key.kind for key in keys_of(LabelOptions).values() if typing.get_origin(key.kind) is not typing.Literal}
+    kinds = {key.kind for key in uses_of(LabelOptions).values() if typing.get_origin(key.kind) is not typing.Literal}
     assert kinds == set(OF_KIND) == set(_KINDS)
 
 
