@@ -250,6 +250,7 @@ def test_another_word_is_refused_before_anything_is_read(command, name):
     assert done.returncode == 2
     assert f"--{name}" in done.stderr
     assert "'other' is not one of" in done.stderr
+    assert "Value error" not in done.stderr
     assert "Traceback" not in done.stderr
 
 
