@@ -6,16 +6,20 @@ Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 from pate.cli import account, compare, experiment, label, ledger, plan, statement
 from pate.cli._app import app as app
 from pate.cli._app import main as main
+from pate.cli._declared import GroupedCommand
 
-# One line per command, in the order of ``pate --help``. A group of commands is a typer of its own, added by
+# The commands, in the order of ``pate --help``. A group of commands is a typer of its own, added by
 # ``app.add_typer(module.app, name="group")``.
-app.command()(experiment.demo)
-app.command()(experiment.run)
-app.command()(label.label)
-app.command()(account.account)
-app.command()(plan.plan)
-app.command()(compare.compare)
-app.command()(statement.statement)
+for command in (
+    experiment.demo,
+    experiment.run,
+    label.label,
+    account.account,
+    plan.plan,
+    compare.compare,
+    statement.statement,
+):
+    app.command(cls=GroupedCommand)(command)
 app.add_typer(ledger.app, name="ledger")
 
 __all__ = ["app", "main"]

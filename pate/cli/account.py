@@ -8,47 +8,52 @@ from typing import Annotated, Any
 
 import typer
 
-from pate.cli._app import Delta, MaxAnswers, Scale, Sigma, SigmaThreshold, Threshold, chosen_mechanism, say
+from pate.cli import _options as o
+from pate.cli._app import say
 
 
 def account(
     votes: Annotated[Path, typer.Argument(help="Votes: .npy, .npz or .csv.")],
-    delta: Delta,
-    mechanism: Annotated[str, typer.Option(help="histogram, gnmax, lnmax or confident.")],
-    sigma: Sigma = None,
-    scale: Scale = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
-    kind: Annotated[str | None, typer.Option(help="counts (queries x classes) or labels (teachers x queries).")] = None,
-    key: Annotated[str | None, typer.Option(help="Which array of an .npz.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="What every row of counts must sum to.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes; needed for labels.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Use the first queries only.")] = None,
-    max_answers: MaxAnswers = None,
+    delta: o.Delta,
+    mechanism: o.NamedMechanism,
+    sigma: o.Sigma = None,
+    scale: o.Scale = None,
+    threshold: o.Threshold = None,
+    sigma_threshold: o.SigmaThreshold = None,
+    max_answers: o.MaxAnswers = None,
+    kind: o.VoteKind = None,
+    key: o.VoteKey = None,
+    teachers: Annotated[int | None, o.option("What every row of counts must sum to.", o.VOTES)] = None,
+    classes: Annotated[int | None, o.option("Number of classes; needed for labels.", o.VOTES)] = None,
+    rows: Annotated[int | None, o.option("Use the first queries only.", o.VOTES)] = None,
     sanitise: Annotated[
         str | None,
-        typer.Option(
-            help="ORDER,BETA,NOISE[,DELTA0] of a smooth-sensitivity release (gnmax, confident), chosen without the "
-            "votes; DELTA0, a tenth of delta if left out, is its part of delta. Needs --ledger."
+        o.option(
+            "ORDER,BETA,NOISE[,DELTA0] of a smooth-sensitivity release (gnmax, confident), chosen without the votes; "
+            "DELTA0, a tenth of delta if left out, is its part of delta. Needs --ledger.",
+            o.PRIVACY,
         ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data, which pays for the sanitised number and keeps it.")
+        Path | None,
+        o.option("Ledger of the private data, which pays for the sanitised number and keeps it.", o.PRIVACY),
     ] = None,
     new_ledger: Annotated[
         float | None,
-        typer.Option("--new-ledger", help="Make that ledger, with this total epsilon (at --delta), in Renyi currency."),
+        o.option(
+            "Make that ledger, with this total epsilon (at --delta), in Renyi currency.", o.PRIVACY, "--new-ledger"
+        ),
     ] = None,
-    reveal: Annotated[
-        bool, typer.Option("--reveal", help="Also print data-dependent costs, which are private.")
-    ] = False,
     pld: Annotated[
         bool | None,
-        typer.Option("--pld/--no-pld", help="Compose privacy loss distributions too; default: where it takes seconds."),
+        o.option("Compose privacy loss distributions too; default: where it takes seconds.", o.RUN, "--pld/--no-pld"),
     ] = None,
+    reveal: Annotated[
+        bool, o.option("Also print data-dependent costs, which are private.", o.OUTPUT, "--reveal")
+    ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw epsilon against the number of queries into this .png or .svg; needs --reveal."),
+        o.option("Draw epsilon against the number of queries into this .png or .svg; needs --reveal.", o.OUTPUT),
     ] = None,
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
@@ -80,7 +85,7 @@ def account(
     if rows is not None:
         rows = check_int("rows", rows, low=1, remedy="Leave it out to use all queries.")
         matrix = matrix.take(range(min(rows, matrix.n_queries)))
-    chosen = chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
+    chosen = o.chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
     how: bool | str = "auto" if pld is None else pld
     smooth = None if sanitise is None else _smooth(sanitise, delta)
     purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta, votes, whole)

@@ -5,23 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pate.cli._app import Delta, Jobs, Seed, command_line, say
+from pate.cli import _options as o
+from pate.cli._app import command_line, say
 
 
 def compare(
-    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion_mnist, adult, ...")],
-    out: Annotated[Path, typer.Option(help="Folder for rows and report; the same call goes on after a kill.")],
-    epsilons: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.5,1,3,8",
-    delta: Delta = 1e-5,
-    repeats: Annotated[int, typer.Option(help="Seeds per contestant and budget.")] = 3,
-    protocol: Annotated[str, typer.Option(help="standard or paper.")] = "standard",
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers; default by data set.")] = None,
-    public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
-    private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
+    dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, ...", o.RUN)],
+    out: Annotated[Path, o.option("Folder for rows and report; the same call goes on after a kill.", o.OUTPUT)],
+    epsilons: Annotated[str, o.option("Budgets, separated by commas.", o.PRIVACY)] = "0.5,1,3,8",
+    delta: o.Delta = o.DELTA,
+    repeats: Annotated[int, o.option("Seeds per contestant and budget.", o.RUN)] = 3,
+    protocol: o.Protocol = "standard",
+    teachers: Annotated[int | None, o.option("Number of teachers; default by data set.", o.TEACHERS)] = None,
+    public: o.PublicRows = None,
+    private: o.PrivateRows = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
     from pate.exceptions import InvalidInputError

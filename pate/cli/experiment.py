@@ -4,49 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import typer
-
-from pate.cli._app import (
-    Delta,
-    Epsilon,
-    Gap,
-    Jobs,
-    MaxAnswers,
-    MechanismName,
-    OnExhausted,
-    PartitionSeed,
-    Queries,
-    Scale,
-    Seed,
-    Select,
-    SensitiveReport,
-    Sigma,
-    SigmaThreshold,
-    Teachers,
-    Threshold,
-    Tuning,
-    chosen_mechanism,
-    command_line,
-    say,
-)
+from pate.cli import _options as o
+from pate.cli._app import command_line, say
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Run folder; a number is appended when it is taken.")] = Path("runs/demo"),
-    epsilon: Epsilon = 3.0,
-    repeats: Annotated[int, typer.Option(help="Seeds to average over.")] = 5,
-    jobs: Jobs = -1,
+    out: Annotated[Path, o.option("Run folder; a number is appended when it is taken.", o.OUTPUT)] = Path("runs/demo"),
+    epsilon: o.Epsilon = 3.0,
+    repeats: Annotated[int, o.option("Seeds to average over.", o.RUN)] = 5,
+    jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
     from pate.studies.run import demo_config, run_experiment
 
     folder = _fresh(out)
-    config = demo_config(Budget(epsilon, 1e-5), n_repeats=repeats, n_jobs=jobs)
+    config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = 1e-5: {config.n_teachers} teachers, "
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}: {config.n_teachers} teachers, "
         f"{config.n_queries} questions about public rows, {repeats} seeds.\n"
         "This demo also writes sensitive.html: digits are nobody's secret, and seeing the votes' margins is the best "
         "way to understand PATE. With real private data that file must stay inside."
@@ -58,33 +35,40 @@ def demo(
 
 
 def run(
-    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion_mnist, adult, diabetes130, ...")],
-    epsilon: Epsilon,
-    out: Annotated[Path, typer.Option(help="Run folder; absent or empty.")],
-    delta: Delta = 1e-5,
-    protocol: Annotated[str, typer.Option(help="standard, or paper (public rows from the test set).")] = "standard",
-    teachers: Teachers = 250,
-    teacher: Annotated[str, typer.Option(help="logistic-regression, svm, random-forest, knn, mlp, ...")] = "svm",
-    student: Annotated[str, typer.Option(help="Also label-spreading and vote-spreading.")] = "svm",
-    mechanism: MechanismName = None,
-    sigma: Sigma = None,
-    scale: Scale = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
-    queries: Queries = None,
-    select: Select = "random",
-    gap: Gap = None,
-    max_answers: MaxAnswers = None,
-    on_exhausted: OnExhausted = "raise",
-    dpsgd: Annotated[str, typer.Option(help="Module of the DP-SGD baseline: auto, linear, mlp, cnn or none.")] = "auto",
-    repeats: Annotated[int, typer.Option(help="Seeds to average over; each is a release of its own.")] = 1,
-    public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
-    private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
-    seed: Seed = 0,
-    partition_seed: PartitionSeed = None,
-    jobs: Jobs = -1,
-    tuning: Tuning = "",
-    sensitive_report: SensitiveReport = False,
+    dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, diabetes130, ...", o.RUN)],
+    epsilon: o.Epsilon,
+    out: Annotated[Path, o.option("Run folder; absent or empty.", o.OUTPUT)],
+    delta: o.Delta = o.DELTA,
+    protocol: o.Protocol = "standard",
+    teachers: o.Teachers = 250,
+    teacher: Annotated[str, o.option("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS)] = "svm",
+    student: Annotated[str, o.option("Also label-spreading and vote-spreading.", o.RUN)] = "svm",
+    mechanism: o.MechanismName = None,
+    sigma: o.Sigma = None,
+    scale: o.Scale = None,
+    threshold: o.Threshold = None,
+    sigma_threshold: o.SigmaThreshold = None,
+    queries: o.Queries = None,
+    select: Annotated[
+        Literal["random", "first", "spread", "cluster"],
+        o.option("How they are chosen, from public data alone.", o.NOISE),
+    ] = "random",
+    gap: o.Gap = None,
+    max_answers: o.MaxAnswers = None,
+    on_exhausted: o.OnExhausted = "raise",
+    dpsgd: Annotated[
+        Literal["auto", "linear", "mlp", "cnn", "none"], o.option("Module of the DP-SGD baseline.", o.RUN)
+    ] = "auto",
+    repeats: Annotated[int, o.option("Seeds to average over; each is a release of its own.", o.RUN)] = 1,
+    public: o.PublicRows = None,
+    private: o.PrivateRows = None,
+    seed: o.Seed = 0,
+    partition_seed: o.PartitionSeed = None,
+    jobs: o.Jobs = o.JOBS,
+    tuning: o.Tuning = "",
+    sensitive_report: Annotated[
+        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
+    ] = False,
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
     from pate.privacy.budget import Budget
@@ -97,7 +81,7 @@ def run(
         teacher=teacher,
         student=student,
         n_teachers=teachers,
-        mechanism=chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
+        mechanism=o.chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold),
         n_queries=queries,
         select=select,
         gap=gap,

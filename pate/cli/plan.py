@@ -6,24 +6,23 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pate.cli._app import Delta, Epsilon, say
+from pate.cli import _options as o
+from pate.cli._app import say
 
 
 def plan(
-    epsilon: Epsilon,
-    queries: Annotated[int, typer.Option(help="How many public rows to ask about.")],
-    classes: Annotated[int, typer.Option(help="Number of classes.")],
-    delta: Delta = 1e-5,
-    records: Annotated[int | None, typer.Option(help="Number of private records.")] = None,
+    epsilon: o.Epsilon,
+    queries: Annotated[int, o.option("How many public rows to ask about.", o.NOISE)],
+    classes: Annotated[int, o.option("Number of classes.", o.PRIVATE)],
+    delta: o.Delta = o.DELTA,
+    records: Annotated[int | None, o.option("Number of private records.", o.PRIVATE)] = None,
     teachers: Annotated[
-        str | None, typer.Option(help="Numbers of teachers, separated by commas; default: as many as it takes.")
+        str | None, o.option("Numbers of teachers, separated by commas; default: as many as it takes.", o.TEACHERS)
     ] = None,
-    max_answers: Annotated[int | None, typer.Option(help="Cap on answers of confident; default: half.")] = None,
-    right: Annotated[float, typer.Option(help="Probability of a right answer behind the gap.")] = 0.99,
+    max_answers: Annotated[int | None, o.option("Cap on answers of confident; default: half.", o.NOISE)] = None,
+    right: Annotated[float, o.option("Probability of a right answer behind the gap.", o.NOISE)] = 0.99,
     ledger: Annotated[
-        Path | None, typer.Option(help="Also fit what is left in this ledger, in the currency it counts in.")
+        Path | None, o.option("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY)
     ] = None,
 ) -> None:
     """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
+from pate.cli import _options as o
 from pate.cli._app import say
 
 
 def statement(
     file: Annotated[Path, typer.Argument(help="The statement's JSON, such as labels.statement.json.")],
-    out: Annotated[Path | None, typer.Option(help="Write the page to this .html or .txt file; must not exist.")] = None,
+    out: Annotated[
+        Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
+    ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Also compare epsilon, releases, mechanism and head with this ledger.")
+        Path | None, o.option("Also compare epsilon, releases, mechanism and head with this ledger.", o.PRIVACY)
     ] = None,
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""

@@ -1,7 +1,6 @@
 """Label public rows with what teachers learnt from private ones: files in, files out."""
 
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
-from pate.jobs._config import read_job_file
 from pate.jobs._ledgers import find_ledger
 from pate.jobs._plan import LabelPlan
 from pate.jobs._tables import PREPROCESSING, LabelJob
@@ -21,5 +20,4 @@ __all__ = [
     "check_new_files",
     "find_ledger",
     "make_choice",
-    "read_job_file",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import inspect
 import json
 import sys
 
@@ -14,9 +13,9 @@ from PIL import Image
 from test_cli import pate
 
 from pate import InvalidInputError, Ledger
-from pate.cli import label as command
-from pate.jobs import read_job_file
-from pate.jobs._config import _NOT_IN_A_FILE, OPTIONS
+from pate.cli._declared import uses_of
+from pate.cli._job_file import read_job_file
+from pate.cli._label_options import LabelOptions
 from pate.jobs._writing import harmless
 
 
@@ -361,6 +360,8 @@ def test_the_order_of_options_does_not_matter(tables):
         ("allow-import = true", "must not hold 'allow-import'"),
         ("config = 'other.toml'", "must not hold 'config'"),
         ("new-ledger = true", "must not hold 'new-ledger'"),
+        ("select = 'best'", "job.toml: select must be one of 'random', 'first', 'spread', 'cluster', 'uncertain'"),
+        ("on-exhausted = 1", "on-exhausted must be a text"),
         ("max-answers = 1\nmax_answers = 2", "twice"),
         ("epsilon = ", "not a readable TOML file"),
         ("x = " + "[" * 5000, "not a readable TOML file"),
@@ -380,7 +381,7 @@ def test_files_that_are_not(tables):
     refused(pate("label", "--config", "big.toml", cwd=tables), "larger than a megabyte")
     (tables / "job.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidInputError, match="not a readable TOML"):
-        read_job_file(tables / "job.toml")
+        read_job_file(tables / "job.toml", uses_of(LabelOptions))
 
 
 def test_a_file_runs_nothing(tables, module):
@@ -393,8 +394,8 @@ def test_a_file_runs_nothing(tables, module):
 
 
 def test_every_option_may_stand_in_a_file_but_three():
-    options = set(inspect.signature(command.label).parameters) - {"context"}
-    assert options == set(OPTIONS) | set(_NOT_IN_A_FILE)
+    keys = uses_of(LabelOptions)
+    assert {name for name, key in keys.items() if key.not_in_file} == {"allow_import", "new_ledger", "config"}
 
 
 def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):

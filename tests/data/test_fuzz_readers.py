@@ -28,11 +28,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table, release_labels
+from pate.cli._declared import uses_of
+from pate.cli._job_file import read_job_file
+from pate.cli._label_options import LabelOptions
 from pate.data.files import _limits
 from pate.data.named._fetch import StoredFile, load_file, unpack
 from pate.data.named._formats import idx_contents, parse_idx
 from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError, PateError, RunFolderError
-from pate.jobs import read_job_file
 from pate.jobs.vote_files import read_votes
 from pate.statement.page import read_statement
 from pate.studies.comparison._resume import CellFolder, refuse_other_results
@@ -320,7 +322,7 @@ READERS = [
     Reader("comparison's fits", ".jsonl", read_cells, lambda: [JSON_RUN + b"\n" + JSON_RUN + b"\n"], (RunFolderError,)),
     Reader("data set npz", ".tmp", load_raw("made-up.npz"), lambda: [npz(x_train=np.eye(3), y_train=np.arange(3))]),
     Reader("data set gz", ".tmp", load_raw("made-up.gz"), lambda: [gzip.compress(TABLE)]),
-    Reader("job file", ".toml", read_job_file, lambda: [JOB]),
+    Reader("job file", ".toml", lambda path: read_job_file(path, uses_of(LabelOptions)), lambda: [JOB]),
     Reader("images png", ".png", images, lambda: pictures("png")),
     Reader("images jpeg", ".jpg", images, lambda: pictures("jpeg")),
     Reader("download, idx in gz", ".tmp", convert_download, lambda: [gzip.compress(part) for part in IDX],

@@ -1,0 +1,268 @@
+"""The options of ``pate label``, each written once.
+
+A field of :class:`LabelOptions` is an option of the command, a key of the job file and what a job is given: its type,
+help, group, allowed words and default stand here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pate.cli import _options as o
+from pate.cli._declared import Use, uses_of
+from pate.cli._job_file import read_job_file
+from pate.cli._options import IMAGES, NOISE, OUTPUT, PRIVACY, PRIVATE, PUBLIC, RUN, STATEMENT, TEACHERS, VOTES, option
+from pate.exceptions import InvalidInputError
+
+NO_NAMES = o.Names()
+#: Heeded where teachers are trained here, and where votes were cast elsewhere.
+HERE, ELSEWHERE = Use(way="private"), Use(way="votes")
+
+
+def _take_config(context: typer.Context, value: Path | None) -> Path | None:
+    """Let a file's options stand in for those that the command line leaves out."""
+    if value is not None:
+        context.default_map = {**(context.default_map or {}), **read_job_file(value, uses_of(LabelOptions))}
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """What a person asks of ``pate label``.
+
+    Examples
+    --------
+    >>> LabelOptions(epsilon=1.0, out=Path("labels.csv"), votes=Path("votes.npy")).arguments()["unit"]
+    'record'
+    """
+
+    private: Annotated[
+        Path | None,
+        option("Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class.", PRIVATE),
+        HERE,
+    ] = None
+    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE), HERE] = None
+    classes: Annotated[
+        o.Names | None,
+        o.names_option(
+            "Every class that could occur, by commas. Public knowledge: left out, it is read off and leaks.", PRIVATE
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        option(
+            "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
+            "before _.",
+            PRIVATE,
+        ),
+        HERE,
+    ] = None
+    drop: Annotated[o.Names, o.names_option("Columns to leave out, separated by commas.", PRIVATE), HERE] = NO_NAMES
+    text: Annotated[
+        o.Names, o.names_option("Columns of codes: text even where they look like numbers.", PRIVATE), HERE
+    ] = NO_NAMES
+
+    public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
+        None
+    )
+    overlap_is_public: Annotated[
+        bool,
+        option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
+        HERE,
+    ] = False
+    preprocess: Annotated[
+        Literal["public", "shard", "none"],
+        option("Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC),
+        HERE,
+    ] = "public"
+    max_categories: Annotated[
+        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC), HERE
+    ] = 50
+
+    size: Annotated[
+        o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES), HERE
+    ] = None
+    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize"), HERE] = (
+        False
+    )
+    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES), HERE] = None
+
+    votes: Annotated[
+        Path | None,
+        option(
+            "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
+            "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
+            VOTES,
+        ),
+        ELSEWHERE,
+    ] = None
+    kind: Annotated[o.VoteKind, ELSEWHERE] = None
+    key: Annotated[o.VoteKey, ELSEWHERE] = None
+    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES), ELSEWHERE] = (
+        "record"
+    )
+    units: Annotated[
+        int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units", way="votes")
+    ] = None
+
+    teachers: Annotated[o.Teachers, Use(argument="n_teachers", way="private")] = 100
+    teacher: Annotated[
+        str,
+        option(
+            "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
+            "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
+            TEACHERS,
+        ),
+        HERE,
+    ] = "logistic-regression"
+    allow_import: Annotated[
+        bool,
+        option("Import the teacher's module. This runs its code: only if you trust it.", TEACHERS, "--allow-import"),
+        Use(
+            way="private",
+            not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
+            "the command line",
+        ),
+    ] = False
+    partition_seed: Annotated[o.PartitionSeed, HERE] = None
+    checkpoints: Annotated[
+        bool,
+        option("Keep finished teachers in OUT.private, so that a killed run goes on.", TEACHERS),
+        Use(argument="checkpoint_dir", way="private"),
+    ] = True
+
+    epsilon: Annotated[o.Epsilon, Use(argument="budget")]
+    delta: Annotated[o.Delta, Use(argument="budget")] = o.DELTA
+    ledger: Annotated[
+        Path | None,
+        option(
+            "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
+            "For --votes it must be there, or --new-ledger be said.",
+            PRIVACY,
+        ),
+    ] = None
+    ledger_currency: Annotated[
+        str | None,
+        option(
+            "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
+            "the first release's kind.",
+            PRIVACY,
+        ),
+    ] = None
+    new_ledger: Annotated[
+        bool,
+        option("Start a ledger: nothing was released from these private data before.", PRIVACY, "--new-ledger"),
+        Use(
+            not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
+            "on the command line"
+        ),
+    ] = False
+
+    mechanism: o.MechanismName = None
+    sigma: Annotated[o.Sigma, Use(argument="mechanism")] = None
+    scale: Annotated[o.Scale, Use(argument="mechanism")] = None
+    threshold: Annotated[o.Threshold, Use(argument="mechanism")] = None
+    sigma_threshold: Annotated[o.SigmaThreshold, Use(argument="mechanism")] = None
+    queries: Annotated[o.Queries, Use(argument="n_queries")] = None
+    select: Annotated[
+        Literal["random", "first", "spread", "cluster", "uncertain"],
+        option(
+            "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
+            "where a student of the labels so far is least sure.",
+            NOISE,
+        ),
+    ] = "random"
+    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE), HERE] = None
+    student: Annotated[str | None, option("Student of --select uncertain; logistic-regression.", NOISE), HERE] = None
+    gap: o.Gap = None
+    max_answers: o.MaxAnswers = None
+    on_exhausted: o.OnExhausted = "raise"
+
+    tuning: o.Tuning = ""
+    dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
+    organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use(argument="stated")] = None
+    purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use(argument="stated")] = None
+    state: Annotated[
+        list[str] | None,
+        option(
+            "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
+            "nobody states and pate did not see to is open. May be given several times.",
+            STATEMENT,
+            metavar="NAME=TEXT",
+        ),
+        Use(argument="stated"),
+    ] = None
+
+    out: Annotated[
+        Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(argument=None)
+    ]
+    safe_csv: Annotated[
+        bool,
+        option("An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, "--safe-csv"),
+        Use(argument=None),
+    ] = False
+
+    config: Annotated[
+        Path | None,
+        option(
+            "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
+            RUN,
+            callback=_take_config,
+            is_eager=True,
+        ),
+        Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
+    ] = None
+    plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
+    seed: Annotated[o.Seed, Use(argument="random_state")] = 0
+    jobs: Annotated[o.Jobs, Use(argument="n_jobs", way="private")] = o.JOBS
+
+    @property
+    def way(self) -> str:
+        """The way in: votes cast elsewhere, or private data to train teachers on."""
+        return "private" if self.votes is None else "votes"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
+        found = {
+            use.argument: getattr(self, name)
+            for name, use in uses_of(type(self)).items()
+            if use.argument is not None and use.way in ("", self.way)
+        }
+        return found | {argument: value for argument, value in self._made().items() if argument in found}
+
+    def _made(self) -> dict[str, Any]:
+        """Return the arguments that are more than one option's value as it stands."""
+        from pate.privacy.budget import Budget
+
+        made = {
+            "budget": Budget(self.epsilon, self.delta),
+            "mechanism": o.chosen_mechanism(
+                self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
+            ),
+            "stated": _stated(
+                self.state, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
+            ),
+            "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
+            if self.checkpoints and not self.plan
+            else None,
+        }
+        if self.private is not None and self.ledger is None:
+            made["ledger"] = self.private.with_name(self.private.name + ".ledger.sqlite")
+        return made
+
+
+def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
+    """Return what a person states: each name once, in their words."""
+    found = {name: text for name, text in named.items() if text is not None}
+    for pair in pairs or ():
+        name, sign, text = pair.partition("=")
+        name = name.strip()
+        if not sign or name in found:
+            wrong = "is stated twice" if sign else "has no = in it"
+            raise InvalidInputError(f"--state must be NAME=TEXT, each name once; {name[:60]!a} {wrong}.")
+        found[name] = text.strip()
+    return found
