@@ -76,7 +76,7 @@ def run(
     gap: Gap = None,
     max_answers: MaxAnswers = None,
     on_exhausted: OnExhausted = "raise",
-    dpsgd: Annotated[str, typer.Option(help="Module of the DP-SGD baseline: auto, linear, mlp, cnn or none.")] = "auto",
+    dpsgd: Annotated[str, typer.Option(help="Module of DP-SGD: auto, linear, tanh-mlp, tanh-cnn or none.")] = "auto",
     repeats: Annotated[int, typer.Option(help="Seeds to average over; each is a release of its own.")] = 1,
     public: Annotated[int | None, typer.Option(help="Number of public rows.")] = None,
     private: Annotated[int | None, typer.Option(help="Number of private rows.")] = None,
