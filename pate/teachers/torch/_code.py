@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from pate.networks._generators import own_generator
-from pate.teachers._recipes import describe
+from pate.teachers._keys import describe
 from pate.teachers.torch._recipe import Recipe
 
 _PROBE_ROWS = 4
