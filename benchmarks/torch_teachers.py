@@ -31,7 +31,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from pate import TorchTeacherEnsemble
-from pate.teachers.torch.modules import MLP, SmallCNN
+from pate.networks import MLP, SmallCNN
 
 #: What is measured: our module, the plain loop's, our precision.
 VARIANTS: dict[str, tuple[type[nn.Module], str, str]] = {

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, GNMax, TeacherEnsemble, TorchTeacherEnsemble, load_dataset, release_labels
-from pate.teachers.torch.modules import MLP
+from pate.networks import MLP
 
 
 @dataclass(frozen=True)

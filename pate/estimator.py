@@ -222,7 +222,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     Torch teachers, on GPUs where there are any: the ensemble is the changed line.
 
     >>> from pate import TorchTeacherEnsemble
-    >>> from pate.teachers.torch.modules import MLP
+    >>> from pate.networks import MLP
     >>> gpu = PATEClassifier(
     ...     TorchTeacherEnsemble(MLP, n_teachers=20, epochs=2, device="cpu"),
     ...     student=LogisticRegression(), budget=Budget(8.0, 1e-5), classes=range(10))

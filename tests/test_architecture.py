@@ -30,6 +30,7 @@ FLOORS = {
     "privacy": 2,
     "data": 3,
     "ledger": 3,
+    "networks": 3,
     "votes": 3,
     "queries": 3,
     "mechanisms": 4,
@@ -51,7 +52,7 @@ NEIGHBOURS: dict[tuple[str, str], str] = {}
 
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
-    "torch": ("dpsgd", "teachers.torch", "students", "audit"),
+    "torch": ("dpsgd", "networks", "teachers.torch", "students", "audit"),
     "opacus": ("dpsgd", "audit"),
     "matplotlib": ("report.plots",),
     "typer": ("cli",),

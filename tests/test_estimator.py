@@ -40,9 +40,9 @@ from pate import (
 )
 from pate.estimator import plan_release
 from pate.exceptions import CuratorWarning, PrivacyParameterWarning, StudentWarning
+from pate.networks import MLP
 from pate.students import VoteSpreading
 from pate.teachers import TeacherEnsemble
-from pate.teachers.torch.modules import MLP
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16

@@ -57,7 +57,7 @@ def run(
     max_answers: o.MaxAnswers = None,
     on_exhausted: o.OnExhausted = "raise",
     dpsgd: Annotated[
-        Literal["auto", "linear", "mlp", "cnn", "none"], o.option("Module of the DP-SGD baseline.", o.RUN)
+        Literal["auto", "linear", "tanh-mlp", "tanh-cnn", "none"], o.option("Module of the DP-SGD baseline.", o.RUN)
     ] = "auto",
     repeats: Annotated[int, o.option("Seeds to average over; each is a release of its own.", o.RUN)] = 1,
     public: o.PublicRows = None,

@@ -7,7 +7,9 @@ Noise for privacy is made of the latter in :mod:`pate.noise.source`, and the sec
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -49,3 +51,21 @@ def training_seed(seed: int | None, *path: int) -> int:
     if entropy < 0:
         raise InvalidInputError(f"random_state must be None or a whole number >= 0, got {seed!r}.")
     return int(np.random.SeedSequence(entropy, spawn_key=path).generate_state(1)[0])
+
+
+@contextmanager
+def global_generators(seed: int | None = None) -> Iterator[None]:
+    """Seed ``np.random`` and ``random``, and give both back as they were.
+
+    Whatever draws from them (``StratifiedKFold(shuffle=True)`` in a search, say) would make each teacher depend on how
+    much the teachers before it drew, and so on their shards.
+    """
+    state, plain = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        if seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+            random.seed(seed)
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+        random.setstate(plain)

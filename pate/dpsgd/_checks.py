@@ -1,14 +1,15 @@
-"""Whether a module may be trained by DP-SGD: found out on made-up rows, before any private one is near it.
+"""Whether a module may be trained by DP-SGD at all: found out on made-up rows, before any private one is near it.
 
-That no record moves another one's gradient is not what these checks stand for: :mod:`pate.dpsgd._gradients` runs
-every record by itself. They refuse what would then not do what its author meant, and say why.
+That no record moves another one's gradient is not what these checks stand for: that is what an engine promises
+(:mod:`pate.dpsgd.engines`). They refuse what would then not do what its author meant, and say why.
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from opacus.grad_sample import GradSampleModule
@@ -16,20 +17,34 @@ from opacus.validators import ModuleValidator
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pate.dpsgd._gradients import RecordGradients
-from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.teachers.torch._recipe import own_generator
+from pate.exceptions import InvalidInputError
+from pate.networks._generators import own_generator
 
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
-_SIZES = (1, 2, 3, 4, 7)
+SIZES = (1, 2, 3, 4, 7)
 _MIXES = (
     "module mixes the records of a batch ({how}), so clipping cannot bound one record's influence. Remove whatever "
     "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first."
 )
-_OTHERS = (
-    "module has other gradients for a record beside others than alone, so clipping cannot bound one record's "
-    "influence. Use torch's own layers and functions in it."
-)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a module is tried on before any private row is near it.
+
+    Attributes
+    ----------
+    rows : tuple of tensors of shape (8, ...)
+        Of several kinds.
+    module : torch.nn.Module
+        A copy with weights moved off where they start: at zero they would hide what becomes of rows. Never run; to be
+        copied by whoever runs it.
+    n_classes : int
+    """
+
+    rows: tuple[torch.Tensor, ...]
+    module: nn.Module
+    n_classes: int
 
 
 def check_trainable(module: nn.Module) -> None:
@@ -55,12 +70,11 @@ def check_trainable(module: nn.Module) -> None:
         )
 
 
-def check_on_made_up_rows(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> RecordGradients:
+def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> Trial:
     """Refuse a module whose output has another shape, mixes records or changes from call to call.
 
     Every row of batches of several sizes is compared with the same row alone and with itself after a change in each
-    other row, in evaluation and in training mode, on rows of several kinds; then the gradients of records side by side
-    with those of each record alone.
+    other row, in evaluation and in training mode, on rows of several kinds.
 
     Parameters
     ----------
@@ -71,8 +85,8 @@ def check_on_made_up_rows(module: nn.Module, row_shape: tuple[int, ...], n_class
 
     Returns
     -------
-    RecordGradients
-        Side by side where the module allows it.
+    Trial
+        For what an engine asks of a module beyond that.
 
     Raises
     ------
@@ -80,44 +94,34 @@ def check_on_made_up_rows(module: nn.Module, row_shape: tuple[int, ...], n_class
 
     Examples
     --------
-    >>> check_on_made_up_rows(nn.Linear(4, 3), (4,), 3).vectorised
-    True
+    >>> len(try_module(nn.Linear(4, 3), (4,), 3).rows)
+    5
     >>> class Summed(nn.Linear):
     ...     def forward(self, x):
     ...         return super().forward(x.cumsum(0))
-    >>> check_on_made_up_rows(Summed(4, 3), (4,), 3)
+    >>> try_module(Summed(4, 3), (4,), 3)
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: module mixes the records of a batch (...
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        kinds = list(_made_up(row_shape))
-        trial = copy.deepcopy(module)
+        trial = Trial(tuple(_made_up(row_shape)), copy.deepcopy(module), n_classes)
         with torch.no_grad():
-            # Weights that start at zero would hide what becomes of rows.
-            for p in filter(torch.is_floating_point, trial.parameters()):
+            for p in filter(torch.is_floating_point, trial.module.parameters()):
                 p.add_(torch.randn_like(p), alpha=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pristine = copy.deepcopy(trial)
-        _check_shape(trial, kinds[0], n_classes)
+        run = copy.deepcopy(trial.module)
+        _check_shape(run, trial.rows[0], n_classes)
         for mode in (True, False):
-            _check_apart(trial.train(mode), kinds)
-        _check_all_used(copy.deepcopy(pristine).train(), kinds[0])
-        vectorised = _side_by_side(pristine, kinds, n_classes)
-    if not vectorised:
-        warnings.warn(
-            "module looks at the values of its rows (control flow, numpy or .item()), so its records cannot be run "
-            "side by side: they are run one after the other, slowly.",
-            PerformanceWarning,
-            stacklevel=2,
-        )
-    return RecordGradients(module, vectorised=vectorised)
+            _check_apart(run.train(mode), trial.rows)
+        _check_all_used(copy.deepcopy(trial.module).train(), trial.rows[0])
+    return trial
 
 
 def _made_up(row_shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
     """Yield rows of several kinds, as many as the largest batch and one to change rows for."""
-    n = max(_SIZES) + 1
+    n = max(SIZES) + 1
     normal = torch.randn(n, *row_shape)
     yield normal
     yield torch.rand(n, *row_shape)
@@ -135,7 +139,7 @@ def _run(module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
 def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
     shape = tuple(rows.shape[1:])
     words = f"(batch, {', '.join(map(str, shape))})"
-    for size in _SIZES:
+    for size in SIZES:
         try:
             logits = _run(module, rows[:size])
         except InvalidInputError:  # what it returned
@@ -153,27 +157,27 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
             )
 
 
-def _check_apart(module: nn.Module, kinds: list[torch.Tensor]) -> None:
+def _check_apart(module: nn.Module, kinds: Sequence[torch.Tensor]) -> None:
     before = {name: value.detach().clone() for name, value in _tensors(module)}
     draws = _draws(module, kinds[0][:1])
     for rows in kinds:
         alone = [_run(module, row[None])[0] for row in rows]
-        for size in _SIZES:
+        for size in SIZES:
             batch = rows[:size]
             found = _run(module, batch)
             # Dropout draws for a whole batch: a row's numbers are not those that it draws alone.
-            odd = [] if draws else [i for i in range(size) if not _close(found[i], alone[i])]
+            odd = [] if draws else [i for i in range(size) if not close(found[i], alone[i])]
             if odd:
                 raise InvalidInputError(_MIXES.format(how=f"row {odd[0]} of {size} is not what it is alone"))
             for j in range(size if module.training else 0):
                 changed = batch.clone()
                 changed[j] = rows[-1] + 1.0
                 again = _run(module, changed)
-                odd = [i for i in range(size) if i != j and not _close(found[i], again[i])]
+                odd = [i for i in range(size) if i != j and not close(found[i], again[i])]
                 if odd:
                     raise InvalidInputError(_MIXES.format(how=f"row {odd[0]} of {size} changed with row {j}"))
     kept = [name for name, value in _tensors(module) if not torch.equal(value, before[name])]
-    if kept or not all(_close(_run(module, row[None])[0], was) for row, was in zip(rows, alone, strict=True)):
+    if kept or not all(close(_run(module, row[None])[0], was) for row, was in zip(rows, alone, strict=True)):
         what = (
             f"its buffers or parameters change: {', '.join(kept)}"
             if kept
@@ -209,70 +213,13 @@ def _check_all_used(module: nn.Module, rows: torch.Tensor) -> None:
         )
 
 
-def _side_by_side(module: nn.Module, kinds: list[torch.Tensor], n_classes: int) -> bool:
-    """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
-    if _brings_rules(module, kinds[0][:1]):
-        return False
-    fast, plain = RecordGradients(module), RecordGradients(module, vectorised=False)
-    labels = torch.arange(4) % n_classes
-    for rows in (kind[: len(labels)] for kind in kinds[:3]):
-        theirs = _flat(plain(rows, labels, seed=1, shared=True))
-        try:
-            ours = _flat(fast(rows, labels, seed=1, shared=True))
-        except Exception:  # on made-up rows: no record decides how its gradient or another one's is computed
-            return False
-        off = (ours - theirs).norm(dim=1) > 1e-3 * (1 + theirs.norm(dim=1))
-        # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
-        if 2 * int(off.sum()) > len(rows):
-            raise InvalidInputError(_OTHERS)
-    for rows in kinds:
-        for size in _SIZES:
-            _check_gradients_apart(fast, rows[:size], rows[-1] + 1.0, torch.arange(size) % n_classes)
-    return True
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two results are alike but for rounding.
 
-
-def _brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
-    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    with own_generator(0):
-        out = module(rows).sum()
-        back = torch.autograd.grad(out, parameters, create_graph=True, allow_unused=True)
-    todo = [t.grad_fn for t in (out, *back) if t is not None]
-    seen = set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        made_by = getattr(node, "_forward_cls", None)
-        if made_by is not None and made_by.vmap is not torch.autograd.Function.vmap:
-            return True
-        todo += [after for after, _ in node.next_functions]
-    return False
-
-
-def _check_gradients_apart(
-    gradients: RecordGradients, batch: torch.Tensor, other: torch.Tensor, labels: torch.Tensor
-) -> None:
-    """Refuse a module in which some record's gradient is another one when a record beside it changes.
-
-    Such as by a batching rule of an operator, which sees all records at once. Here rows stay what they are, and no kink
-    excuses a difference.
+    Examples
+    --------
+    >>> close(torch.ones(2), torch.ones(2) + 1e-7), close(torch.ones(2), torch.zeros(2))
+    (True, False)
     """
-    found = _flat(gradients(batch, labels, seed=1))
-    for j in range(len(batch)):
-        changed = batch.clone()
-        changed[j] = other
-        again = _flat(gradients(changed, labels, seed=1))
-        again[j] = found[j]
-        if not all(_close(a, b) for a, b in zip(again, found, strict=True)):
-            raise InvalidInputError(_OTHERS)
-
-
-def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([g.flatten(1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)
-
-
-def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
     size = float(b.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return torch.allclose(a, b, rtol=1e-4, atol=1e-5 * max(size, 1.0), equal_nan=True)

@@ -35,7 +35,7 @@ def read_records(
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
             DataConversionWarning,
-            stacklevel=5,
+            stacklevel=3,
         )
         y = np.asarray(unmasked("y", y)).ravel()
     target = check_labels("y", y, len(features))
@@ -47,7 +47,7 @@ def read_records(
             "classes=None: the set of classes is read off the private labels and becomes public with the "
             "model. Pass classes=, the list of every class that could occur.",
             PrivacyLeakWarning,
-            stacklevel=5,
+            stacklevel=3,
         )
         classes = quietly("y", np.unique, target)
         if len(classes) < 2:
@@ -83,3 +83,12 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.floa
     if not np.isfinite(features).all():
         raise InvalidInputError("X holds infinity as float32. Scale its columns by public constants.")
     return features
+
+
+def keep_columns(estimator: Any, reader: Any) -> None:
+    """Give an estimator what another one, its reader, learnt of the columns."""
+    for name in ("n_features_in_", "feature_names_in_", "_row_shape"):
+        if hasattr(reader, name):
+            setattr(estimator, name, getattr(reader, name))
+        elif hasattr(estimator, name):
+            delattr(estimator, name)

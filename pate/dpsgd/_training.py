@@ -6,7 +6,7 @@ Three things are not left to Opacus 1.6 and torch, so that what is sampled is wh
   floats; here the number of steps is given and a record is in when a 64-bit word is below q 2^64.
 * torch's CPU generator keeps only the lower 32 bits of its seed, few enough to try them all; here samples and noise
   come from :class:`pate.noise.source.NoiseSource`, by default the operating system's cryptographic generator.
-* Hooks on a batch's activations trust the module to keep records apart; :mod:`pate.dpsgd._gradients` does not.
+* Hooks on a batch's activations trust the module to keep records apart; :mod:`pate.dpsgd.engines` does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import nn
 
 from pate.core.progress import track
 from pate.core.seeds import training_seed
-from pate.dpsgd._gradients import RecordGradients, clipped_sum
+from pate.dpsgd.engines import Engine
 from pate.noise.source import NoiseSource
 
 
@@ -59,7 +59,7 @@ class PoissonSampler:
 
 
 def train(
-    gradients: RecordGradients,
+    engine: Engine,
     X: torch.Tensor,
     y: torch.Tensor,
     *,
@@ -73,11 +73,11 @@ def train(
     shared_draws: bool = False,
     show: bool = False,
 ) -> nn.Module:
-    """Train the module behind ``gradients`` and return it: noise has gone into everything that was learnt.
+    """Train the module behind ``engine`` and return it: noise has gone into everything that was learnt.
 
     Parameters
     ----------
-    gradients : RecordGradients
+    engine : Engine
         Of a new module, on the device of ``X``.
     X : tensor of shape (n, ...)
     y : int64 tensor of shape (n,)
@@ -103,7 +103,7 @@ def train(
     torch.nn.Module
         On the CPU, in evaluation mode. It was never run: its buffers are as they were made.
     """
-    module = gradients.module
+    module = engine.module
     parameters = [p for p in module.parameters() if p.requires_grad]
     scale = noise_multiplier * max_grad_norm
     root = training_seed(random_state, 1)
@@ -113,8 +113,8 @@ def train(
         for start in range(0, len(rows), max_physical_batch_size):
             index = torch.as_tensor(rows[start : start + max_physical_batch_size], device=X.device)
             seed = training_seed(root, *((step,) if shared_draws else (step, start)))
-            each = gradients(X[index], y[index], seed=seed, shared=shared_draws)
-            for whole, part in zip(total, clipped_sum(each, max_grad_norm), strict=True):
+            found = engine.clipped_sum(X[index], y[index], max_grad_norm, seed=seed, shared=shared_draws)
+            for whole, part in zip(total, found, strict=True):
                 whole += part
         draws = scale * sampler.source.normal(sum(p.numel() for p in parameters))
         parts = torch.from_numpy(draws).split([p.numel() for p in parameters])

@@ -18,16 +18,17 @@ from torch import nn
 from pate.core.checks import check_choice, check_int, check_real
 from pate.core.seeds import training_seed
 from pate.data import records_fingerprint
+from pate.dpsgd._build import build_engine
 from pate.dpsgd._calibration import ADJACENCIES
-from pate.dpsgd._device import as_device, held_threads, seed_torch
-from pate.dpsgd._gradients import RecordGradients
 from pate.dpsgd._plan import Plan, make_plan
-from pate.dpsgd._rows import read_features, read_records
+from pate.dpsgd._rows import keep_columns, read_features, read_records
 from pate.dpsgd._statement import dpsgd_statement, mechanism_of
 from pate.dpsgd._training import PoissonSampler, train
-from pate.dpsgd.modules import build_module
+from pate.dpsgd.engines import Engine
 from pate.exceptions import InvalidInputError, PateError, PrivacyParameterWarning
 from pate.ledger import Ledger, Registration
+from pate.networks._devices import held_threads, one_device
+from pate.networks._generators import own_generator
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 
@@ -39,13 +40,13 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    module : {"linear", "mlp", "cnn"}, a torch.nn.Module class, or a function that makes a module
-        What :class:`pate.teachers.torch.TorchTeacherEnsemble` takes, or a name (those of its modules too): made anew by
-        every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where it takes them; maps
-        rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes), or to a mapping
-        or object that has them under ``logits``. A module that already exists is refused: it would carry what it
-        learnt before. In training it sees one record at a time; one that mixes the records of a batch is refused (use
-        group norm instead of batch norm).
+    module : {"linear", "tanh-mlp", "tanh-cnn", ...}, a torch.nn.Module class, or a function that makes a module
+        What :class:`pate.teachers.torch.TorchTeacherEnsemble` takes, or a name in :func:`pate.networks.named_modules`:
+        made anew by every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where it
+        takes them; maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes),
+        or to a mapping or object that has them under ``logits``. A module that already exists is refused: it would
+        carry what it learnt before. In training it sees one record at a time; one that mixes the records of a batch is
+        refused (use group norm instead of batch norm).
     budget : Budget
         Spent whole by each fit.
     max_grad_norm : float
@@ -203,20 +204,12 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         >>> clf.fit(np.eye(16), np.arange(16) % 2).n_steps_
         40
         """
-        before = dict(self.__dict__)
-        try:
-            return self._fit(X, y)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    def _fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DPSGDClassifier:
         self._check_settings()
-        features, labels, classes = read_records(self, X, y, self.classes)
+        reader = copy.copy(self)  # what it learns of the columns is ours once all has gone well
+        features, labels, classes = read_records(reader, X, y, self.classes)
         n_records = self._nominal(len(features))
         source = NoiseSource(self.noise_seed)
-        device = as_device(self.device)
+        device = one_device(self.device)
         data = Registration("record", classes, n_units=len(features), fingerprint=records_fingerprint(labels))
         if self.ledger is not None:
             self.ledger.check(data)
@@ -229,25 +222,15 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             adjacency=self.adjacency,
             ledger=self.ledger,
         )
-        cuda = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda), held_threads(self.n_threads):
-            seed_torch(training_seed(self.random_state, 0), device)
-            gradients = build_module(self.module, self._row_shape, len(classes), self.module_kwargs)
-            gradients.module.to(device)
+        with held_threads(self.n_threads):
+            with own_generator(training_seed(self.random_state, 0), device):
+                engine = build_engine(self.module, features.shape[1:], len(classes), self.module_kwargs)
+                engine.module.to(device)
             # Charged once nothing public can fail any more, and before the first noise.
             releases = self._pay(plan, data, seeded=source.seeded)
-            trained = self._train(gradients, features, labels, plan, source, device)
+            trained = self._train(engine, features, labels, plan, source, device)
 
-        self.classes_ = np.asarray(classes)
-        self.noise_multiplier_, self.n_steps_, self.sample_rate_ = (
-            plan.noise_multiplier,
-            plan.n_steps,
-            plan.sample_rate,
-        )
-        self.module_ = trained
-        # Whoever knows the seed can subtract the noise.
-        self.guarantee_ = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
-        self.statement_ = dpsgd_statement(
+        statement = dpsgd_statement(
             plan,
             max_grad_norm=self.max_grad_norm,
             classes_given=self.classes is not None,
@@ -255,6 +238,13 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             ledger=self.ledger,
             releases=releases,
         )
+        keep_columns(self, reader)
+        self.classes_, self.module_ = np.asarray(classes), trained
+        self.noise_multiplier_, self.n_steps_ = plan.noise_multiplier, plan.n_steps
+        self.sample_rate_ = plan.sample_rate
+        # Whoever knows the seed can subtract the noise.
+        self.guarantee_ = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
+        self.statement_ = statement
         return self
 
     def _pay(self, plan: Plan, data: Registration, *, seeded: bool) -> tuple[int, ...]:
@@ -279,7 +269,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
 
     def _train(
         self,
-        gradients: RecordGradients,
+        engine: Engine,
         features: npt.NDArray[np.float32],
         labels: npt.NDArray[np.int64],
         plan: Plan,
@@ -291,11 +281,11 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             warnings.simplefilter("ignore")  # what the module's own code says may quote private values
             try:
                 return train(
-                    gradients,
+                    engine,
                     torch.from_numpy(features).to(device),
                     torch.from_numpy(labels).to(device),
                     sampler=PoissonSampler(len(features), plan.sample_rate, plan.n_steps, source),
-                    optimizer=self._make_optimizer(gradients.module),
+                    optimizer=self._make_optimizer(engine.module),
                     noise_multiplier=plan.noise_multiplier,
                     max_grad_norm=self.max_grad_norm,
                     expected_batch_size=self.expected_batch_size,
@@ -327,7 +317,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
                 f"delta={self.budget.delta:g} is not below 1/n for {n_nominal} records: such a guarantee allows "
                 "publishing a whole record now and then. Use a smaller delta.",
                 PrivacyParameterWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return n_nominal
 

@@ -17,10 +17,10 @@ from pate.students import make_student
 from pate.studies.comparison import ComparisonReport, compare
 from pate.teachers import make_teacher
 
-MODULES = ("auto", "linear", "mlp", "cnn", "none")
+MODULES = ("auto", "linear", "tanh-mlp", "tanh-cnn", "none")
 
 #: Steps of the baseline by module: the linear and mlp ones by its defaults, the cnn in fewer, larger batches.
-_DPSGD: dict[str, dict[str, Any]] = {"cnn": {"epochs": 5, "expected_batch_size": 1024, "learning_rate": 0.5}}
+_DPSGD: dict[str, dict[str, Any]] = {"tanh-cnn": {"epochs": 5, "expected_batch_size": 1024, "learning_rate": 0.5}}
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def dpsgd_module(dpsgd: str, data: Dataset) -> str:
 
     Parameters
     ----------
-    dpsgd : {"auto", "linear", "mlp", "cnn", "none"}
-        ``"auto"``: cnn for images of 28 x 28 or more, linear otherwise, none where rows are grouped by person.
+    dpsgd : {"auto", "linear", "tanh-mlp", "tanh-cnn", "none"}
+        ``"auto"``: tanh-cnn for images of 28 x 28 or more, linear otherwise, none where rows are grouped by person.
     data : Dataset
 
     Raises
@@ -83,7 +83,7 @@ def dpsgd_module(dpsgd: str, data: Dataset) -> str:
     grouped = data.private.groups is not None
     if dpsgd == "auto":
         large = data.image_shape is not None and min(data.image_shape) >= 28
-        return "none" if grouped else "cnn" if large else "linear"
+        return "none" if grouped else "tanh-cnn" if large else "linear"
     if grouped and dpsgd != "none":
         raise InvalidInputError(
             f"dpsgd must be 'none' or 'auto' for {data.name!r}, got {dpsgd!r}: its rows are grouped by person, and "

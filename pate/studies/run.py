@@ -45,7 +45,7 @@ class RunConfig:
     budget : Budget
     mechanism, n_queries, select, gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
-    dpsgd : {"auto", "linear", "mlp", "cnn", "none"}
+    dpsgd : {"auto", "linear", "tanh-mlp", "tanh-cnn", "none"}
         The module of the DP-SGD baseline. ``"auto"``: cnn for images of 28 x 28 or more, linear otherwise, none where
         rows are grouped by person (DP-SGD here protects one row, which would be another promise).
     n_repeats : int

@@ -17,9 +17,10 @@ from typing import Any
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
+from pate.core.seeds import global_generators
 from pate.exceptions import PerformanceWarning
 from pate.teachers._dask import HERE, UnansweredCalls, answer, quiet_callbacks, raise_given_up
-from pate.teachers._process import contained, global_generators
+from pate.teachers._process import contained
 
 #: How often what a cluster lost is tried again, the first time included.
 _ATTEMPTS = 4

@@ -1,8 +1,7 @@
-"""What a process has once, and every task must give back as it was: generators, threads, warnings, Ctrl-C."""
+"""What a process has once, and every task must give back as it was: threads, warnings, Ctrl-C."""
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import warnings
@@ -10,26 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
-
-
-@contextmanager
-def global_generators(seed: int | None = None) -> Iterator[None]:
-    """Seed ``np.random`` and ``random``, and give both back as they were.
-
-    Whatever draws from them (``StratifiedKFold(shuffle=True)`` in a search, say) would make each teacher depend on how
-    much the teachers before it drew, and so on their shards.
-    """
-    state, plain = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        if seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
-            random.seed(seed)
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
-        random.setstate(plain)
 
 
 @contextmanager

@@ -41,14 +41,17 @@ _TEACHERS: dict[str, Callable[[], Any]] = {
 }
 
 
-#: Ready modules of pate.teachers.torch by their names there, and what is not at its default in a teacher by name.
+#: Ready modules of pate.networks by their names there, and what is not at its default in a teacher by name.
 _TORCH_MODULES: dict[str, dict[str, Any]] = {
+    "linear": {},
     "mlp": {},
     "papernot-cnn": {},
     "papernot-deep-cnn": {},
     "small-cnn": {},
     # Batch normalisation would have the teachers trained one by one, slowly on a GPU.
     "small-resnet": {"norm": "group"},
+    "tanh-cnn": {},
+    "tanh-mlp": {},
 }
 _PREFIX = "torch-"  # "mlp" is scikit-learn's
 
@@ -111,8 +114,8 @@ def make_teacher(name: Any) -> BaseEstimator:
 
 def _torch_teacher(module: str) -> BaseEstimator:
     # Imported here: most names do not need torch.
+    from pate.networks import make_module
     from pate.teachers.torch import TorchTeacherEnsemble
-    from pate.teachers.torch.modules import make_module
 
     options = _TORCH_MODULES[module]
     return TorchTeacherEnsemble(make_module(module), DEFAULT_N_TEACHERS, module_kwargs=options or None)

@@ -1,4 +1,4 @@
-"""The seal that every stored teacher carries, and the error of a file that cannot be trusted."""
+"""The seal before every stored teacher, checked before anything is parsed; the error of a file that fails it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import hmac
 
 from pate.exceptions import PateError
 
-#: Length of a seal in bytes.
-SEAL_BYTES = 32
+_SEAL_BYTES = 32
 
 
 class DamagedCheckpointError(PateError, ValueError):
@@ -25,13 +24,43 @@ class DamagedCheckpointError(PateError, ValueError):
 DamagedCheckpointError.__module__ = "pate.teachers.checkpoints"
 
 
-def new_seal(key: bytes) -> hmac.HMAC:
-    """Return an HMAC-SHA256, still to be fed, whose secret is derived from a teacher's private recipe.
+def seal(data: bytes, key: bytes) -> bytes:
+    """Return the HMAC-SHA256 of ``data``, 32 bytes; its secret is derived from a teacher's private recipe.
 
     Examples
     --------
-    >>> len(new_seal(b"key").digest()) == SEAL_BYTES
-    True
+    >>> len(seal(b"a", b"key")), seal(b"a", b"key") == seal(b"a", b"another key")
+    (32, False)
     """
     secret = hashlib.sha256(b"pate checkpoint seal\0" + key).digest()
-    return hmac.new(secret, digestmod=hashlib.sha256)
+    return hmac.digest(secret, data, hashlib.sha256)
+
+
+def sealed(data: bytes, key: bytes) -> bytes:
+    """Return ``data`` behind its seal.
+
+    Examples
+    --------
+    >>> sealed(b"a teacher", b"key")[32:]
+    b'a teacher'
+    """
+    return seal(data, key) + data
+
+
+def opened(packed: bytes, key: bytes) -> bytes:
+    """Return the bytes behind a seal that fits.
+
+    Raises
+    ------
+    DamagedCheckpointError
+
+    Examples
+    --------
+    >>> opened(sealed(b"a teacher", b"key"), b"another key")
+    Traceback (most recent call last):
+    pate.teachers.checkpoints.DamagedCheckpointError: the seal does not fit
+    """
+    found, data = packed[:_SEAL_BYTES], packed[_SEAL_BYTES:]
+    if not hmac.compare_digest(found, seal(data, key)):
+        raise DamagedCheckpointError("the seal does not fit")
+    return data

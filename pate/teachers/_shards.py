@@ -16,11 +16,11 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
-from pate.core.seeds import training_seed
+from pate.core.seeds import global_generators, training_seed
 from pate.exceptions import InvalidInputError
 from pate.teachers._classes import OwnClasses, has_gaps
 from pate.teachers._isolated import NO_MEMORY, out_of_memory
-from pate.teachers._process import contained, global_generators, interruptible
+from pate.teachers._process import contained, interruptible
 from pate.teachers._rows import slices
 from pate.teachers.checkpoints import pack
 

@@ -1,6 +1,6 @@
-"""scikit-learn teachers as bytes: a skops file (no pickle) behind a 32-byte seal.
+"""scikit-learn teachers as bytes: a skops file (no pickle) behind a seal.
 
-The seal is checked before anything is parsed. Then skops builds only the types it deems safe and the ones named in
+Once the seal fits, skops builds only the types it deems safe and the ones named in
 :data:`TRUSTED_TYPES`, one by one. A prefix such as ``numpy.`` would not do: functions are types to skops, and
 ``numpy.testing`` has one that runs source code.
 
@@ -10,11 +10,10 @@ unchecked, and can crash the process): only files that pass the seal come that f
 
 from __future__ import annotations
 
-import hmac
 from typing import Any
 
 from pate.exceptions import InvalidInputError
-from pate.teachers._seal import SEAL_BYTES, DamagedCheckpointError, new_seal
+from pate.teachers._seal import DamagedCheckpointError, opened, sealed
 
 #: Fitted state of scikit-learn's own classifiers and transformers that skops does not trust by itself: data holders
 #: and pure functions only, each by its full name.
@@ -90,7 +89,7 @@ def pack(model: Any, key: bytes) -> bytes:
             f"checkpoint_dir cannot keep {name}: {', '.join(unknown)} is not among the types that are safe to read "
             f"back. {remedy}"
         )
-    return seal(data, key) + data
+    return sealed(data, key)
 
 
 def unpack(packed: bytes, key: bytes) -> Any:
@@ -107,23 +106,8 @@ def unpack(packed: bytes, key: bytes) -> Any:
     """
     import skops.io as sio
 
-    found, data = packed[:SEAL_BYTES], packed[SEAL_BYTES:]
-    if not hmac.compare_digest(found, seal(data, key)):
-        raise DamagedCheckpointError("the seal does not fit")
+    data = opened(packed, key)
     try:
         return sio.loads(data, trusted=list(TRUSTED_TYPES))
     except Exception as error:  # any way in which a parser may fail means the same thing here
         raise DamagedCheckpointError(f"skops refuses it ({type(error).__name__})") from None
-
-
-def seal(data: bytes, key: bytes) -> bytes:
-    """Return the seal that belongs before ``data``.
-
-    Examples
-    --------
-    >>> seal(b"a", b"key") == seal(b"a", b"another key")
-    False
-    """
-    mac = new_seal(key)
-    mac.update(data)
-    return mac.digest()

@@ -2,8 +2,9 @@
 
 Two things stand between a file and this process:
 
-1. The seal is an HMAC whose key is derived from the teacher's whole recipe, its private shard included. Whoever can
-   write into the folder but does not hold the private data cannot make a file that passes, and a truncated one fails.
+1. The seal before it is an HMAC whose key is derived from the teacher's whole recipe, its private shard included.
+   Whoever can write into the folder but does not hold the private data cannot make a file that passes, and a truncated
+   one fails. Nothing is parsed before the seal fits.
 2. What is read back is data: types that are trusted by name (:mod:`pate.teachers._skops`), or plain arrays
    (:mod:`pate.teachers._weights`). No pickle is ever read.
 """
@@ -22,8 +23,8 @@ from typing import Any
 from pate.core.files import atomic_path, write_json, write_text
 from pate.core.secret import kept_secret
 from pate.exceptions import InvalidInputError
-from pate.teachers._recipes import describe, recipe_key
-from pate.teachers._seal import DamagedCheckpointError, new_seal
+from pate.teachers._keys import describe, recipe_key
+from pate.teachers._seal import DamagedCheckpointError, seal
 from pate.teachers._skops import TRUSTED_TYPES, pack, unpack
 from pate.teachers._weights import pack_weights, unpack_weights
 
@@ -230,10 +231,10 @@ class CheckpointStore:
         True
         """
         try:
-            seal, _, why = self.path(index, key).with_suffix(".failed").read_text(encoding="utf-8").partition(" ")
+            found, _, why = self.path(index, key).with_suffix(".failed").read_text(encoding="utf-8").partition(" ")
         except (OSError, ValueError):
             return None
-        return why if hmac.compare_digest(seal.encode(), _failure_seal(key, why).encode()) else None
+        return why if hmac.compare_digest(found.encode(), _failure_seal(key, why).encode()) else None
 
     def load(self, index: int, key: bytes) -> Any | None:
         """Return the teacher made by the recipe ``key``, or None when it is not there.
@@ -262,6 +263,4 @@ class CheckpointStore:
 
 
 def _failure_seal(key: bytes, why: str) -> str:
-    mac = new_seal(key)
-    mac.update(b"failed\0" + why.encode("utf-8", "surrogatepass"))
-    return mac.hexdigest()
+    return seal(b"failed\0" + why.encode("utf-8", "surrogatepass"), key).hex()

@@ -39,9 +39,9 @@ from pate.data._door import read_numbers, read_rows
 from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 from pate.mechanisms import GNMax
+from pate.networks import MLP
 from pate.students import VoteSpreading, fit_student
 from pate.teachers import CallableTeachers, ensemble_curve
-from pate.teachers.torch.modules import MLP
 
 SECRET = "John Doe 078-05-1120"
 N = 24

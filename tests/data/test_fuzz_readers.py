@@ -38,7 +38,7 @@ from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError
 from pate.jobs.vote_files import read_votes
 from pate.statement.page import read_statement
 from pate.studies.comparison._resume import CellFolder, refuse_other_results
-from pate.teachers._seal import new_seal
+from pate.teachers._seal import sealed as behind_seal
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, DamagedCheckpointError, pack, pack_weights
 
 #: Cases of the slow run for one reader; there are more than 25.
@@ -156,10 +156,7 @@ def sealed(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     """Change what is under the seal and seal it again: what only an owner of the private data could do."""
 
     def apply(data: bytes) -> bytes:
-        inner = first_member(change)(data[32:])
-        seal = new_seal(KEY)
-        seal.update(inner)
-        return seal.digest() + inner
+        return behind_seal(first_member(change)(data[32:]), KEY)
 
     return apply
 

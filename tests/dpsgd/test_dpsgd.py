@@ -25,21 +25,22 @@ from torch import nn
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd import _training as training_module
 from pate.dpsgd import classifier as dpsgd_module
+from pate.dpsgd._build import build_engine
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     calibrate_noise_multiplier,
     discretization_interval,
     dpsgd_epsilon,
 )
-from pate.dpsgd._gradients import RecordGradients
 from pate.dpsgd._training import PoissonSampler, train
-from pate.dpsgd.modules import MLP, Linear, build_module
+from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from pate.networks import MLP, Linear
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_to_epsilon
 
@@ -205,7 +206,7 @@ def test_accounting_refuses_what_it_cannot_do(change):
 
 def run(module, X, y, *, q, n_steps, sigma, seed=1, clip=1.0, batch=8, physical=64, lr=1.0):
     return train(
-        RecordGradients(module),
+        PerRecordEngine(module),
         torch.as_tensor(X, dtype=torch.float32),
         torch.as_tensor(y),
         sampler=PoissonSampler(len(X), q, n_steps, NoiseSource(seed)),
@@ -257,12 +258,12 @@ def test_empty_samples_are_noisy_steps_scaled_by_the_expected_size():
     assert abs(ratio * np.sqrt(n_steps / (n_steps - 4)) - 1) > 5 / np.sqrt(2 * 2010)  # four silent steps would show
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp", "cnn"])
+@pytest.mark.parametrize("name", ["linear", "tanh-mlp", "tanh-cnn"])
 def test_one_step_is_the_clipped_sum_plus_one_noise(name):
     rng = np.random.default_rng(0)
     X, y = rng.random((23, 64)).astype("f4"), rng.integers(0, 10, 23)
     torch.manual_seed(0)
-    module = build_module(name, 64, 10, None).module
+    module = build_engine(name, 64, 10, None).module
     clip, batch, sigma = 0.8, 5, 2.0
     total = np.zeros(len(flat(module)))
     for row, label in zip(X, y, strict=True):
@@ -275,7 +276,7 @@ def test_one_step_is_the_clipped_sum_plus_one_noise(name):
     noise = clip * sigma * NoiseSource(1).normal(len(before))
     for physical in (64, 4):  # one physical batch or six: the same step, one noise
         torch.manual_seed(0)
-        fresh = build_module(name, 64, 10, None).module
+        fresh = build_engine(name, 64, 10, None).module
         released = run(fresh, X, y, q=1.0, n_steps=1, sigma=sigma, clip=clip, batch=batch, physical=physical)
         np.testing.assert_allclose(before - flat(released), (total + noise) / batch, rtol=2e-3, atol=2e-6)
 
@@ -335,7 +336,7 @@ def make(module="linear", **kwargs):
     return DPSGDClassifier(module, **settings)
 
 
-@pytest.mark.parametrize(("module", "least"), [("linear", 0.82), ("mlp", 0.80)])
+@pytest.mark.parametrize(("module", "least"), [("linear", 0.82), ("tanh-mlp", 0.80)])
 def test_digits_at_epsilon_three(digits, module, least):
     X, y, X_test, y_test = digits
     clf = make(module).fit(X, y)
@@ -371,7 +372,7 @@ def test_seeds(digits):
     X, y = digits[:2]
 
     def fitted(**kwargs):
-        return make("mlp", epochs=1, **kwargs).fit(X, y)
+        return make("tanh-mlp", epochs=1, **kwargs).fit(X, y)
 
     one, two = fitted(noise_seed=5), fitted(noise_seed=5)
     assert np.array_equal(flat(one.module_), flat(two.module_))
@@ -393,7 +394,7 @@ def test_global_state_is_left_alone(digits):
     before = torch.get_rng_state()
     legacy = np.random.get_state()[1].copy()  # noqa: NPY002
     filters = list(warnings.filters)
-    make("mlp", epochs=1).fit(*digits[:2])
+    make("tanh-mlp", epochs=1).fit(*digits[:2])
     assert torch.equal(before, torch.get_rng_state())
     assert torch.get_num_threads() == 2
     assert np.array_equal(legacy, np.random.get_state()[1])  # noqa: NPY002
@@ -423,7 +424,7 @@ def test_strings_and_absent_classes(digits):
 
 def test_adam_the_cnn_and_group_norm_train(digits):
     X, y, X_test, y_test = digits
-    clf = make("cnn", module_kwargs={"n_groups": 4}, optimizer="adam", learning_rate=0.02, epochs=3, noise_seed=0)
+    clf = make("tanh-cnn", module_kwargs={"n_groups": 4}, optimizer="adam", learning_rate=0.02, epochs=3, noise_seed=0)
     clf.set_params(budget=Budget(8.0, DELTA)).fit(X, y)
     assert clf.score(X_test, y_test) > 0.3
     assert any(isinstance(m, nn.GroupNorm) for m in clf.module_.modules())
@@ -503,11 +504,11 @@ def test_the_bar_counts_steps_and_nothing_private(digits, monkeypatch):
         ({"n_threads": 0}, "n_threads"),
         ({"classes": [1]}, "at least two"),
         ({"classes": range(9)}, "outside classes"),
-        ({"module": "transformer"}, "'linear', 'mlp', 'cnn'"),
+        ({"module": "transformer"}, "'linear', 'mlp', .*'tanh-mlp'"),
         ({"module": nn.Linear(64, 10)}, "not an instance"),
         ({"module": nn.Linear}, "n_features, n_classes"),
         ({"module": Linear, "module_kwargs": {"hidden": 3}}, "hidden"),
-        ({"module": "cnn", "module_kwargs": {"channels": 3}}, "side"),
+        ({"module": "tanh-cnn", "module_kwargs": {"channels": 3}}, "side"),
         ({"budget": Budget(3.0, 1e-13)}, "delta"),
     ],
 )
@@ -562,7 +563,7 @@ class Buffered(Linear):
 )
 def test_modules_that_cannot_be_private_are_refused(module, kwargs, words):
     with pytest.raises(InvalidInputError, match=words):
-        build_module(module, 8, 3, kwargs)
+        build_engine(module, 8, 3, kwargs)
 
 
 def test_warnings(digits):
@@ -601,5 +602,5 @@ def test_mnist_at_epsilon_three():
     with np.load(path) as data:
         X, y = data["x_train"].reshape(60_000, -1) / np.float32(255), data["y_train"]
         X_test, y_test = data["x_test"].reshape(10_000, -1) / np.float32(255), data["y_test"]
-    clf = make("cnn", epochs=3, expected_batch_size=1024, learning_rate=0.5).fit(X, y)
+    clf = make("tanh-cnn", epochs=3, expected_batch_size=1024, learning_rate=0.5).fit(X, y)
     assert clf.score(X_test, y_test) > 0.94

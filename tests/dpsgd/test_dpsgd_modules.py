@@ -12,13 +12,20 @@ from opacus.layers import DPLSTM, DPRNN, DPMultiheadAttention
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
-from pate.dpsgd._gradients import RecordGradients, clipped_sum
+from pate.dpsgd._build import build_engine
 from pate.dpsgd._training import PoissonSampler, train
-from pate.dpsgd.modules import MLP, Linear, TanhCNN, build_module
+from pate.dpsgd.engines import PerRecordEngine
+from pate.dpsgd.engines._per_record import clipped
 from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.networks import MLP, Linear, TanhCNN
 from pate.noise.source import NoiseSource
 
 F, K = 6, 3
+
+
+class TanhMLP(MLP):
+    def __init__(self, **kwargs):
+        super().__init__(hidden=(64,), activation="tanh", **kwargs)
 
 
 @pytest.fixture(autouse=True)
@@ -125,14 +132,14 @@ MIXING = {
 @pytest.mark.parametrize("name", MIXING)
 def test_modules_that_mix_records_are_refused(name):
     with pytest.raises(InvalidInputError, match=r"mixes the records|from one call to the next"):
-        build_module(MIXING[name], F, K, None)
+        build_engine(MIXING[name], F, K, None)
 
 
 def step(module, X, y, *, sigma=1e-9, clip=1.0, physical=64):
     """Return the sum of clipped gradients, as one step without noise to speak of releases it."""
     before = torch.cat([p.detach().flatten().clone() for p in module.parameters() if p.requires_grad])
     trained = train(
-        RecordGradients(module),
+        PerRecordEngine(module),
         torch.as_tensor(X, dtype=torch.float32),
         torch.as_tensor(y),
         sampler=PoissonSampler(len(X), 1.0, 1, NoiseSource(0)),
@@ -161,10 +168,10 @@ def test_a_replaced_record_moves_the_sum_by_twice_the_norm_whatever_the_module_d
     assert (moved[0] - moved[1]).norm() > 0.1  # it is in there
 
 
-class Dropping(MLP):
+class Dropping(TanhMLP):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.layers.insert(2, nn.Dropout(0.5))
+        self.layers.insert(3, nn.Dropout(0.5))
 
 
 class Sequence(nn.Module):
@@ -209,7 +216,7 @@ class Frozen(Linear):
 
 GOOD = {
     "linear": Linear,
-    "mlp": MLP,
+    "mlp": TanhMLP,
     "dropout": Dropping,
     "sequence": Sequence,
     "attention": OwnAttention,
@@ -224,27 +231,27 @@ GOOD = {
 @pytest.mark.parametrize("name", GOOD)
 def test_gradients_side_by_side_are_those_of_records_alone(name):
     torch.manual_seed(0)
-    found = build_module(GOOD[name], F, K, None)
+    found = build_engine(GOOD[name], F, K, None)
     assert found.vectorised
-    alone = RecordGradients(found.module, vectorised=False)
+    alone = PerRecordEngine(found.module, vectorised=False)
     X, y = torch.randn(9, F), torch.arange(9) % K
-    both = [g(X, y, seed=3, shared=True) for g in (found, alone)]
+    both = [g.gradients(X, y, seed=3, shared=True) for g in (found, alone)]
     assert [g.shape for g in both[0]] == [(9, *p.shape) for p in found.module.parameters() if p.requires_grad]
     for a, b in zip(*both, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     # Not a bit of a record's gradient hangs on the others' values, however wild.
     wild = X.clone()
     wild[1:] = torch.tensor([np.inf, np.nan, 3e38, -3e38, 1e-40, 0.0, 7.0, -1.0])[:, None]
-    first, again = found(X, y, seed=3), found(wild, (y + 1) % K, seed=3)
-    label = found(torch.cat([X[:1], wild[1:]]), torch.cat([y[:1], (y[1:] + 1) % K]), seed=3)
+    first, again = found.gradients(X, y, seed=3), found.gradients(wild, (y + 1) % K, seed=3)
+    label = found.gradients(torch.cat([X[:1], wild[1:]]), torch.cat([y[:1], (y[1:] + 1) % K]), seed=3)
     assert all(torch.equal(a[0], b[0]) for a, b in zip(first, label, strict=True))
     assert any(not torch.equal(a[0], b[0]) for a, b in zip(first, again, strict=True))  # another label of its own
 
 
 def test_dropout_is_each_records_own_unless_one_may_be_missing():
-    found = build_module(Dropping, F, K, None)
+    found = build_engine(Dropping, F, K, None)
     X, y = torch.randn(1, F).expand(6, F), torch.zeros(6, dtype=torch.int64)
-    own, shared = found(X, y, seed=0), found(X, y, seed=0, shared=True)
+    own, shared = found.gradients(X, y, seed=0), found.gradients(X, y, seed=0, shared=True)
     assert not torch.equal(own[0][0], own[0][1])
     assert all(torch.equal(g[0], row) for g in shared for row in g)
     # With shared numbers a record's gradient does not hang on how many stand before it, nor on the cut into parts.
@@ -262,7 +269,7 @@ def step_with(module, X, y, *, shared, physical):
     module = copy.deepcopy(module)
     before = torch.cat([p.detach().flatten().clone() for p in module.parameters()])
     trained = train(
-        *(RecordGradients(module), X, y),
+        *(PerRecordEngine(module), X, y),
         sampler=PoissonSampler(len(X), 1.0, 1, NoiseSource(0)),
         optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
         noise_multiplier=1e-9,
@@ -275,12 +282,12 @@ def step_with(module, X, y, *, shared, physical):
     return before - torch.cat([p.detach().flatten() for p in trained.parameters()])
 
 
-@pytest.mark.parametrize(("module", "features"), [(Linear, F), (MLP, F), (TanhCNN, 64)])
+@pytest.mark.parametrize(("module", "features"), [(Linear, F), (TanhMLP, F), (TanhCNN, 64)])
 def test_the_clipped_sum_is_that_of_opacus(module, features):
     torch.manual_seed(0)
-    ours = build_module(module, features, K, None)
+    ours = build_engine(module, features, K, None)
     X, y = torch.randn(11, features), torch.arange(11) % K
-    found = clipped_sum(ours(X, y, seed=0), 0.3)
+    found = clipped(ours.gradients(X, y, seed=0), 0.3)
     theirs = GradSampleModule(ours.module)
     optimizer = DPOptimizer(
         torch.optim.SGD(ours.module.parameters(), lr=1.0),
@@ -313,7 +320,7 @@ class BatchedBackward(torch.autograd.Function):
         return grad.cumsum(0)
 
 
-class MixingBackwards(MLP):
+class MixingBackwards(TanhMLP):
     def forward(self, x):
         return BatchedBackward.apply(super().forward(x))
 
@@ -321,29 +328,29 @@ class MixingBackwards(MLP):
 def test_a_backward_pass_that_mixes_records_finds_one():
     torch.manual_seed(0)
     with pytest.warns(PerformanceWarning, match="one after the other"):
-        found = build_module(MixingBackwards, F, K, None)
-    plain = RecordGradients(MLP(n_features=F, n_classes=K))
+        found = build_engine(MixingBackwards, F, K, None)
+    plain = PerRecordEngine(TanhMLP(n_features=F, n_classes=K))
     plain.module.load_state_dict(found.module.state_dict())
     X, y = torch.randn(9, F), torch.arange(9) % K
-    for a, b in zip(found(X, y, seed=0), plain(X, y, seed=0), strict=True):
+    for a, b in zip(found.gradients(X, y, seed=0), plain.gradients(X, y, seed=0), strict=True):
         torch.testing.assert_close(a, b)
 
 
 def test_a_module_that_looks_at_one_batch_as_a_whole_is_refused_and_at_one_row_not():
     with pytest.raises(InvalidInputError, match="mixes the records"):
-        build_module(Branching, F, K, None)
+        build_engine(Branching, F, K, None)
 
     class ByRow(Linear):
         def forward(self, x):
             return super().forward(torch.stack([row * 2 if float(row.max()) > 1 else row for row in x]))
 
     with pytest.warns(PerformanceWarning, match="one after the other"):
-        found = build_module(ByRow, F, K, None)
+        found = build_engine(ByRow, F, K, None)
     assert not found.vectorised
     X, y = torch.randn(5, F) * 2, torch.arange(5) % K
-    whole = found(X, y, seed=0)
+    whole = found.gradients(X, y, seed=0)
     for i in range(5):
-        one = found(X[i : i + 1], y[i : i + 1], seed=0)
+        one = found.gradients(X[i : i + 1], y[i : i + 1], seed=0)
         assert all(torch.equal(a[i], b[0]) for a, b in zip(whole, one, strict=True))
 
 
@@ -364,10 +371,10 @@ class RunningCentre(Linear):
 
 def test_a_frozen_parameter_that_keeps_rows_is_refused_and_would_keep_none():
     with pytest.raises(InvalidInputError, match="its buffers or parameters change: centre"):
-        build_module(RunningCentre, F, K, None)
+        build_engine(RunningCentre, F, K, None)
     module = RunningCentre(n_features=F, n_classes=K)
-    gradients = RecordGradients(module, vectorised=False)
-    gradients(torch.full((5, F), 7.0), torch.arange(5) % K, seed=0)
+    gradients = PerRecordEngine(module, vectorised=False)
+    gradients.gradients(torch.full((5, F), 7.0), torch.arange(5) % K, seed=0)
     assert not module.centre.any()
 
 
@@ -406,41 +413,41 @@ class OnTheWayBack(NextRowsToo):
 
 @pytest.mark.parametrize("rule", [NextRowsToo, OnTheWayBack])
 def test_a_batching_rule_of_the_modules_own_sees_one_record(rule):
-    class Ruled(MLP):
+    class Ruled(TanhMLP):
         def forward(self, x):
             return rule.apply(super().forward(x))
 
     with pytest.warns(PerformanceWarning, match="one after the other"):
-        gradients = build_module(Ruled, F, K, None)
+        gradients = build_engine(Ruled, F, K, None)
     torch.manual_seed(0)
     X, y = torch.randn(9, F), torch.arange(9) % K
-    before = clipped_sum(gradients(X, y, seed=0), 1.0)
+    before = clipped(gradients.gradients(X, y, seed=0), 1.0)
     X[0] = 50.0
-    after = clipped_sum(gradients(X, y, seed=0), 1.0)
+    after = clipped(gradients.gradients(X, y, seed=0), 1.0)
     assert sum(float((a - b).square().sum()) for a, b in zip(before, after, strict=True)) ** 0.5 <= 2.0
 
 
 def test_records_whose_gradients_hang_on_others_are_refused_whatever_mixed_them(monkeypatch):
     """Should a batching rule escape the search for one: pairs of rows alone are found by changing one of them."""
-    monkeypatch.setattr("pate.dpsgd._checks._brings_rules", lambda module, rows: False)
+    monkeypatch.setattr("pate.dpsgd.engines._per_record._brings_rules", lambda module, rows: False)
 
-    class Ruled(MLP):
+    class Ruled(TanhMLP):
         def forward(self, x):
             return OnTheWayBack.apply(super().forward(x))
 
     with pytest.raises(InvalidInputError, match="gradients for a record beside others"):
-        build_module(Ruled, F, K, None)
+        build_engine(Ruled, F, K, None)
 
 
 def test_a_norm_of_many_small_entries_is_not_too_small():
     gradient = torch.full((1, 10_000_000), 1.7e-4)
     gradient[0, 0] = 1.0
-    assert float(clipped_sum([gradient], 1.0)[0].double().norm()) <= 1.0
+    assert float(clipped([gradient], 1.0)[0].double().norm()) <= 1.0
 
 
 def test_a_sum_of_bfloat16_moves_by_two_at_most():
     ones = torch.ones(259, 1).bfloat16()
     other = ones.clone()
     other[0] = -1.0
-    moved = clipped_sum([ones], 1.0)[0].double() - clipped_sum([other], 1.0)[0].double()
+    moved = clipped([ones], 1.0)[0].double() - clipped([other], 1.0)[0].double()
     assert float(moved.abs()) <= 2.0

@@ -495,7 +495,7 @@ def test_a_classifier_instead_of_a_name():
 
 def torch_teachers(**options):
     from pate import TorchTeacherEnsemble
-    from pate.teachers.torch.modules import MLP
+    from pate.networks import MLP
 
     kwargs = {"module_kwargs": {"hidden": (32,)}, "epochs": 8, "learning_rate": 1e-2, "device": "cpu"}
     return TorchTeacherEnsemble(MLP, 3, **(kwargs | options))

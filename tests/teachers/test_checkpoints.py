@@ -46,7 +46,7 @@ from sklearn.svm import LinearSVC
 
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble, _shards, make_teacher, named_teachers
-from pate.teachers._skops import seal
+from pate.teachers._seal import seal
 from pate.teachers.checkpoints import (
     TRUSTED_TYPES,
     CheckpointStore,

@@ -22,10 +22,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from pate import InvalidInputError, TeacherEnsemble
 from pate.exceptions import CuratorWarning
+from pate.networks import MLP
 from pate.teachers import _clusters, _isolated
 from pate.teachers._isolated import side_by_side
 from pate.teachers.torch.ensemble import TorchTeacherEnsemble
-from pate.teachers.torch.modules import MLP
 
 distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")
 psutil = pytest.importorskip("psutil")  # comes with distributed

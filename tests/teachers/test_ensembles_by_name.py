@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
 from pate import InvalidInputError, TableEncoder, TeacherEnsemble, TorchTeacherEnsemble
+from pate.networks import SmallCNN, SmallResNet, named_modules
 from pate.teachers import ensemble_curve, make_ensemble, make_teacher, named_teachers
-from pate.teachers.torch.modules import SmallCNN, SmallResNet, named_modules
 
 # Names -----------------------------------------------------------------------------------------------------------
 

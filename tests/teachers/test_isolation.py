@@ -23,11 +23,11 @@ from torch import nn
 
 from pate import Budget, GNMax, PATEClassifier, TeacherEnsemble, TorchTeacherEnsemble, release_labels
 from pate.exceptions import CuratorWarning, PateWarning, PerformanceWarning
+from pate.networks import MLP
 from pate.teachers import CallableTeachers
 from pate.teachers._isolated import out_of_memory, side_by_side
 from pate.teachers._shards import Failure, Trained
 from pate.teachers.torch import _grouped, _tasks
-from pate.teachers.torch.modules import MLP
 
 K, N, D = 5, 60, 8
 RNG = np.random.default_rng(0)
@@ -85,7 +85,7 @@ _GIANT = """
 import resource, sys, warnings
 import numpy as np
 from pate import TorchTeacherEnsemble
-from pate.teachers.torch.modules import MLP
+from pate.networks import MLP
 warnings.simplefilter("ignore")
 PEOPLE, D, GIANT, ROOM = 21, 200, 5, int(sys.argv[1])
 

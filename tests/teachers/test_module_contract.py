@@ -13,8 +13,8 @@ from torch import nn
 
 from pate import Budget, DPSGDClassifier
 from pate.exceptions import InvalidInputError
+from pate.networks import MLP, SmallCNN
 from pate.teachers.torch import TorchTeacherEnsemble
-from pate.teachers.torch.modules import MLP, SmallCNN
 
 K = 3
 
@@ -171,7 +171,7 @@ def test_both_refuse_it_in_the_same_words(learner, name, rows):
 
 def test_dpsgd_takes_the_names_of_both(rows):
     X, y = rows
-    for name in ("linear", "mlp", "cnn", "small-cnn"):
+    for name in ("linear", "mlp", "tanh-mlp", "tanh-cnn", "small-cnn"):
         assert dpsgd(name, None).fit(X, y).predict(X[:2]).shape == (2,)
     with pytest.raises(InvalidInputError, match="'small-resnet'"):
         dpsgd("oracle", None).fit(X, y)

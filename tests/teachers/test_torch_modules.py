@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from pate.exceptions import InvalidInputError
-from pate.teachers.torch.augment import Compose, RandomFlip, RandomShift
-from pate.teachers.torch.modules import (
+from pate.networks import (
     MLP,
     PapernotCNN,
     PapernotDeepCNN,
@@ -22,6 +21,7 @@ from pate.teachers.torch.modules import (
     named_modules,
     square_image_shape,
 )
+from pate.teachers.torch.augment import Compose, RandomFlip, RandomShift
 
 SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "svhn": (3, 32, 32)}
 

@@ -23,10 +23,10 @@ from torch import nn
 import pate.teachers._base as base
 from pate import TorchTeacherEnsemble
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError, PerformanceWarning, PrivacyLeakWarning
+from pate.networks import MLP, SmallCNN, SmallResNet
 from pate.teachers.torch import _chain, _code, _graphs, _grouped, _recipe, _tasks
 from pate.teachers.torch._recipe import Optimizer, Recipe, load_weights
 from pate.teachers.torch.augment import RandomShift
-from pate.teachers.torch.modules import MLP, SmallCNN, SmallResNet
 
 DIGITS = load_digits()
 X = (DIGITS.data / 16).astype(np.float32)

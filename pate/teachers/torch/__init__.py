@@ -1,4 +1,4 @@
-"""Torch modules as teachers, on CPU cores and GPUs; the ready modules are in :mod:`pate.teachers.torch.modules`."""
+"""Torch modules as teachers, on CPU cores and GPUs; the ready modules are in :mod:`pate.networks`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pate.teachers.torch._contract import give_logits
+from pate.networks._contract import give_logits
 
 _aten = torch.ops.aten
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pate.teachers._recipes import describe
-from pate.teachers.torch._recipe import Recipe, own_generator
+from pate.networks._generators import own_generator
+from pate.teachers._keys import describe
+from pate.teachers.torch._recipe import Recipe
 
 _PROBE_ROWS = 4
 
@@ -28,7 +29,7 @@ def code_digest(recipe: Recipe) -> str:
     Examples
     --------
     >>> from pate.teachers.torch._recipe import Optimizer
-    >>> from pate.teachers.torch.modules import MLP, SmallCNN
+    >>> from pate.networks import MLP, SmallCNN
     >>> kwargs = {"n_features": 64, "n_classes": 2}
     >>> a, b = (Recipe(m, kwargs, 2, (64,), 1, 2, Optimizer(), None, "float32", 0) for m in (MLP, SmallCNN))
     >>> code_digest(a) == code_digest(a), code_digest(a) == code_digest(b)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +20,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
-from pate.teachers._process import global_generators
+from pate.networks._contract import check_apart, make
+from pate.networks._generators import own_generator
 from pate.teachers.torch._chain import Step, agrees, read_chain
-from pate.teachers.torch._contract import check_apart, make
 
 #: The place of torch teachers in the tree of training seeds.
 _SEED_PATH = 0x707C4
@@ -180,28 +178,6 @@ def needs_pairs(module: nn.Module) -> bool:
     (True, False)
     """
     return any(isinstance(m, _BatchNorm) for m in module.modules())
-
-
-#: torch's global generators belong to one teacher at a time, also where teachers run in threads of one process.
-_GENERATORS = threading.RLock()
-
-
-@contextmanager
-def own_generator(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed the global generators of torch, NumPy and Python, and give them back as they were.
-
-    Teachers share no state: whoever draws from them would otherwise depend on how much the teachers before it drew.
-    """
-    devices = [device] if device is not None and device.type == "cuda" else []
-    with _GENERATORS, torch.random.fork_rng(devices=devices), global_generators(seed):
-        # Not torch.manual_seed: it reseeds all devices, also those that are not given back.
-        torch.default_generator.manual_seed(seed)
-        for place in devices:
-            with torch.cuda.device(place):
-                torch.cuda.manual_seed(seed)
-        if device is not None and device.type == "mps":
-            torch.mps.manual_seed(seed)
-        yield
 
 
 def check_output(recipe: Recipe) -> None:

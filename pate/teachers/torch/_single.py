@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from pate.networks._generators import own_generator
 from pate.teachers.torch._chain import (
     FlatParameters,
     Step,
@@ -21,7 +22,6 @@ from pate.teachers.torch._recipe import (
     Weights,
     batch_bounds,
     needs_pairs,
-    own_generator,
     weights_of,
 )
 

@@ -21,11 +21,12 @@ import numpy.typing as npt
 import torch
 
 from pate.exceptions import InvalidInputError
+from pate.networks._devices import held_threads, visible_devices
+from pate.networks._generators import own_generator
 from pate.teachers._isolated import out_of_memory
 from pate.teachers._process import interruptible
 from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._weights import pack_weights
-from pate.teachers.torch._devices import visible_devices
 from pate.teachers.torch._grouped import (
     Group,
     Member,
@@ -36,7 +37,7 @@ from pate.teachers.torch._grouped import (
     vote_group,
     window_rows,
 )
-from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights, own_generator
+from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights
 from pate.teachers.torch._single import single_forward, train_single
 
 T = TypeVar("T")
@@ -68,14 +69,9 @@ class Shard:
 @contextmanager
 def contained_torch() -> Iterator[None]:
     """Hold torch to one thread and silence warnings; both are as before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with held_threads(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @cache

@@ -17,19 +17,20 @@ from torch import nn
 from pate.core.checks import check_choice, check_int, check_real
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.networks._contract import module_arguments
+from pate.networks._devices import named_device, visible_devices
 from pate.teachers import _base
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._cells import Mask, private_cells
 from pate.teachers._isolated import batches, on_cluster, side_by_side, workers
 from pate.teachers._rehearsal import rehearse
-from pate.teachers._rows import column_kinds, is_frame, match_columns, slices
+from pate.teachers._rows import column_kinds, is_frame, match_columns
 from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
-from pate.teachers.torch._contract import module_arguments
-from pate.teachers.torch._devices import group_size_on, named_device, visible_devices
 from pate.teachers.torch._grouped import stacked_forward
+from pate.teachers.torch._layout import Layout, group_size_on
 from pate.teachers.torch._recipe import (
     OPTIMIZERS,
     PRECISIONS,
@@ -55,7 +56,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     module : torch.nn.Module class, or a function that makes a module
         Made anew for every teacher as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where
         it takes them; maps rows as they are given to ``fit``, shape (batch, ...), to logits (batch, n_classes), or to
-        a mapping or object that has them under ``logits``. Ready ones are in :mod:`pate.teachers.torch.modules`.
+        a mapping or object that has them under ``logits``. Ready ones are in :mod:`pate.networks`.
         Batch normalisation and dropout work; teachers that have them are trained one by one, on GPUs too.
     n_teachers : int
     module_kwargs : mapping or None
@@ -125,7 +126,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from pate.teachers.torch.modules import MLP
+    >>> from pate.networks import MLP
     >>> X, y = load_digits(return_X_y=True)
     >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), epochs=3, device="cpu", random_state=0)
     >>> teachers.fit(X[:500] / 16, y[:500]).vote(X[500:520] / 16)
@@ -180,7 +181,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
 
         Examples
         --------
-        >>> from pate.teachers.torch.modules import MLP
+        >>> from pate.networks import MLP
         >>> X, y = np.eye(4, dtype=np.float32), [0, 1, 0, 1]
         >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), epochs=1, device="cpu", random_state=0).fit(X, y)
         >>> teachers.module_of(1)(torch.zeros(1, 4)).shape
@@ -315,8 +316,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         shards: list[_base.Shard],
     ) -> Generator[Trained, None, None]:
         n_teachers = len(shards)
-        size, n_devices = self._layout(n_teachers)
-        if size > 1 and waiting and stacked_forward(self._recipe) is None:
+        layout = self._layout(n_teachers)
+        if layout.group_size > 1 and waiting and stacked_forward(self._recipe) is None:
             warnings.warn(
                 f"{getattr(self.module, '__name__', 'module')} cannot be run for many teachers at once (batch "
                 "normalisation, dropout, control flow, or numbers that it does not take): they are trained one by one, "
@@ -335,55 +336,45 @@ class TorchTeacherEnsemble(ShardEnsemble):
                 return Shard(i, failure=Failure.of(error, "cutting its rows"))
 
         # Rows are cut when joblib asks for the next task: never a second copy of all the data.
-        calls = (([cut(i) for i in group], self._recipe) for group in self._places(waiting, n_teachers))
+        calls = (([cut(i) for i in group], self._recipe) for group in self._places(waiting, layout))
         return self._spread(
             train_shards,
             calls,
-            n_devices,
+            layout.n_gpus,
             failed=lambda i, why: Trained(i, failure=Failure(why)),
-            alone=lambda i: [cut(j) if j == i else Shard(j) for j in self._place_of(i, n_teachers)],
+            alone=lambda i: [cut(j) if j == i else Shard(j) for j in layout.group_of(i)],
             device=self.device,
-            group_size=size,
+            group_size=layout.group_size,
             public_rows=-(-len(X) // n_teachers) if self.partition_.unit == "record" else None,
         )
 
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
-        n_teachers = len(self.teachers_)
-        size, n_devices = self._layout(n_teachers)
+        layout = self._layout(len(self.teachers_))
         waiting = [i for i, weights in enumerate(self.teachers_) if weights is not None]
-        groups = self._places(waiting, n_teachers)
+        groups = self._places(waiting, layout)
         return self._spread(
             ask_teachers,
             (([(i, self.teachers_[i]) for i in group], X, self._recipe) for group in groups),
-            n_devices,
+            layout.n_gpus,
             failed=lambda i, why: Asked(i, failure=Failure(why)),
-            alone=lambda i: [(j, self.teachers_[j] if j == i else None) for j in self._place_of(i, n_teachers)],
+            alone=lambda i: [(j, self.teachers_[j] if j == i else None) for j in layout.group_of(i)],
             device=self.device,
-            group_size=size,
+            group_size=layout.group_size,
             chunk_size=chunk_size,
         )
 
-    def _places(self, waiting: list[int], n_teachers: int) -> Iterable[list[int]]:
-        """Return the teachers of each task. A group is the same ones whoever is waiting: its places are public."""
-        size, n_devices = self._layout(n_teachers)
-        if size == 1 and not n_devices:
+    def _places(self, waiting: list[int], layout: Layout) -> Iterable[list[int]]:
+        """Return the teachers of each task."""
+        if layout.group_size == 1 and not layout.n_gpus:
             # Single teachers travel a few at a time, unless each is to be kept as soon as it is there.
             return batches(waiting, n_jobs=self.n_jobs, largest=4 if self.checkpoint_dir is None else 1)
-        groups = (list(range(n_teachers))[part] for part in slices(n_teachers, size))
-        return (group for group in groups if not set(group).isdisjoint(waiting))
+        return layout.groups(waiting)
 
-    def _place_of(self, index: int, n_teachers: int) -> list[int]:
-        """Return the teachers of the group that ``index`` has its place in."""
-        size, _ = self._layout(n_teachers)
-        start = index - index % size
-        return list(range(start, min(start + size, n_teachers)))
-
-    def _layout(self, n_teachers: int) -> tuple[int, int]:
-        """Return the size of a group, and the number of GPUs (0 on the CPU)."""
+    def _layout(self, n_teachers: int) -> Layout:
         devices, spread_out = self._devices(), workers(None)
         n_devices = max(len(devices), spread_out)  # on a cluster every worker has its own
         size = group_size_on(devices[0], self.group_size, n_teachers, n_devices)
-        return size, 0 if devices[0].type == "cpu" else n_devices
+        return Layout(n_teachers, size, 0 if devices[0].type == "cpu" else n_devices)
 
     def _devices(self) -> list[torch.device]:
         """Return this process's devices; a cluster's workers look for theirs when they begin."""
@@ -392,15 +383,15 @@ class TorchTeacherEnsemble(ShardEnsemble):
         return visible_devices(self.device)
 
     def _spread(
-        self, function: Callable[..., list[Any]], calls: Iterable[tuple[Any, ...]], n_devices: int, **options: Any
+        self, function: Callable[..., list[Any]], calls: Iterable[tuple[Any, ...]], n_gpus: int, **options: Any
     ) -> Generator[Any, None, None]:
         """Yield results as they are finished; with GPUs in waves of one task for each, so that no two share one."""
-        if not n_devices:
+        if not n_gpus:
             slotted = ((*args, 0) for args in calls)
             yield from side_by_side(function, slotted, n_jobs=self.n_jobs, **options)
             return
         spread_out = workers(None)  # other than 1 within joblib.parallel_config
-        n_jobs = None if spread_out > 1 else n_devices  # more workers would fight over a GPU
+        n_jobs = None if spread_out > 1 else n_gpus  # more workers would fight over a GPU
         tasks = iter(calls)
         while wave := list(islice(tasks, workers(n_jobs))):
             slotted = ((*args, slot) for slot, args in enumerate(wave))

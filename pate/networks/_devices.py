@@ -1,16 +1,14 @@
-"""Which devices there are, and how many teachers go side by side on one."""
+"""Which devices there are, and how many threads torch takes on the CPU."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
-
-#: Most teachers in one group where nothing else is said; beyond some hundreds a step is all arithmetic.
-_LARGEST_GROUP = 256
 
 
 def visible_devices(device: Any) -> list[torch.device]:
@@ -70,18 +68,34 @@ def named_device(device: Any) -> torch.device:
     return wanted
 
 
-def group_size_on(device: torch.device, group_size: Any, n_teachers: int, n_devices: int) -> int:
-    """Return how many teachers are trained as one group.
+def one_device(device: Any) -> torch.device:
+    """Return the one device of a training that sums in float64: torch's current CUDA device where there is a choice.
 
-    On a CPU one after the other is as fast, and lean; on a GPU as many as there are, up to some hundreds.
+    Raises
+    ------
+    InvalidInputError
+        There is no such device here, or it has no float64.
 
     Examples
     --------
-    >>> group_size_on(torch.device("cpu"), "auto", 250, 1), group_size_on(torch.device("cuda"), "auto", 250, 2)
-    (1, 125)
+    >>> one_device("cpu")
+    device(type='cpu')
     """
-    if group_size != "auto":
-        return check_int("group_size", group_size, low=1, remedy="'auto' chooses by the device.")
-    if device.type == "cpu":
-        return 1
-    return max(1, min(_LARGEST_GROUP, -(-n_teachers // n_devices)))
+    found = visible_devices(device)
+    if found[0].type == "mps":
+        if device == "auto":
+            return torch.device("cpu")
+        raise InvalidInputError(f"device={device!r} has no float64, which is needed here. Use device='cpu' or 'auto'.")
+    return found[torch.cuda.current_device()] if len(found) > 1 else found[0]
+
+
+@contextmanager
+def held_threads(number: int | None) -> Iterator[None]:
+    """Hold torch to this many CPU threads, and give it back as it was; None leaves it."""
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(number)
+        yield
+    finally:
+        torch.set_num_threads(before)

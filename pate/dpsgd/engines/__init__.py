@@ -1,0 +1,8 @@
+"""Engines of DP-SGD: whatever computes the sum of clipped gradients of single records, behind one small contract."""
+
+from __future__ import annotations
+
+from pate.dpsgd.engines._engine import Engine, check_promise, record_loss
+from pate.dpsgd.engines._per_record import PerRecordEngine
+
+__all__ = ["Engine", "PerRecordEngine", "check_promise", "record_loss"]

@@ -1,0 +1,146 @@
+"""What an engine of DP-SGD is, what it promises, and the trial of that promise on made-up rows.
+
+The mechanism is one, whatever the engine: :mod:`pate.dpsgd._training` draws the records of a step, hands them to an
+engine in parts, adds up what comes back and adds the noise, once. Sampling, noise and account are not the engine's: it
+knows no rate, no budget and no source of noise. So one engine may stand for another without a word of the statement
+changing, as long as it keeps its promise, C being the clipping norm:
+
+* **Clipped.** ``clipped_sum`` is the sum, over exactly the records it was given, of one vector g_i for each, with
+  norm(g_i) <= C whatever the record holds, and nothing in it that is not finite.
+* **Apart.** g_i is a function of record i, the parameters and the seed; unless ``shared``, of the record's place in the
+  part too. Never of the other records. So a replaced record moves the sum by 2 C at most and, with ``shared``, one
+  that is not there by C: the sensitivities that :mod:`pate.dpsgd._calibration` takes.
+* **Without a trace.** No parameter, no buffer and no attribute that outlives the call is a function of a record.
+
+An engine refuses every module for which it cannot keep this (``for_module``). One that runs a module on whole batches
+(ghost clipping, book-keeping) takes the module's word for "apart", so it may take only modules made of layers it
+knows; a closed form takes linear ones alone. DP-FTRL needs no engine of its own: it adds other noise, to the same sums
+of other samples.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from pate.dpsgd._checks import Trial
+from pate.exceptions import InvalidInputError
+
+#: Clipping norm of the trial: below the gradients of nearly all records, so that what is clipped is seen.
+_NORM = 1e-3
+_ROUNDING = 1e-3
+_ROWS = 4
+
+
+class Engine(Protocol):
+    """Whatever computes sums of clipped gradients; the module's docstring has what it promises.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        What is trained. Its parameters are read at every call, and written by the optimiser alone.
+
+    Examples
+    --------
+    >>> from pate.dpsgd.engines import PerRecordEngine
+    >>> engine: Engine = PerRecordEngine(nn.Linear(2, 3))
+    >>> weight, bias = engine.clipped_sum(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), 1.0, seed=0)
+    >>> weight.shape, bias.shape
+    (torch.Size([3, 2]), torch.Size([3]))
+    """
+
+    module: nn.Module
+
+    @classmethod
+    def for_module(cls, module: nn.Module, trial: Trial) -> Engine:
+        """Return an engine for a module that has never been run, and that keeps rows apart on its way forward.
+
+        Raises
+        ------
+        InvalidInputError
+            The promise cannot be kept for this module: found out on the rows of ``trial``, by copies of its module.
+        """
+
+    def clipped_sum(
+        self, X: torch.Tensor, y: torch.Tensor, max_norm: float, *, seed: int, shared: bool = False
+    ) -> list[torch.Tensor]:
+        r"""Return the sum of the clipped gradients of :func:`record_loss`, one float64 tensor per trainable parameter.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, ...)
+        y : int64 tensor of shape (n,)
+            Class indices.
+        max_norm : float
+            C, of the L2 norm over all trainable parameters.
+        seed : int
+            What the module's random numbers (dropout) start from.
+        shared : bool
+            Whether all records draw the same numbers. Otherwise each has its own, which hang on its place among the n.
+        """
+
+
+def record_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the loss of each record, shape (n,): cross-entropy, the one that every engine differentiates.
+
+    Examples
+    --------
+    >>> record_loss(torch.zeros(2, 4), torch.tensor([0, 3])).exp()
+    tensor([4., 4.])
+    """
+    return nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+def check_promise(engine: Engine, trial: Trial) -> None:
+    """Refuse an engine that breaks its promise on made-up rows, for the module that it is to train.
+
+    Every record alone is within the norm; and with any record replaced, the sum has moved by twice the norm at most.
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> from pate.dpsgd._checks import try_module
+    >>> from pate.dpsgd.engines import PerRecordEngine
+    >>> check_promise(PerRecordEngine(nn.Linear(4, 3)), try_module(nn.Linear(4, 3), (4,), 3))
+    """
+    before = [t.detach().clone() for t in _tensors(engine.module)]
+    labels = torch.arange(_ROWS) % trial.n_classes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for rows in trial.rows[::2]:
+            batch = rows[:_ROWS]
+            whole = _flat(engine, batch, labels)
+            for j in range(_ROWS):
+                alone = float(_flat(engine, batch[j : j + 1], labels[j : j + 1]).norm())
+                if not alone <= _NORM * (1 + _ROUNDING):
+                    raise _broken(engine, f"the sum of one record has {alone / _NORM:.4g} times the clipping norm")
+                changed, others = batch.clone(), labels.clone()
+                changed[j], others[j] = rows[-1] + 1.0, (labels[j] + 1) % trial.n_classes
+                moved = float((_flat(engine, changed, others) - whole).norm())
+                if not moved <= 2 * _NORM * (1 + _ROUNDING):
+                    raise _broken(engine, f"replacing a record moves the sum by {moved / _NORM:.4g} clipping norms")
+    if not all(map(torch.equal, before, _tensors(engine.module))):
+        raise _broken(engine, "the module's parameters or buffers change while sums are computed")
+
+
+def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _flat(engine: Engine, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cat([part.flatten() for part in engine.clipped_sum(X, y, _NORM, seed=1)])
+
+
+def _broken(engine: Engine, how: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"module cannot be trained with differential privacy by {type(engine).__name__}: on made-up rows {how}. Use "
+        "torch's own layers and functions in it."
+    )

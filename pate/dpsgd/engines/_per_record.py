@@ -1,0 +1,228 @@
+"""Gradients of single records, which nothing in a module can mix.
+
+Clipping bounds what one record moves only where each record's gradient is a function of that record alone. Hooks that
+read a batch's activations (as Opacus' do) take the module's word for it: after a ``cumsum`` over the batch, one record
+moves all of them. Here the module never sees a batch. It is run on one record at a time, as a batch of one, from a
+copy that has never run before; ``torch.func.vmap`` does that for many records in one go. What a module does across
+its batch, or keeps from one call to the next, finds nothing there.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from pate.core.seeds import training_seed
+from pate.dpsgd._checks import SIZES, Trial, close
+from pate.dpsgd.engines._engine import record_loss
+from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.networks._generators import own_generator
+
+_OTHERS = (
+    "module has other gradients for a record beside others than alone, so clipping cannot bound one record's "
+    "influence. Use torch's own layers and functions in it."
+)
+
+
+@contextmanager
+def _no_remarks() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # Speed alone: an operation without a batching rule is run record by record.
+        warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+        yield
+
+
+class PerRecordEngine:
+    """Computes the gradient of each record by itself, with respect to the trainable parameters; takes any module.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its parameters are read at every call; it is never run itself.
+    vectorised : bool
+        Whether to run records side by side (``vmap``), or one after the other: for modules whose code looks at values.
+
+    Examples
+    --------
+    >>> engine = PerRecordEngine(nn.Linear(2, 3))
+    >>> weight, bias = engine.gradients(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), seed=0)
+    >>> weight.shape, bias.shape
+    (torch.Size([5, 3, 2]), torch.Size([5, 3]))
+    """
+
+    def __init__(self, module: nn.Module, *, vectorised: bool = True) -> None:
+        self.module = module
+        self.vectorised = vectorised
+        self.names = [name for name, p in module.named_parameters() if p.requires_grad]
+
+    @classmethod
+    def for_module(cls, module: nn.Module, trial: Trial) -> PerRecordEngine:
+        """Return the engine that runs records side by side, where the module allows it.
+
+        The gradients of records side by side are compared with those of each record alone.
+
+        Raises
+        ------
+        InvalidInputError
+            They are others.
+
+        Examples
+        --------
+        >>> from pate.dpsgd._checks import try_module
+        >>> PerRecordEngine.for_module(nn.Linear(4, 3), try_module(nn.Linear(4, 3), (4,), 3)).vectorised
+        True
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            vectorised = _side_by_side(trial)
+        if not vectorised:
+            warnings.warn(
+                "module looks at the values of its rows (control flow, numpy or .item()), so its records cannot be run "
+                "side by side: they are run one after the other, slowly.",
+                PerformanceWarning,
+                stacklevel=2,
+            )
+        return cls(module, vectorised=vectorised)
+
+    def clipped_sum(
+        self, X: torch.Tensor, y: torch.Tensor, max_norm: float, *, seed: int, shared: bool = False
+    ) -> list[torch.Tensor]:
+        """Return the sum of clipped gradients: see :class:`pate.dpsgd.engines.Engine`."""
+        return clipped(self.gradients(X, y, seed=seed, shared=shared), max_norm)
+
+    def gradients(self, X: torch.Tensor, y: torch.Tensor, *, seed: int, shared: bool = False) -> list[torch.Tensor]:
+        r"""Return one tensor of shape (n, \*shape) for each trainable parameter.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, ...)
+        y : int64 tensor of shape (n,)
+        seed : int
+            What the module's random numbers (dropout) start from.
+        shared : bool
+            Whether all records draw the same numbers. Otherwise each has its own, which hang on its place among the n.
+        """
+        parameters = dict(self.module.named_parameters())
+        # Copies: what the module writes into its parameters may be of a record, and would be released.
+        moved = {name: parameters[name].detach().clone() for name in self.names}
+        if self.vectorised:
+            with own_generator(seed, X.device), _no_remarks():
+                each = vmap(grad(self._loss()), (None, 0, 0), randomness="same" if shared else "different")
+                found = each(moved, X, y)
+            return [found[name] for name in self.names]
+        rows = []
+        for i, (x, label) in enumerate(zip(X, y, strict=True)):
+            leaves = {name: value.clone().requires_grad_() for name, value in moved.items()}
+            with own_generator(seed if shared else training_seed(seed, i), X.device):
+                loss = self._loss()(leaves, x, label)
+            rows.append(torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
+        return [torch.stack(column) for column in zip(*rows, strict=True)]
+
+    def _loss(self) -> Callable[[dict[str, torch.Tensor], torch.Tensor, torch.Tensor], torch.Tensor]:
+        """Return the loss of one record under given parameters, by a module that has never run.
+
+        A new copy each time, of everything: an attribute, a frozen parameter, a buffer, or vmap's own stand-in for a
+        batch, that an earlier call left something in would bring other records in.
+        """
+        stateless = copy.deepcopy(self.module).train()
+
+        def loss(moved: dict[str, torch.Tensor], x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            logits = functional_call(stateless, moved, (x[None],))
+            return record_loss(logits, label[None])[0]
+
+        return loss
+
+
+def clipped(gradients: Sequence[torch.Tensor], max_norm: float) -> list[torch.Tensor]:
+    r"""Return the sum over records of their gradients, each scaled to an L2 norm of at most ``max_norm``.
+
+    Entries that are not finite are zeroed first: one record that overflows would turn the whole sum into NaN, whatever
+    the norm. Norms and sums are of double precision, whatever the parameters are: a norm of ten million float32 comes
+    out a percent too small, and a sum of bfloat16 moves in steps of 2 at 256.
+
+    Parameters
+    ----------
+    gradients : sequence of tensors of shape (n, \\*shape)
+        One for each parameter.
+    max_norm : float
+
+    Examples
+    --------
+    >>> clipped([torch.tensor([[3.0, 4.0], [0.0, 0.5]])], 1.0)
+    [tensor([0.6000, 1.3000], dtype=torch.float64)]
+    """
+    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for g in gradients]
+    norms = [torch.linalg.vector_norm(g, dim=1, dtype=torch.float64) for g in finite]
+    factors = (max_norm / (torch.stack(norms, dim=1).norm(dim=1) + 1e-6)).clamp(max=1.0)
+    return [(factors @ g.double()).view(h.shape[1:]) for g, h in zip(finite, gradients, strict=True)]
+
+
+def _side_by_side(trial: Trial) -> bool:
+    """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
+    module, kinds, n_classes = trial.module, trial.rows, trial.n_classes
+    if _brings_rules(module, kinds[0][:1]):
+        return False
+    fast, plain = PerRecordEngine(module), PerRecordEngine(module, vectorised=False)
+    labels = torch.arange(4) % n_classes
+    for rows in (kind[: len(labels)] for kind in kinds[:3]):
+        theirs = _flat(plain.gradients(rows, labels, seed=1, shared=True))
+        try:
+            ours = _flat(fast.gradients(rows, labels, seed=1, shared=True))
+        except Exception:  # on made-up rows: no record decides how its gradient or another one's is computed
+            return False
+        off = (ours - theirs).norm(dim=1) > 1e-3 * (1 + theirs.norm(dim=1))
+        # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
+        if 2 * int(off.sum()) > len(rows):
+            raise InvalidInputError(_OTHERS)
+    for rows in kinds:
+        for size in SIZES:
+            _check_gradients_apart(fast, rows[:size], rows[-1] + 1.0, torch.arange(size) % n_classes)
+    return True
+
+
+def _brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
+    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    with own_generator(0):
+        out = module(rows).sum()
+        back = torch.autograd.grad(out, parameters, create_graph=True, allow_unused=True)
+    todo = [t.grad_fn for t in (out, *back) if t is not None]
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        made_by = getattr(node, "_forward_cls", None)
+        if made_by is not None and made_by.vmap is not torch.autograd.Function.vmap:
+            return True
+        todo += [after for after, _ in node.next_functions]
+    return False
+
+
+def _check_gradients_apart(
+    engine: PerRecordEngine, batch: torch.Tensor, other: torch.Tensor, labels: torch.Tensor
+) -> None:
+    """Refuse a module in which some record's gradient is another one when a record beside it changes.
+
+    Such as by a batching rule of an operator, which sees all records at once. Here rows stay what they are, and no kink
+    excuses a difference.
+    """
+    found = _flat(engine.gradients(batch, labels, seed=1))
+    for j in range(len(batch)):
+        changed = batch.clone()
+        changed[j] = other
+        again = _flat(engine.gradients(changed, labels, seed=1))
+        again[j] = found[j]
+        if not all(close(a, b) for a, b in zip(again, found, strict=True)):
+            raise InvalidInputError(_OTHERS)
+
+
+def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([g.flatten(1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)

@@ -1,0 +1,26 @@
+"""Ready torch modules, and what every torch module is to this package: for teachers and for DP-SGD alike.
+
+Every module here is made as ``Module(n_features=..., n_classes=..., **module_kwargs)`` and maps a float tensor of shape
+(batch, n_features), or (batch, channels, side, side) for images, to logits of shape (batch, n_classes). That is the
+whole protocol of a custom one. Flattened images are channels first.
+"""
+
+from __future__ import annotations
+
+from pate.networks._named import make_module, named_modules
+from pate.networks._papernot import PapernotCNN, PapernotDeepCNN, TanhCNN
+from pate.networks._parts import square_image_shape
+from pate.networks._small import MLP, Linear, SmallCNN, SmallResNet
+
+__all__ = [
+    "MLP",
+    "Linear",
+    "PapernotCNN",
+    "PapernotDeepCNN",
+    "SmallCNN",
+    "SmallResNet",
+    "TanhCNN",
+    "make_module",
+    "named_modules",
+    "square_image_shape",
+]

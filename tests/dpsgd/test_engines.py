@@ -1,0 +1,228 @@
+"""Engines of DP-SGD: what each promises, and that whoever breaks it trains nothing; what they share with teachers."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import pate.dpsgd.engines
+from pate import Budget, DPSGDClassifier, Ledger
+from pate.dpsgd import classifier as dpsgd_module
+from pate.dpsgd._build import build_engine
+from pate.dpsgd.engines import Engine, PerRecordEngine
+from pate.dpsgd.engines._per_record import clipped
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate.networks import MLP, Linear, make_module, named_modules
+from pate.teachers import make_teacher
+
+F, K, C = 6, 3, 0.01
+
+
+class Smooth(MLP):
+    def __init__(self, **kwargs):
+        super().__init__(hidden=(7,), activation="tanh", **kwargs)
+
+
+class Dropping(Smooth):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.layers.insert(3, nn.Dropout(0.5))
+
+
+class Tied(nn.Module):
+    def __init__(self, *, n_features, n_classes):
+        super().__init__()
+        self.one, self.two = nn.Linear(n_features, n_features), nn.Linear(n_features, n_features)
+        self.two.weight, self.head = self.one.weight, nn.Linear(n_features, n_classes)
+
+    def forward(self, x):
+        return self.head(self.two(self.one(x).tanh()))
+
+
+#: A new engine stands here, and everything below is asked of it.
+ENGINES = [PerRecordEngine]
+MODULES = [Linear, Smooth, Dropping, Tied]
+
+
+def flat(engine: Engine, X, y, **options):
+    return torch.cat([part.flatten() for part in engine.clipped_sum(X, y, C, seed=3, **options)])
+
+
+@pytest.fixture(params=ENGINES)
+def engine_class(request):
+    return request.param
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_engine_keeps_its_promise(engine_class, module):
+    torch.manual_seed(0)
+    engine = build_engine(module, F, K, engine=engine_class)
+    before = copy.deepcopy(engine.module.state_dict())
+    X, y = torch.randn(9, F), torch.arange(9) % K
+    wild = [torch.full((F,), v) for v in (3e38, -3e38, 1e-40, 0.0)] + [torch.tensor([np.inf, np.nan, 0, 1, 2, 3])]
+    for j, row in enumerate(wild):
+        other, label = X.clone(), y.clone()
+        other[j], label[j] = row, (y[j] + 1) % K
+        assert float(flat(engine, other[j : j + 1], label[j : j + 1]).norm()) <= C * (1 + 1e-9)
+        moved = flat(engine, other, label) - flat(engine, X, y)
+        assert torch.isfinite(moved).all()
+        assert float(moved.norm()) <= 2 * C * (1 + 1e-6)
+        rest = torch.arange(9) != j
+        without = flat(engine, X[rest], y[rest], shared=True)
+        assert float((flat(engine, X, y, shared=True) - without).norm()) <= C * (1 + 1e-3)
+    assert float(moved.norm()) > 0.1 * C  # the last of them is in there
+    assert all(torch.equal(a, before[name]) for name, a in engine.module.state_dict().items())
+    # One float64 sum per trainable parameter, of its shape.
+    found = engine.clipped_sum(X, y, C, seed=3)
+    assert [(g.shape, g.dtype) for g in found] == [(p.shape, torch.float64) for p in engine.module.parameters()]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_engine_sums_what_autograd_finds_for_each_record_alone(engine_class, module):
+    torch.manual_seed(0)
+    engine = build_engine(module, F, K, engine=engine_class)
+    X, y = torch.randn(5, F), torch.arange(5) % K
+    if module is Dropping:
+        engine.module.layers[3].p = 0.0  # its draws are the engine's own affair
+    total = 0.0
+    for x, label in zip(X, y, strict=True):
+        loss = nn.functional.cross_entropy(engine.module(x[None]), label[None])
+        g = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(engine.module.parameters()))]).double()
+        total = total + g * min(1.0, C / float(g.norm()))
+    torch.testing.assert_close(flat(engine, X, y), total, rtol=1e-3, atol=1e-3 * C)
+
+
+class Unclipped(PerRecordEngine):
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        return clipped(self.gradients(X, y, seed=seed, shared=shared), 1e9)
+
+
+class ByLayer(PerRecordEngine):
+    """Clips every layer by itself: each within the norm, together beyond it."""
+
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        return [clipped([g], max_norm)[0] for g in self.gradients(X, y, seed=seed, shared=shared)]
+
+
+class Mixing(PerRecordEngine):
+    """Clips what it took for gradients of records, after a sum over the batch: one record turns all of them."""
+
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        return clipped([g.cumsum(0) for g in self.gradients(X, y, seed=seed, shared=shared)], max_norm)
+
+
+class Remembering(PerRecordEngine):
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        with torch.no_grad():
+            next(self.module.parameters()).add_(1e-9 + 1e-6 * X.sum())
+        return super().clipped_sum(X, y, max_norm, seed=seed, shared=shared)
+
+
+class NotANumber(PerRecordEngine):
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        found = super().clipped_sum(X, y, max_norm, seed=seed, shared=shared)
+        return [torch.full_like(g, torch.nan) for g in found]
+
+
+@pytest.mark.parametrize("broken", [Unclipped, ByLayer, Mixing, Remembering, NotANumber])
+def test_an_engine_that_breaks_its_promise_trains_nothing(broken):
+    with pytest.raises(InvalidInputError, match=f"by {broken.__name__}: on made-up rows"):
+        build_engine(Smooth, F, K, engine=broken)
+
+
+def test_engines_draw_no_noise_and_know_no_budget():
+    """What is sampled, noised and accounted stands outside of them, once."""
+    folder = Path(pate.dpsgd.engines.__file__).parent
+    imported = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                imported.add(node.module)
+            elif isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+    assert "pate.networks._generators" in imported  # the reader sees something
+    rooms = ("pate.noise", "pate.privacy", "pate.ledger", "pate.dpsgd._training", "pate.dpsgd._calibration", "opacus")
+    assert [name for name in imported if name.startswith(rooms)] == []
+
+
+# ---------------------------------------------------------------- shared with torch teachers
+
+
+def make(module="linear", **kwargs):
+    settings = {"budget": Budget(3.0, 1e-5), "classes": range(K), "epochs": 1, "expected_batch_size": 8}
+    return DPSGDClassifier(module, **{**settings, "random_state": 0, "noise_seed": 0, **kwargs})
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return np.random.default_rng(0).random((24, 64)).astype("f4"), np.arange(24) % K
+
+
+@pytest.mark.parametrize("name", sorted(set(named_modules()) - {"papernot-cnn", "papernot-deep-cnn"}))
+def test_one_name_is_one_network_for_teachers_and_for_dpsgd(name, rows):
+    teachers = make_teacher(f"torch-{name}").set_params(n_teachers=2, classes=range(K), epochs=1, device="cpu")
+    options = dict(teachers.module_kwargs or {})
+    trained = teachers.fit(*rows).module_of(0)
+    ours = make(name, module_kwargs=options).fit(*rows).module_
+    assert repr(ours) == repr(trained)
+    assert [*ours.state_dict()] == [*trained.state_dict()]
+
+
+def test_the_two_perceptrons_are_one_class():
+    plain, tanh = make_module("mlp")(n_features=4, n_classes=2), make_module("tanh-mlp")(n_features=4, n_classes=2)
+    assert type(plain) is type(tanh) is MLP
+    kinds = [[type(part).__name__ for part in network.layers] for network in (plain, tanh)]
+    assert kinds == [["Flatten", *["Linear", "ReLU"] * 2, "Linear"], ["Flatten", "Linear", "Tanh", "Linear"]]
+    with pytest.raises(InvalidInputError, match=r"activation must be one of 'relu', 'tanh', got 'gelu'"):
+        MLP(n_features=4, n_classes=2, activation="gelu")
+
+
+def test_what_a_module_draws_from_numpy_at_its_start_is_repeatable_too(rows):
+    class Drawn(Linear):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            start = np.random.normal(size=tuple(self.linear.weight.shape))  # noqa: NPY002 - what a user may do
+            self.linear.weight.data = torch.from_numpy(start.astype("f4"))
+
+    one, two = (make(Drawn).fit(*rows).module_.linear.weight for _ in range(2))
+    assert torch.equal(one, two)
+
+
+def test_a_device_without_float64_is_refused_before_anything_is_charged(rows, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ledger = Ledger(tmp_path / "ledger.sqlite", currency="renyi", total=Budget(3.0, 1e-5))
+    with pytest.raises(InvalidInputError, match="device='mps' has no float64"):
+        make(device="mps", ledger=ledger, noise_seed=None).fit(*rows)
+    assert not ledger.releases()
+    assert make(device="auto").fit(*rows).n_steps_ == 3
+
+
+# ---------------------------------------------------------------- what a fit leaves behind
+
+
+def test_columns_are_those_of_the_last_fit_that_went_well(rows, monkeypatch):
+    X, y = rows
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(64)])
+    clf = make().fit(frame, y)
+    assert clf.feature_names_in_[3] == "c3"
+    monkeypatch.setattr(dpsgd_module, "train", lambda *_, **__: 1 / 0)
+    with pytest.raises(InvalidInputError, match="training failed"):
+        clf.fit(X[:, :9], y)
+    assert (clf.n_features_in_, len(clf.feature_names_in_)) == (64, 64)
+    monkeypatch.undo()
+    assert clf.fit(X[:, :9], y).n_features_in_ == 9
+    assert not hasattr(clf, "feature_names_in_")
+
+
+def test_a_warning_points_at_whoever_called_fit(rows):
+    with pytest.warns(PrivacyLeakWarning) as seen:
+        make(classes=None).fit(*rows)
+    assert {w.filename for w in seen if issubclass(w.category, PrivacyLeakWarning)} == {__file__}
