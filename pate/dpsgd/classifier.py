@@ -23,7 +23,7 @@ from pate.dpsgd._calibration import ADJACENCIES
 from pate.dpsgd._plan import Plan, make_plan
 from pate.dpsgd._rows import keep_columns, read_features, read_records
 from pate.dpsgd._statement import dpsgd_statement, mechanism_of
-from pate.dpsgd._training import PoissonSampler, train
+from pate.dpsgd._training import OPTIMIZERS, PoissonSampler, make_optimizer, train
 from pate.dpsgd.engines import Engine
 from pate.exceptions import InvalidInputError, PateError, PrivacyParameterWarning
 from pate.ledger import Ledger, Registration
@@ -285,7 +285,9 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
                     torch.from_numpy(features).to(device),
                     torch.from_numpy(labels).to(device),
                     sampler=PoissonSampler(len(features), plan.sample_rate, plan.n_steps, source),
-                    optimizer=self._make_optimizer(engine.module),
+                    optimizer=make_optimizer(
+                        self.optimizer, engine.module, learning_rate=self.learning_rate, momentum=self.momentum
+                    ),
                     noise_multiplier=plan.noise_multiplier,
                     max_grad_norm=self.max_grad_norm,
                     expected_batch_size=self.expected_batch_size,
@@ -332,7 +334,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         check_int("epochs", self.epochs, low=1)
         check_int("expected_batch_size", self.expected_batch_size, low=1)
         check_int("max_physical_batch_size", self.max_physical_batch_size, low=1)
-        check_choice("optimizer", self.optimizer, ["sgd", "adam"])
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
         if self.n_threads is not None:
             check_int("n_threads", self.n_threads, low=1)
@@ -361,12 +363,6 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             )
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise InvalidInputError(f"ledger must be a pate.Ledger or None, got a {type(self.ledger).__name__}.")
-
-    def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
-        parameters = [p for p in module.parameters() if p.requires_grad]
-        if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
-        return torch.optim.Adam(parameters, lr=self.learning_rate)
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return class probabilities of shape (n, n_classes), in the order of ``classes_``.

@@ -166,7 +166,7 @@ def clipped(gradients: Sequence[torch.Tensor], max_norm: float) -> list[torch.Te
 def _side_by_side(trial: Trial) -> bool:
     """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
     module, kinds, n_classes = trial.module, trial.rows, trial.n_classes
-    if _brings_rules(module, kinds[0][:1]):
+    if _brings_rules(copy.deepcopy(module), kinds[0][:1]):
         return False
     fast, plain = PerRecordEngine(module), PerRecordEngine(module, vectorised=False)
     labels = torch.arange(4) % n_classes

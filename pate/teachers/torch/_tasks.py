@@ -27,18 +27,10 @@ from pate.teachers._isolated import out_of_memory
 from pate.teachers._process import interruptible
 from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._weights import pack_weights
-from pate.teachers.torch._grouped import (
-    Group,
-    Member,
-    NotApartError,
-    StackedForward,
-    alike,
-    stacked_forward,
-    vote_group,
-    window_rows,
-)
+from pate.teachers.torch._grouped import Group, Member, NotApartError, vote_group, window_rows
 from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights
 from pate.teachers.torch._single import single_forward, train_single
+from pate.teachers.torch._stacked import StackedForward, alike, stacked_forward
 
 T = TypeVar("T")
 

@@ -29,8 +29,7 @@ from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
-from pate.teachers.torch._grouped import stacked_forward
-from pate.teachers.torch._layout import Layout, group_size_on
+from pate.teachers.torch._places import Places, group_size_on
 from pate.teachers.torch._recipe import (
     OPTIMIZERS,
     PRECISIONS,
@@ -41,6 +40,7 @@ from pate.teachers.torch._recipe import (
     with_chain,
 )
 from pate.teachers.torch._single import train_single
+from pate.teachers.torch._stacked import stacked_forward
 from pate.teachers.torch._tasks import Shard, ask_teachers, contained_torch, train_shards
 
 
@@ -316,8 +316,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         shards: list[_base.Shard],
     ) -> Generator[Trained, None, None]:
         n_teachers = len(shards)
-        layout = self._layout(n_teachers)
-        if layout.group_size > 1 and waiting and stacked_forward(self._recipe) is None:
+        places = self._places(n_teachers)
+        if places.group_size > 1 and waiting and stacked_forward(self._recipe) is None:
             warnings.warn(
                 f"{getattr(self.module, '__name__', 'module')} cannot be run for many teachers at once (batch "
                 "normalisation, dropout, control flow, or numbers that it does not take): they are trained one by one, "
@@ -336,45 +336,45 @@ class TorchTeacherEnsemble(ShardEnsemble):
                 return Shard(i, failure=Failure.of(error, "cutting its rows"))
 
         # Rows are cut when joblib asks for the next task: never a second copy of all the data.
-        calls = (([cut(i) for i in group], self._recipe) for group in self._places(waiting, layout))
+        calls = (([cut(i) for i in group], self._recipe) for group in self._tasks(waiting, places))
         return self._spread(
             train_shards,
             calls,
-            layout.n_gpus,
+            places.n_gpus,
             failed=lambda i, why: Trained(i, failure=Failure(why)),
-            alone=lambda i: [cut(j) if j == i else Shard(j) for j in layout.group_of(i)],
+            alone=lambda i: [cut(j) if j == i else Shard(j) for j in places.group_of(i)],
             device=self.device,
-            group_size=layout.group_size,
+            group_size=places.group_size,
             public_rows=-(-len(X) // n_teachers) if self.partition_.unit == "record" else None,
         )
 
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
-        layout = self._layout(len(self.teachers_))
+        places = self._places(len(self.teachers_))
         waiting = [i for i, weights in enumerate(self.teachers_) if weights is not None]
-        groups = self._places(waiting, layout)
+        groups = self._tasks(waiting, places)
         return self._spread(
             ask_teachers,
             (([(i, self.teachers_[i]) for i in group], X, self._recipe) for group in groups),
-            layout.n_gpus,
+            places.n_gpus,
             failed=lambda i, why: Asked(i, failure=Failure(why)),
-            alone=lambda i: [(j, self.teachers_[j] if j == i else None) for j in layout.group_of(i)],
+            alone=lambda i: [(j, self.teachers_[j] if j == i else None) for j in places.group_of(i)],
             device=self.device,
-            group_size=layout.group_size,
+            group_size=places.group_size,
             chunk_size=chunk_size,
         )
 
-    def _places(self, waiting: list[int], layout: Layout) -> Iterable[list[int]]:
+    def _tasks(self, waiting: list[int], places: Places) -> Iterable[list[int]]:
         """Return the teachers of each task."""
-        if layout.group_size == 1 and not layout.n_gpus:
+        if places.group_size == 1 and not places.n_gpus:
             # Single teachers travel a few at a time, unless each is to be kept as soon as it is there.
             return batches(waiting, n_jobs=self.n_jobs, largest=4 if self.checkpoint_dir is None else 1)
-        return layout.groups(waiting)
+        return places.groups(waiting)
 
-    def _layout(self, n_teachers: int) -> Layout:
+    def _places(self, n_teachers: int) -> Places:
         devices, spread_out = self._devices(), workers(None)
         n_devices = max(len(devices), spread_out)  # on a cluster every worker has its own
         size = group_size_on(devices[0], self.group_size, n_teachers, n_devices)
-        return Layout(n_teachers, size, 0 if devices[0].type == "cpu" else n_devices)
+        return Places(n_teachers, size, 0 if devices[0].type == "cpu" else n_devices)
 
     def _devices(self) -> list[torch.device]:
         """Return this process's devices; a cluster's workers look for theirs when they begin."""

@@ -16,7 +16,7 @@ _LARGEST_GROUP = 256
 
 
 @dataclass(frozen=True)
-class Layout:
+class Places:
     """The places of teachers.
 
     Attributes
@@ -28,8 +28,8 @@ class Layout:
 
     Examples
     --------
-    >>> layout = Layout(5, 2, 0)
-    >>> list(layout.groups({4, 1})), layout.group_of(2)
+    >>> places = Places(5, 2, 0)
+    >>> list(places.groups({4, 1})), places.group_of(2)
     ([[0, 1], [4]], [2, 3])
     """
 
