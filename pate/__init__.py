@@ -61,7 +61,7 @@ _HOME = {
     "quote": "pate.release",
     "read_table": "pate.data",
     "release_labels": "pate.release",
-    "render_statement": "pate.statement.page",
+    "render_statement": "pate.statement.files",
     "run_experiment": "pate.studies.run",
 }
 
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from pate.privacy.words import Guarantee, Sensitive
     from pate.release import LabelRelease, LabelSession, open_session, open_vote_cap, quote, release_labels
     from pate.statement.model import PrivacyStatement
-    from pate.statement.page import render_statement
+    from pate.statement.files import render_statement
     from pate.studies.account import PrivacyReport, account
     from pate.studies.comparison import ComparisonReport, compare
     from pate.studies.plan import Plan, plan

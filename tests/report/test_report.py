@@ -1,6 +1,7 @@
 import copy
 import json
 import re
+from dataclasses import fields
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 from pate import report
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.report._schema import RESULT, SENSITIVE, read_statement
+from pate.report.result import Result, Row, SensitiveResult
 from pate.statement.model import PrivacyStatement
 
+RESULT = tuple(f.name for f in fields(Result))
+SENSITIVE = tuple(f.name for f in fields(SensitiveResult))
 EVIL = "<b>&\"'</style><img src=x>"
 
 
@@ -477,9 +480,64 @@ def test_truth_values_may_be_classes(result):
     assert "True" in report.render_report(result)
 
 
-def test_statement_round_trip():
-    statement = make_statement()
-    assert read_statement(json.loads(json.dumps(statement.to_dict()))) == statement
+def test_results_come_back_from_their_json(result, sensitive):
+    made, inside = Result.from_dict(result), SensitiveResult.from_dict(sensitive)
+    assert made.statement == PrivacyStatement.from_dict(result["statement"])
+    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == {**result, "statements": []}
+    assert json.loads(json.dumps(inside.to_dict(), allow_nan=False)) == sensitive
+    assert Result.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert (report.render_report(made), report.render_sensitive_report(made, inside)) == (
+        report.render_report(result),
+        report.render_sensitive_report(result, sensitive),
+    )
+
+
+def test_an_object_is_checked_as_its_json_is(result):
+    """Nobody gets round the checker by making the value in Python."""
+    with pytest.raises(InvalidInputError, match="row\\['epsilon'\\] must be a finite number. A contestant without"):
+        Row(contestant="free", epsilon=None, delta=1e-5, accuracy=0.9, seed=0)
+    with pytest.raises(InvalidInputError, match=r"result\['rows'\]\[0\] must be a dictionary"):
+        Result(kind="run", title="t", rows=[0.5])
+    with pytest.raises(InvalidInputError, match="made from private votes"):
+        Result(kind="run", title="t", rows=(), settings={"margins": 3})
+    with pytest.raises(InvalidInputError, match="one count for each"):
+        Result(kind="run", title="t", rows=(), classes=(0, 1), answers_per_class=(3,))
+    made = Result.from_dict(result)
+    with pytest.raises(AttributeError):
+        made.rows = ()
+
+
+def test_where_a_bad_value_stands_is_said(result, sensitive):
+    result["rows"][3]["accuracy"] = "0.9"
+    with pytest.raises(InvalidInputError, match=r"^result\['rows'\]\[3\]\['accuracy'\] must be a finite number"):
+        report.render_report(result)
+    sensitive["data_dependent"][0]["epsilon"] = None
+    with pytest.raises(InvalidInputError, match=r"^sensitive\['data_dependent'\]\[0\]\['epsilon'\] must be a finite"):
+        SensitiveResult.from_dict(sensitive)
+
+
+def test_private_numbers_do_not_print(sensitive):
+    inside = SensitiveResult.from_dict(sensitive)
+    for part in (inside, *inside.references, *inside.data_dependent, *inside.label_accuracy, *inside.seconds,
+                 inside.ensemble_curve):  # fmt: skip
+        assert re.fullmatch(r"\w+\(<sensitive>\)", repr(part))
+        assert repr(part) == str(part)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 2.527, 11.0])
+def test_text_page_and_report_state_one_attackers_bound(result, epsilon, delta):
+    promise = Guarantee(epsilon=epsilon, delta=delta, kind="public", method="gdp")
+    statement = make_statement(guarantee=promise)
+    success = statement.to_dict()["meaning"]["bounds"]["largest_success"]
+    # (1 + total variation) / 2 of the pair that fills the privacy region
+    worst = (1 + delta * np.exp(-epsilon)) / (1 + np.exp(-epsilon))
+    assert worst <= success <= worst * 1.002
+    result["statement"] = statement.to_dict()
+    for text in (statement.text(), Page(statement.html()).text, Page(report.render_report(result)).text):
+        said = re.findall(r"right at most ([\d.]+)%", " ".join(text.split()))
+        assert said
+        assert {float(share) for share in said} == {np.ceil(1000 * success - 1e-9) / 10}
 
 
 def test_contract_keys_are_all_known():
