@@ -114,4 +114,3 @@ def _adopt(tag: str, prefix: str, colours: Mapping[str, str]) -> str:
     for variable, colour in colours.items():
         tag = tag.replace(f": {colour}", f": var(--{variable})")
     return tag
-

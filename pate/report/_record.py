@@ -92,7 +92,7 @@ class Record:
 
 
 @lru_cache
-def _fields(cls: type[Record]) -> list[tuple[Field[Any], Any]]:
+def _fields(cls: Any) -> list[tuple[Field[Any], Any]]:
     hints = get_type_hints(cls)
     return [(f, hints[f.name]) for f in fields(cls)]
 
@@ -126,6 +126,8 @@ def _read(where: str, kind: Any, value: Any, remedy: str = "") -> Any:
         return value if isinstance(value, int | float) else float(value)
     if isinstance(value, kind):
         return value
+    if kind is bool:
+        raise InvalidInputError(f"{where} must be True or False.")
     if kind is PrivacyStatement:
         return _statement(where, value)
     if kind is Budget:

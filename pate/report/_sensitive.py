@@ -47,9 +47,7 @@ def write_sensitive_report(
     write_text(path, render_sensitive_report(result, sensitive), mode=0o600)
 
 
-def render_sensitive_report(
-    result: Result | Mapping[str, Any], sensitive: SensitiveResult | Mapping[str, Any]
-) -> str:
+def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: SensitiveResult | Mapping[str, Any]) -> str:
     """Return the curator's report as HTML; see :func:`write_sensitive_report`.
 
     Examples

@@ -29,6 +29,7 @@ SCHEMA = "pate-statement-2"
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
 
+
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement(StatementFields):
     """What was protected, against whom, how, and at which price.

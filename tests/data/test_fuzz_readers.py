@@ -35,7 +35,7 @@ from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError
 from pate.jobs import read_job_file
 from pate.jobs.vote_files import read_votes
 from pate.statement.files import read_statement
-from pate.studies.comparison._resume import CellFolder, refuse_other_results
+from pate.studies.folders import CellFolder, refuse_other_results
 from pate.teachers._seal import new_seal
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, DamagedCheckpointError, pack, pack_weights
 

@@ -494,7 +494,7 @@ def test_results_come_back_from_their_json(result, sensitive):
 
 def test_an_object_is_checked_as_its_json_is(result):
     """Nobody gets round the checker by making the value in Python."""
-    with pytest.raises(InvalidInputError, match="row\\['epsilon'\\] must be a finite number. A contestant without"):
+    with pytest.raises(InvalidInputError, match=r"row\['epsilon'\] must be a finite number. A contestant without"):
         Row(contestant="free", epsilon=None, delta=1e-5, accuracy=0.9, seed=0)
     with pytest.raises(InvalidInputError, match=r"result\['rows'\]\[0\] must be a dictionary"):
         Result(kind="run", title="t", rows=[0.5])

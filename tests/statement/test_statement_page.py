@@ -26,13 +26,13 @@ from pate.exceptions import PateError
 from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.words import Guarantee
 from pate.release._assumptions import vouch_for_training
-from pate.statement.model import Assumption, PrivacyStatement
 from pate.statement.files import (
     check_against_ledger,
     read_statement,
     render_statement,
     statement_schema,
 )
+from pate.statement.model import Assumption, PrivacyStatement
 
 COUNTS = np.random.default_rng(0).multinomial(250, [0.9, 0.06, 0.04], size=40)
 SCHEMA = statement_schema()

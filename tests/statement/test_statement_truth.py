@@ -40,8 +40,8 @@ from pate.mechanisms import VoteCap
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
 from pate.release import LabelSession
-from pate.statement.model import OPEN_TUNING, Assumption, PrivacyStatement
 from pate.statement.files import check_against_ledger, read_statement
+from pate.statement.model import OPEN_TUNING, Assumption, PrivacyStatement
 
 R = np.random.default_rng(5)
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")

@@ -34,7 +34,8 @@ from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
 from pate.statement.model import PrivacyStatement
-from pate.studies.comparison import Cell, ComparisonReport, compare
+from pate.studies.compare import compare
+from pate.studies.comparison import Cell, ComparisonReport
 
 ROOT = Path(__file__).parents[2]
 DELTA = 1e-5
@@ -274,7 +275,7 @@ def test_a_contestant_with_a_ledger_is_refused(tmp_path):
 
 def test_a_statement_beyond_the_budget_is_refused():
     fine = compare({"A": Stating()}, small_data(), budgets=BUDGETS, n_repeats=1)
-    assert fine.statements["A", 4.0]["guarantee"]["epsilon"] == 4.0
+    assert fine.statements["A", 4.0].guarantee.epsilon == 4.0
     with pytest.raises(BudgetExceededError, match=r"'A' failed at epsilon=1, repeat 1 of 1.*beyond"):
         compare({"A": Stating(factor=1.01)}, small_data(), budgets=BUDGETS, n_repeats=1)
 
@@ -337,7 +338,7 @@ def test_no_public_file_tells_how_long_a_fit_took(tmp_path):
         text = (folder / name).read_text()
         assert "econds" not in text, name
         assert set(re.findall(r"\d{4}-\d\d-\d\dT[\d:.+]+", text)) <= {report.created}, name
-    assert {s["created"] for s in report.statements.values()} == {report.created}
+    assert {s.created for s in report.statements.values()} == {report.created}
 
 
 def test_the_same_rows_with_and_without_a_folder(tmp_path):
@@ -494,7 +495,7 @@ import sys, time
 import numpy as np
 sys.path.insert(0, {tests!r})
 import test_comparison as t
-from pate.studies.comparison import compare
+from pate.studies.compare import compare
 from pate.privacy.budget import Budget
 
 class Slow(t.Fake):
@@ -718,8 +719,8 @@ def test_pate_beside_dpsgd_on_digits(tmp_path):
     assert rows[3]["accuracy"] > 0.6
     assert rows[3]["accuracy"] > rows[2]["accuracy"] + 0.2
     assert all(cell.seeded for cell in report.cells)
-    assert {s["unit"] for s in report.statements.values()} == {"record"}
-    assert {s["guarantee"]["adjacency"] for s in report.statements.values()} == {"replace-one"}
+    assert {s.unit for s in report.statements.values()} == {"record"}
+    assert {s.guarantee.adjacency for s in report.statements.values()} == {"replace-one"}
     assert not any("promise" in note or "statement" in note for note in report.notes)
     report.save(tmp_path)
     assert "Not private: seeded noise" in (tmp_path / "report.html").read_text(encoding="utf-8")
