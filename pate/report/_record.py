@@ -9,7 +9,6 @@ import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import lru_cache
 from types import UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
@@ -91,8 +90,7 @@ class Record:
         return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
 
 
-@lru_cache
-def _fields(cls: Any) -> list[tuple[Field[Any], Any]]:
+def _fields(cls: type[Record]) -> list[tuple[Field[Any], Any]]:
     hints = get_type_hints(cls)
     return [(f, hints[f.name]) for f in fields(cls)]
 
