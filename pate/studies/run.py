@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate import __version__
 from pate.core.checks import check_choice, check_int
 from pate.core.files import atomic_path, write_json, write_text
-from pate.core.provenance import provenance
+from pate.core.provenance import package_versions, provenance
 from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimator import PATEClassifier
 from pate.ledger import Ledger
@@ -101,7 +100,7 @@ class RunConfig:
         >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).identity()["epsilon"]
         1.0
         """
-        own = {"dataset": self.dataset, "protocol": self.protocol, "version": __version__}
+        own = {"dataset": self.dataset, "protocol": self.protocol, "version": package_versions().get("pate")}
         return {**self.settings(), **own, "epsilon": self.budget.epsilon, "delta": self.budget.delta}
 
     def settings(self) -> dict[str, Any]:

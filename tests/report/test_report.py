@@ -3,11 +3,14 @@ import json
 import re
 from dataclasses import fields
 from html.parser import HTMLParser
+from importlib import resources
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
 from pate import report
+from pate.core.pages import render
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
 from pate.report.result import Result, Row, SensitiveResult
@@ -379,6 +382,19 @@ def test_all_text_is_escaped(result, sensitive):
         assert EVIL in check_free_of_markup.text
         assert text.count("</style>") == 1
     assert 'id="x" url(#y) : #0072b2' in Page(report.render_report(result)).text  # a name is left as it is
+
+
+def test_templates_trust_nothing_and_name_no_address():
+    """Text becomes markup in Python alone, where it is escaped by name; a template cannot switch the escaping off."""
+    files = [f for f in (resources.files("pate") / "_templates").iterdir() if f.name.endswith((".html", ".css"))]
+    assert len(files) >= 8
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"\|\s*safe|autoescape|<script|https?:|url\(|@import", text), file.name
+        if file.name.endswith(".css"):
+            assert not re.search(r"\{[{%#]", text), file.name
+    with pytest.raises(UndefinedError):
+        render("statement.html", headline="x", seeded=False)
 
 
 def test_seeded_run_says_so_first_and_promises_nothing(result):

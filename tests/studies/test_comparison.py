@@ -33,6 +33,7 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, R
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
+from pate.report.result import Result
 from pate.statement.model import PrivacyStatement
 from pate.studies.compare import compare
 from pate.studies.comparison import Cell, ComparisonReport
@@ -438,6 +439,29 @@ def test_a_folder_that_is_damaged_is_told(tmp_path):
         compare({"A": Fake()}, small_data(), **call)
 
 
+@pytest.mark.parametrize(
+    "edit", [{"accuracy": "high"}, {"accuracy": None}, {"seed": [1]}, {"seeded": 0}, {"votes": [3]}, {"statement": {}}]
+)
+def test_a_stored_fit_is_read_as_strictly_as_a_result(tmp_path, edit):
+    """What stands in ``cells.jsonl`` goes into results.json: an edited line is refused, and its value not shown."""
+    call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path}
+    compare({"A": Stating()}, small_data(), **call)
+    file = tmp_path / "cells.jsonl"
+    first, second = map(json.loads, file.read_text().splitlines())
+    file.write_text(json.dumps({**first, **edit}) + "\n" + json.dumps(second) + "\n")
+    with pytest.raises(RunFolderError, match="a fit that is not of this comparison"):
+        compare({"A": Stating()}, small_data(), **call)
+
+
+def test_an_edited_statement_of_a_stored_fit_is_refused(tmp_path):
+    call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path}
+    compare({"A": Stating()}, small_data(), **call)
+    file = tmp_path / "cells.jsonl"
+    file.write_text(file.read_text().replace('"tuning": "open', '"tuning": "none, and open', 1))
+    with pytest.raises(RunFolderError, match="a fit that is not of this comparison"):
+        compare({"A": Stating()}, small_data(), **call)
+
+
 def test_a_start_that_was_killed_counts_as_empty(tmp_path):
     (tmp_path / ".config.abc.json").write_text("{")
     (tmp_path / "resume.private").mkdir()
@@ -630,6 +654,7 @@ def test_the_dictionary_is_plain_json_with_its_origin():
     assert result["created"].endswith("+00:00")
     for name in ("budget", "answers_per_class", "cost_curve", "statement"):
         assert result[name] is None
+    assert Result.from_dict(result) == report.result(command="pate compare")
 
 
 def test_save_and_plot(tmp_path):
