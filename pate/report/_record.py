@@ -115,7 +115,7 @@ def _read(where: str, kind: Any, value: Any, remedy: str = "") -> Any:
     if kind is str and not isinstance(value, str):
         raise InvalidInputError(f"{where} must be text. Convert it with str().")
     if kind is int:
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        if not isinstance(value, numbers.Integral) or not is_number(value):
             raise InvalidInputError(f"{where} must be a whole number. {remedy}".rstrip())
         return int(value)
     if kind is float:
@@ -130,7 +130,12 @@ def _read(where: str, kind: Any, value: Any, remedy: str = "") -> Any:
         return _statement(where, value)
     if kind is Budget:
         _check_keys(where, value, ["epsilon", "delta"], ["epsilon", "delta"])
-        return Budget(value["epsilon"], value["delta"])
+        try:
+            return Budget(value["epsilon"], value["delta"])
+        except InvalidInputError:
+            raise InvalidInputError(
+                f"{where} must be a budget: epsilon and delta above 0, delta at most 0.1. Pass the run's own."
+            ) from None
     return kind.from_dict(value, where=where)
 
 
@@ -139,10 +144,13 @@ def is_number(value: Any) -> bool:
 
     Examples
     --------
-    >>> is_number(0.5), is_number(True), is_number(float("nan"))
-    (True, False, False)
+    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number(10**400)
+    (True, False, False, False)
     """
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def _statement(where: str, value: Any) -> PrivacyStatement:

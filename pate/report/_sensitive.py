@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
 from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
-from pate.report._record import is_number
 from pate.report.result import EnsembleCurve, Result, SensitiveResult
 
 MARK = "SENSITIVE: made from private votes; not for publication"
@@ -67,7 +65,7 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
         facts=facts(result),
         notes=inside.notes,
         references=_references(result, inside) if inside.references else None,
-        margins=_margins(result, inside) if inside.margins else None,
+        margins=_margins(inside) if inside.margins else None,
         teachers=_teachers(inside.teacher_accuracy) if inside.teacher_accuracy else None,
         curve=_curve(inside.ensemble_curve) if inside.ensemble_curve else None,
         right=[(row.seed, percent(row.accuracy)) for row in inside.label_accuracy],
@@ -96,13 +94,9 @@ def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
     return {"picture": picture(plots.accuracy_bars(rows), caption, name), "lines": lines}
 
 
-def _margins(result: Result, inside: SensitiveResult) -> str:
-    margins, teachers, settings = inside.margins, inside.n_teachers or 0, result.settings
-    noise = None
-    if is_number(sigma := settings.get("sigma")):
-        noise = math.sqrt(2) * float(sigma)  # type: ignore[arg-type]  # two Gaussian noises, subtracted
-    elif is_number(scale := settings.get("scale")):
-        noise = 2.0 * float(scale)  # type: ignore[arg-type]  # two Laplace noises of variance 2 scale^2, subtracted
+def _margins(inside: SensitiveResult) -> str:
+    margins, teachers = inside.margins, inside.n_teachers or 0
+    noise = inside.ensemble_curve.margin_noise if inside.ensemble_curve is not None else None
     caption = f"{len(margins)} queries; median margin {statistics.median(margins):g} of {teachers} votes."
     if noise:
         share = sum(margin > noise for margin in margins) / len(margins)

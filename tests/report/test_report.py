@@ -18,7 +18,7 @@ from pate.statement.model import PrivacyStatement
 
 RESULT = tuple(f.name for f in fields(Result))
 SENSITIVE = tuple(f.name for f in fields(SensitiveResult))
-EVIL = "<b>&\"'</style><img src=x>"
+EVIL = "<b>&\"'</style><img src=x>{{ 7 * 7 }}{% raw %}"
 
 
 def make_statement(**changes):
@@ -210,7 +210,7 @@ def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, 
         "12.3",
     ):
         assert shown in page.text
-    # sigma 40: the difference of two noises has standard deviation 56.57; 2 of 3 margins are wider
+    # the difference of two noises of sigma 40 has standard deviation 56.57; 2 of 3 margins are wider
     assert "56.57" in page.text
     assert "66.7% of the margins" in page.text
 
@@ -227,6 +227,7 @@ def test_how_many_teachers_is_answered_for_the_curator_alone(result, sensitive):
     page = report.render_sensitive_report(result, {**sensitive, "ensemble_curve": without})
     assert "How many teachers?" in page
     assert "wider than two standard deviations" not in page
+    assert "of the margins are wider" not in page
     assert "How many teachers?" not in report.render_sensitive_report(result, {"notes": ["x"]})
 
 
@@ -298,6 +299,8 @@ def test_errors_never_carry_private_values(result, sensitive):
     attempts = [
         lambda: report.render_report({**result, "margins": [secret]}),
         lambda: report.render_report({**result, "notes": [secret]}),
+        lambda: report.render_report({**result, "budget": {"epsilon": -secret, "delta": 1e-5}}),
+        lambda: report.render_report({**result, "budget": {"epsilon": 1.0, "delta": [secret]}}),
         lambda: report.render_report({**result, "settings": {"x": [[secret]]}}),
         lambda: report.render_report({**result, "rows": [{**make_row(), "accuracy": [secret]}]}),
         lambda: report.render_sensitive_report(result, {**sensitive, "margins": [secret]}),
@@ -326,6 +329,9 @@ def test_errors_never_carry_private_values(result, sensitive):
         {"answers_per_class": [1, 2]},
         {"answers_per_class": [1.5, 2, 3]},
         {"classes": [[1], [2], [3]]},
+        {"classes": [0, 1, 10**400]},
+        {"rows": [{**make_row(), "accuracy": 10**400}]},
+        {"rows": [{**make_row(), "queries": 10**400}]},
         {"budget": {"epsilon": 1.0}},
         {"cost_curve": {"curves": []}},
         {"cost_curve": {"curves": [{"label": "a", "queries": [1, 2], "epsilon": [1.0]}]}},

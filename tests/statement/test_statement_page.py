@@ -37,7 +37,7 @@ from pate.statement.model import Assumption, PrivacyStatement
 COUNTS = np.random.default_rng(0).multinomial(250, [0.9, 0.06, 0.04], size=40)
 SCHEMA = statement_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-EVIL = "</td></table><script>alert(1)</script><img src=https://evil.example/x onerror=alert(1)>&\"'"
+EVIL = "</td></table><script>alert(1)</script><img src=https://evil.example/x onerror=alert(1)>&\"'{{ 7 * 7 }}{% raw %}"
 
 
 def public(epsilon=1.5, **more):

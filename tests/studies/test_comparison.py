@@ -440,7 +440,16 @@ def test_a_folder_that_is_damaged_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "edit", [{"accuracy": "high"}, {"accuracy": None}, {"seed": [1]}, {"seeded": 0}, {"votes": [3]}, {"statement": {}}]
+    "edit",
+    [
+        {"accuracy": "high"},
+        {"accuracy": None},
+        {"seed": [1]},
+        {"seeded": 0},
+        {"votes": [3]},
+        {"statement": {}},
+        {"accuracy": 10**400},
+    ],
 )
 def test_a_stored_fit_is_read_as_strictly_as_a_result(tmp_path, edit):
     """What stands in ``cells.jsonl`` goes into results.json: an edited line is refused, and its value not shown."""

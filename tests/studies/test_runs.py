@@ -186,6 +186,9 @@ def test_more_teachers_are_shown_as_the_votes_of_fewer(finished):
     assert curve["accuracy"][0] < curve["accuracy"][-1]  # ten of them know more than one
     sigma = finished[1].release.mechanism.sigma
     assert curve["margin_noise"] == pytest.approx(2**0.5 * sigma)
+    page = (finished[0] / "sensitive.html").read_text()
+    wider = np.mean(np.array(inside["margins"]) > curve["margin_noise"])
+    assert f"{100 * wider:.1f}% of the margins are wider than one standard deviation" in page
 
 
 def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
