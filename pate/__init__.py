@@ -52,7 +52,7 @@ _HOME = {
     "Votes": "pate.votes",
     "account": "pate.studies.account",
     "calibrate": "pate.privacy.compose.calibrate",
-    "compare": "pate.studies.comparison",
+    "compare": "pate.studies.compare",
     "load_dataset": "pate.data",
     "open_session": "pate.release",
     "open_vote_cap": "pate.release",
@@ -61,7 +61,7 @@ _HOME = {
     "quote": "pate.release",
     "read_table": "pate.data",
     "release_labels": "pate.release",
-    "render_statement": "pate.statement.page",
+    "render_statement": "pate.statement.files",
     "run_experiment": "pate.studies.run",
 }
 
@@ -87,10 +87,11 @@ if TYPE_CHECKING:
     from pate.privacy.cost import Charge
     from pate.privacy.words import Guarantee, Sensitive
     from pate.release import LabelRelease, LabelSession, open_session, open_vote_cap, quote, release_labels
+    from pate.statement.files import render_statement
     from pate.statement.model import PrivacyStatement
-    from pate.statement.page import render_statement
     from pate.studies.account import PrivacyReport, account
-    from pate.studies.comparison import ComparisonReport, compare
+    from pate.studies.compare import compare
+    from pate.studies.comparison import ComparisonReport
     from pate.studies.plan import Plan, plan
     from pate.studies.run import run_experiment
     from pate.teachers import CallableTeachers, TeacherEnsemble

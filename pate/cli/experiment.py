@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pate.cli import _options as o
 from pate.cli._app import command_line, say
+
+if TYPE_CHECKING:
+    from pate.report.result import Result, SensitiveResult
 
 
 def demo(
@@ -30,7 +33,7 @@ def demo(
     )
     done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=True)
     _summary(done.result, done.sensitive)
-    say(str(done.result["statement"]["headline"]))
+    say(done.release.statement.headline)
     say(f"Open {folder / 'report.html'} (and {folder / 'sensitive.html'}).")
 
 
@@ -98,19 +101,19 @@ def run(
     )
     done = run_experiment(config, out=out, sensitive_report=sensitive_report, command=command_line(), verbose=True)
     _summary(done.result, done.sensitive)
-    say(str(done.result["statement"]["headline"]))
+    say(done.release.statement.headline)
     say(f"Open {out / 'report.html'}.")
 
 
-def _summary(result: dict[str, Any], sensitive: dict[str, Any] | None) -> None:
+def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(width=None if sys.stdout.isatty() else 110)
-    table = Table(title=f"{result['title']}: accuracy on test rows", title_justify="left")
+    table = Table(title=f"{result.title}: accuracy on test rows", title_justify="left")
     for name in ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers"):
         table.add_column(name, justify="left" if name == "contestant" else "right")
-    for name, epsilon, rows in _groups(result["rows"], "epsilon"):
+    for name, epsilon, rows in _groups([row.to_dict() for row in result.rows], "epsilon"):
         answers = [r["answers"] for r in rows if r["answers"] is not None]
         table.add_row(
             name,
@@ -124,7 +127,9 @@ def _summary(result: dict[str, Any], sensitive: dict[str, Any] | None) -> None:
     table = Table(title="SENSITIVE, not for publication: without privacy", title_justify="left", style="red")
     for name in ("reference", "accuracy", "spread", "seeds"):
         table.add_column(name, justify="left" if name == "reference" else "right")
-    for name, _, rows in _groups([{**r, "contestant": r["name"]} for r in sensitive["references"]], "none"):
+    for name, _, rows in _groups(
+        [{"contestant": r.name, "accuracy": r.accuracy} for r in sensitive.references], "epsilon"
+    ):
         table.add_row(name, *_spread([r["accuracy"] for r in rows]))
     console.print(table)
 

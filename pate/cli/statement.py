@@ -21,7 +21,7 @@ def statement(
     ] = None,
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""
-    from pate.statement.page import check_against_ledger, read_statement, render_statement
+    from pate.statement.files import check_against_ledger, read_statement, render_statement
 
     if ledger is not None:
         check_against_ledger(read_statement(file), ledger)

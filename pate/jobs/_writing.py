@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pate.core.files import atomic_path, check_can_write, write_json, write_text
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.release import LabelRelease
-from pate.statement.page import statement_page
 
 #: The statement beside the labels: for machines, for reading and for printing.
 _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
@@ -84,7 +83,7 @@ def write_labels(
     try:
         write_json(paths[1], statement.to_dict())
         write_text(paths[2], statement.text())
-        write_text(paths[3], statement_page(statement.to_dict()))
+        write_text(paths[3], statement.html())
         # Last: labels without their statement should not lie around.
         with atomic_path(paths[0]) as path:
             path.write_bytes(content)

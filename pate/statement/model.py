@@ -1,4 +1,4 @@
-"""The privacy statement: everything a reader needs to know what an epsilon means, as data and as a page of text.
+"""The privacy statement: everything a reader needs to know what an epsilon means, as a value with one JSON form.
 
 The fields follow the reporting checklist of Ponomareva et al. 2023, "How to DP-fy ML". Every field is public: none may
 be read off the private records. The JSON form is described by ``_templates/statement.schema.json``.
@@ -8,70 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
-import re
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
-from importlib import metadata
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from pate.core.provenance import git_commit, now
-from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.exceptions import InvalidInputError
 from pate.privacy.attacker import attack_bounds
 from pate.privacy.words import Guarantee
-from pate.statement import _summary as _page
-from pate.statement._summary import OPEN_TUNING, UNITS, tier
-from pate.statement.assumptions import BY, NAMED, Assumption, check_stated
-from pate.statement.plain import (
-    LARGEST,
-    as_plain_text,
-    check_guarantee,
-    check_keys,
-    check_number,
-    check_text,
-    check_texts,
-    check_whole,
-)
+from pate.statement import render
+from pate.statement.assumptions import NAMED, Assumption, check_stated
+from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields, versions
+from pate.statement.plain import as_plain_text, check_keys
+from pate.statement.render import tier
 
-__all__ = ["BY", "DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "tier", "versions"]
+__all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "tier", "versions"]
 
 #: The format of the JSON; another number when a field changes its meaning.
 SCHEMA = "pate-statement-2"
 #: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
-#: Named in a statement when they were imported: then they may have had a part in it.
-_IF_IMPORTED = {"sklearn": "scikit-learn", "torch": "torch", "opacus": "opacus"}
-
-
-def versions() -> dict[str, str]:
-    """Return the versions a reader needs to repeat the computation; nothing is imported for it.
-
-    Examples
-    --------
-    >>> {"numpy", "pate", "python", "scipy"} <= set(versions())
-    True
-    """
-    used = [name for module, name in _IF_IMPORTED.items() if module in sys.modules]
-    found = {}
-    for name in ("pate", "numpy", "scipy", "dp-accounting", *used):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return {**found, "python": platform.python_version()}
-
-
-@lru_cache(maxsize=1)
-def _commit() -> str:
-    """Return the checkout's commit, asked once: the code that runs was read when the process began."""
-    return git_commit() or ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyStatement:
+class PrivacyStatement(StatementFields):
     """What was protected, against whom, how, and at which price.
 
     Attributes
@@ -124,101 +84,15 @@ class PrivacyStatement:
     'epsilon = 1 at delta = 1e-05 (strong) for one record (one row of the private data), replace-one adjacency'
     """
 
-    released: str
-    unit: str
-    n_units: int | None
-    guarantee: Guarantee
-    mechanism: str
-    accounting: str
-    noise_source: str = "operating system"
-    seeded: bool = False
-    setting: str = "central: the curator holds the records, trains on them and is trusted with them"
-    threat_model: str = (
-        "anyone who sees what was released, whatever else they know (every other unit's data, say), however much they "
-        "compute, and whatever they do with it later; not against the curator, nor against whoever watches or times "
-        "the curator's machine"
-    )
-    covered: tuple[str, ...] = ()
-    not_covered: tuple[str, ...] = ()
-    assumptions: tuple[Assumption, ...] = ()
-    tuning: str = ""
-    verify: str = ""
-    ledger_head: str = ""
-    ledger_releases: tuple[int, ...] = ()
-    dataset: str = ""
-    organisation: str = ""
-    purpose: str = ""
-    label_file: str = ""
-    label_file_sha256: str = ""
-    mu: float | None = None
-    rho: float | None = None
-    curve: tuple[tuple[float, float], ...] = ()
-    created: str = field(default_factory=now)
-    versions: dict[str, str] = field(default_factory=versions)
-    commit: str = field(default_factory=_commit)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.guarantee, Guarantee):
-            raise InvalidInputError("guarantee must be a pate.Guarantee. Pass release.guarantee, for example.")
-        if self.guarantee.kind == "data-dependent":
-            raise SensitiveValueError(
-                "a statement is public and cannot carry a data-dependent epsilon. Pass the public guarantee."
-            )
-        check_guarantee(self.guarantee)
-        for name in _TEXTS:
-            check_text(name, getattr(self, name))
-        if self.label_file_sha256 and not re.fullmatch("[0-9a-f]{64}", self.label_file_sha256):
-            raise InvalidInputError("label_file_sha256 must be 64 hexadecimal digits, or empty.")
-        if not self.tuning.strip():
-            object.__setattr__(self, "tuning", OPEN_TUNING)
-        for name in ("covered", "not_covered"):
-            object.__setattr__(self, name, check_texts(name, getattr(self, name)))
-        if isinstance(self.assumptions, str) or not isinstance(self.assumptions, tuple | list):
-            raise InvalidInputError("assumptions must be a list of Assumption. Put them into a list.")
-        held = tuple(a if isinstance(a, Assumption) else Assumption(name="stated", claim=a) for a in self.assumptions)
-        object.__setattr__(self, "assumptions", held)
-        if not isinstance(self.unit, str) or self.unit not in UNITS:
-            raise InvalidInputError(f"unit must be one of {', '.join(UNITS)}. Say what one person's data is.")
-        if self.n_units is not None:
-            object.__setattr__(self, "n_units", check_whole("n_units", self.n_units, low=0))
-        if not isinstance(self.ledger_releases, tuple | list):
-            raise InvalidInputError("ledger_releases must be a list of numbers of releases.")
-        releases = tuple(check_whole("ledger_releases", number, low=1) for number in self.ledger_releases)
-        object.__setattr__(self, "ledger_releases", releases)
-        if not isinstance(self.seeded, bool):
-            raise InvalidInputError("seeded must be True or False.")
-        self._check_promises()
-        if not isinstance(self.versions, dict):
-            raise InvalidInputError("versions must be a dictionary of names to versions.")
-        for name, version in self.versions.items():
-            check_text("versions", name)
-            check_text(f"versions[{name!r}]", version)
-
-    def _check_promises(self) -> None:
-        for name in ("mu", "rho"):
-            if getattr(self, name) is not None:
-                # Whoever knows the seed is promised nothing, by no definition.
-                value = None if self.seeded else check_number(name, getattr(self, name), low=0, high=LARGEST)
-                object.__setattr__(self, name, value)
-        if not isinstance(self.curve, tuple | list) or not all(
-            isinstance(point, tuple | list) and len(point) == 2 for point in self.curve
-        ):
-            raise InvalidInputError("curve must be a list of pairs (delta, epsilon).")
-        points = tuple(
-            (check_number("curve delta", d, low=0, high=1), check_number("curve epsilon", e, low=0, high=LARGEST))
-            for d, e in self.curve
-        )
-        object.__setattr__(self, "curve", () if self.seeded else points)
-
     @property
     def headline(self) -> str:
         """One line: the guarantee in words, or why there is none."""
-        return _page.headline(self)
+        return render.headline(self)
 
     @property
     def meaning(self) -> str:
         """The number in plain words: what the release can tell an attacker about one unit."""
-        return _page.meaning(self)
+        return render.meaning(self)
 
     @property
     def digest(self) -> str:
@@ -353,8 +227,6 @@ class PrivacyStatement:
         if isinstance(values["versions"], Mapping):
             made["versions"] = dict(values["versions"])
         statement = cls(**made)
-        if statement.guarantee.kind == "seeded" and not statement.seeded:
-            raise InvalidInputError("the statement contradicts itself: its guarantee is of seeded noise, it is not.")
         derived = statement.to_dict()
         for name in DERIVED:
             # Equal and of equal type: 1 is not True.
@@ -367,7 +239,7 @@ class PrivacyStatement:
         return statement
 
     def rows(self) -> list[tuple[str, str | tuple[str, ...]]]:
-        """Return what the page says, in its order: a name and a text, or a list of texts.
+        """Return what text, page and report say, in their order: a heading and a text, or a list of texts.
 
         Examples
         --------
@@ -376,7 +248,7 @@ class PrivacyStatement:
         ...     accounting="GDP").rows()[4]
         ('Released', 'labels')
         """
-        return _page.rows(self)
+        return render.rows(self, self.digest)
 
     def text(self) -> str:
         """Return the page of text.
@@ -388,10 +260,19 @@ class PrivacyStatement:
         ...     accounting="GDP").text().splitlines()[0])
         PRIVACY STATEMENT
         """
-        return _page.text(self.rows())
+        return render.text(self.rows())
+
+    def html(self) -> str:
+        """Return the page for a data-protection officer: it asks nothing of the network and runs no script.
+
+        Examples
+        --------
+        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+        >>> "<h1>Privacy statement</h1>" in PrivacyStatement(released="labels", unit="record", n_units=None,
+        ...     mechanism="m", guarantee=g, accounting="GDP").html()
+        True
+        """
+        return render.html(self.rows(), seeded=self.seeded)
 
     def __str__(self) -> str:
         return self.text()
-
-
-_TEXTS = tuple(f.name for f in fields(PrivacyStatement) if f.type == "str" and f.name != "unit")

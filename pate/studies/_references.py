@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
 from pate.mechanisms import LNMax, Mechanism
+from pate.report.result import EnsembleCurve, LabelAccuracy, PrivatePrice, Reference, SensitiveResult
 from pate.students import fit_student
 from pate.studies.account import account
 from pate.teachers import ShardEnsemble, TeacherEnsemble, ensemble_curve
@@ -25,8 +27,7 @@ _REFERENCE_ROWS = 2000
 _LARGE = 20_000
 
 
-def add_references(
-    inside: dict[str, Any],
+def look_inside(
     data: Dataset,
     teachers: ShardEnsemble,
     votes: Votes,
@@ -35,13 +36,11 @@ def add_references(
     *,
     delta: float,
     first: bool,
-) -> None:
-    """Collect the numbers without privacy of one repeat; they go to the sensitive report only.
+) -> SensitiveResult:
+    """Return the numbers without privacy of one repeat; they go to the sensitive report only.
 
     Parameters
     ----------
-    inside : dict
-        What :func:`pate.report.write_sensitive_report` takes; added to.
     data : Dataset
         Encoded.
     teachers, votes
@@ -69,31 +68,27 @@ def add_references(
         "student from noiseless votes": noiseless.score(test, truth),
         "single teacher (mean)": alone.mean(),
     }
-    inside["references"] += [{"name": n, "accuracy": float(a), "seed": seed} for n, a in found.items()]
     release = clf.release_
-    evaluated = data.public.y_for_evaluation[clf.queries_]
-    right = (release.labels == evaluated)[release.answered]
-    if len(right):
-        inside["label_accuracy"].append({"seed": seed, "accuracy": float(right.mean())})
+    right = (release.labels == data.public.y_for_evaluation[clf.queries_])[release.answered]
+    inside = SensitiveResult(
+        references=tuple(Reference(name=n, accuracy=float(a), seed=seed) for n, a in found.items()),
+        label_accuracy=(LabelAccuracy(accuracy=float(right.mean()), seed=seed),) if len(right) else (),
+    )
     if not first:
-        return
+        return inside
     top = np.sort(votes.counts, axis=1)
     report = account(votes, release.mechanism, delta=delta, max_answers=release.quote.max_answers)
-    inside.update(
-        margins=(top[:, -1] - top[:, -2]).tolist(),
+    curve = ensemble_curve(
+        on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
+    )
+    return replace(
+        inside,
+        margins=tuple((top[:, -1] - top[:, -2]).tolist()),
         n_teachers=votes.n_teachers,
-        teacher_accuracy=alone.tolist(),
-        ensemble_curve=ensemble_curve(
-            on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
-        ),
-        data_dependent=[
-            {
-                "label": label,
-                "epsilon": g.epsilon,
-                "delta": g.delta,
-                "method": f"{g.method}, {g.directions}",
-                "use": use,
-            }
+        teacher_accuracy=tuple(alone.tolist()),
+        ensemble_curve=EnsembleCurve.from_dict(curve),
+        data_dependent=tuple(
+            PrivatePrice(label=label, epsilon=g.epsilon, delta=g.delta, method=f"{g.method}, {g.directions}", use=use)
             for label, wrapped, use in (
                 ("best data-dependent bound", report.data_dependent, "internal study; never publish"),
                 ("2018 paper's analysis", report.papernot2018, "comparison with papers; never publish"),
@@ -101,7 +96,7 @@ def add_references(
             )
             if wrapped is not None
             for g in (wrapped.reveal(),)
-        ],
+        ),
     )
 
 

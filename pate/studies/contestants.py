@@ -14,7 +14,8 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.students import make_student
-from pate.studies.comparison import ComparisonReport, compare
+from pate.studies.compare import compare
+from pate.studies.comparison import ComparisonReport
 from pate.teachers import make_teacher
 
 MODULES = ("auto", "linear", "tanh-mlp", "tanh-cnn", "none")

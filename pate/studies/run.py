@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate import __version__
 from pate.core.checks import check_choice, check_int
 from pate.core.files import atomic_path, write_json, write_text
-from pate.core.provenance import provenance
+from pate.core.provenance import package_versions, provenance
 from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimator import PATEClassifier
 from pate.ledger import Ledger
@@ -21,11 +20,11 @@ from pate.mechanisms import NOT_ASKED, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_to_epsilon, rdp_to_epsilon
 from pate.release import LabelRelease
+from pate.report.result import CostCurve, CostLine, Result, Row, Seconds, SensitiveResult, Spent
 from pate.students import make_student
-from pate.studies._references import add_references
-from pate.studies.comparison import plain_repr
+from pate.studies._references import look_inside
 from pate.studies.contestants import MODULES, dpsgd_module, make_dpsgd, setting
-from pate.studies.folders import RunFolder
+from pate.studies.folders import RunFolder, plain_repr
 from pate.teachers import make_teacher
 
 
@@ -101,7 +100,7 @@ class RunConfig:
         >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).identity()["epsilon"]
         1.0
         """
-        own = {"dataset": self.dataset, "protocol": self.protocol, "version": __version__}
+        own = {"dataset": self.dataset, "protocol": self.protocol, "version": package_versions().get("pate")}
         return {**self.settings(), **own, "epsilon": self.budget.epsilon, "delta": self.budget.delta}
 
     def settings(self) -> dict[str, Any]:
@@ -124,16 +123,16 @@ class RunResult:
 
     Examples
     --------
-    >>> RunResult({"title": "digits"}, None, None)
+    >>> RunResult(Result(kind="run", title="digits", rows=()), None, None)
     RunResult('digits')
     """
 
-    result: dict[str, Any]
-    sensitive: dict[str, Any] | None
-    release: LabelRelease | None
+    result: Result
+    sensitive: SensitiveResult | None
+    release: LabelRelease
 
     def __repr__(self) -> str:
-        return f"RunResult({self.result['title']!r})"
+        return f"RunResult({self.result.title!r})"
 
 
 def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
@@ -206,12 +205,13 @@ def run_experiment(
     --------
     >>> config = RunConfig(dataset="digits", budget=Budget(8.0, 1e-5), n_teachers=20, dpsgd="none")
     >>> done = run_experiment(config)
-    >>> done.result["rows"][0]["contestant"], done.sensitive is None
+    >>> done.result.rows[0].contestant, done.sensitive is None
     ('PATE', True)
     """
     folder = None if out is None else RunFolder.new(out, config=json.dumps(config.identity(), sort_keys=True))
-    rows: list[dict[str, Any]] = []
-    inside: dict[str, Any] = {"references": [], "label_accuracy": [], "seconds": [], "notes": []}
+    rows: list[Row] = []
+    inside: list[SensitiveResult] = []
+    seconds: list[Seconds] = []
     first: tuple[LabelRelease, Dataset, npt.NDArray[np.int64]] | None = None
     for repeat in range(config.n_repeats):
         seed = config.random_state + repeat
@@ -230,20 +230,20 @@ def run_experiment(
         teachers, votes = clf.fit_keeping(
             data.private.X, data.private.y, X_public=data.public.X, groups=data.private.groups
         )
-        _note_seconds(inside, "PATE", perf_counter() - started, seed)
+        seconds.append(Seconds(name="PATE", seconds=perf_counter() - started, seed=seed))
         release = clf.release_
         rows.append(_row("PATE", config, clf.score(data.test.X, data.test.y), seed, release))
         if module != "none":
             started = perf_counter()
             rows.append(_dpsgd_row(config, module, data, seed, verbose))
-            _note_seconds(inside, "DP-SGD", perf_counter() - started, seed)
+            seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
         if sensitive_report:
-            add_references(inside, data, teachers, votes, clf, seed, delta=config.budget.delta, first=first is None)
+            inside.append(look_inside(data, teachers, votes, clf, seed, delta=config.budget.delta, first=first is None))
         first = first or (release, data, clf.queries_)
     assert first is not None
     release, data, queries = first
     result = _result(config, data, rows, release, command)
-    sensitive = inside if sensitive_report else None
+    sensitive = _gathered(inside, seconds) if sensitive_report else None
     if folder is not None:
         _write(folder, result, sensitive, release, data, queries)
     return RunResult(result, sensitive, release)
@@ -275,77 +275,80 @@ def _classifier(
     )
 
 
-def _note_seconds(inside: dict[str, Any], name: str, seconds: float, seed: int) -> None:
-    """Keep how long a fit took, for the curator: a teacher that stops early does so by its private rows."""
-    inside["seconds"].append({"name": name, "seconds": seconds, "seed": seed})
+def _gathered(repeats: list[SensitiveResult], seconds: list[Seconds]) -> SensitiveResult:
+    """Return the first repeat's details with the references of all of them.
+
+    How long a fit took is the curator's: a teacher that stops early does so by its private rows.
+    """
+    return replace(
+        repeats[0],
+        references=tuple(row for inside in repeats for row in inside.references),
+        label_accuracy=tuple(row for inside in repeats for row in inside.label_accuracy),
+        seconds=tuple(seconds),
+    )
 
 
-def _row(
-    contestant: str, config: RunConfig, accuracy: float, seed: int, release: LabelRelease | None
-) -> dict[str, Any]:
-    return {
-        "contestant": contestant,
-        "epsilon": config.budget.epsilon,
-        "delta": config.budget.delta,
-        "accuracy": float(accuracy),
-        "seed": seed,
-        "queries": None if release is None else int((release.status != NOT_ASKED).sum()),
-        "answers": None if release is None else release.n_answered,
-    }
+def _row(contestant: str, config: RunConfig, accuracy: float, seed: int, release: LabelRelease | None) -> Row:
+    return Row(
+        contestant=contestant,
+        epsilon=config.budget.epsilon,
+        delta=config.budget.delta,
+        accuracy=float(accuracy),
+        seed=seed,
+        queries=None if release is None else int((release.status != NOT_ASKED).sum()),
+        answers=None if release is None else release.n_answered,
+    )
 
 
-def _dpsgd_row(config: RunConfig, module: str, data: Dataset, seed: int, verbose: bool) -> dict[str, Any]:
+def _dpsgd_row(config: RunConfig, module: str, data: Dataset, seed: int, verbose: bool) -> Row:
     clf = make_dpsgd(module, data, config.budget, random_state=seed, verbose=verbose)
     clf.fit(data.private.X, data.private.y)
     return _row("DP-SGD", config, clf.score(data.test.X, data.test.y), seed, None)
 
 
-def _result(
-    config: RunConfig, data: Dataset, rows: list[dict[str, Any]], first: LabelRelease, command: str | None
-) -> dict[str, Any]:
+def _result(config: RunConfig, data: Dataset, rows: list[Row], first: LabelRelease, command: str | None) -> Result:
     answered = first.labels[first.answered]
-    notes = [
-        "Accuracy is the student's, on test rows that no release touched. Accuracies measure an experiment; the "
-        "guarantee covers the released labels.",
-        "The labels and the statement are those of the first repeat. Every repeat is an experiment of its own: on data "
-        "that need protection, one makes a single release.",
-    ]
-    return {
-        "kind": "run",
-        "title": f"PATE on {data.name}",
-        "dataset": data.name,
-        "protocol": data.protocol,
-        "description": data.description,
-        "command": command,
-        **provenance(),
-        # The release's own time: two times would tell how long training took, which private rows decide.
-        "created": first.statement.created,
-        "classes": list(data.classes),
-        "settings": config.settings(),
-        "budget": {"epsilon": config.budget.epsilon, "delta": config.budget.delta},
-        "rows": rows,
-        "answers_per_class": np.bincount(answered, minlength=len(data.classes)).tolist(),
-        "cost_curve": cost_curve(first, config.budget.delta),
-        "statement": first.statement.to_dict(),
-        "notes": notes,
-    }
+    # The release's own time: two times would tell how long training took, which private rows decide.
+    stamp = {**provenance(), "created": first.statement.created}
+    return Result(
+        kind="run",
+        title=f"PATE on {data.name}",
+        dataset=data.name,
+        protocol=data.protocol,
+        description=data.description,
+        command=command,
+        **stamp,
+        classes=tuple(data.classes),
+        settings=config.settings(),
+        budget=config.budget,
+        rows=tuple(rows),
+        answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),
+        cost_curve=cost_curve(first, config.budget.delta),
+        statement=first.statement,
+        notes=(
+            "Accuracy is the student's, on test rows that no release touched. Accuracies measure an experiment; the "
+            "guarantee covers the released labels.",
+            "The labels and the statement are those of the first repeat. Every repeat is an experiment of its own: on "
+            "data that need protection, one makes a single release.",
+        ),
+    )
 
 
-def cost_curve(release: LabelRelease, delta: float) -> dict[str, Any]:
+def cost_curve(release: LabelRelease, delta: float) -> CostCurve:
     """Return the public epsilon against the number of queries, by each way of accounting.
 
     Examples
     --------
     >>> from pate import GNMax, Votes, release_labels
     >>> release = release_labels(Votes.from_counts([[9, 1]] * 5), GNMax(sigma=9.0), budget=Budget(9.0, 1e-5))
-    >>> sorted(cost_curve(release, 1e-5))
-    ['curves', 'spent']
+    >>> cost_curve(release, 1e-5).spent.queries
+    5
     """
     price, mechanism = release.quote, release.mechanism
     # Answers read back from a ledger were priced when they were given.
     n_asked = price.n_queries or int((release.status != NOT_ASKED).sum())
     cap = price.max_answers or release.n_answered
-    asked = np.unique(np.linspace(1, max(2.0, 1.5 * n_asked), 60).round().astype(int)).tolist()
+    asked = tuple(np.unique(np.linspace(1, max(2.0, 1.5 * n_asked), 60).round().astype(int)).tolist())
     charges = (
         [mechanism.charge(n, min(n, cap)) for n in asked]
         if mechanism.may_refuse
@@ -356,16 +359,16 @@ def cost_curve(release: LabelRelease, delta: float) -> dict[str, Any]:
         ("Renyi, Canonne-Kamath-Steinke conversion", [rdp_to_epsilon(c.rdp, delta)[0] for c in charges]),
         ("Renyi, Mironov conversion", [rdp_to_epsilon(c.rdp, delta, conversion="mironov")[0] for c in charges]),
     ]
-    return {
-        "curves": [{"label": label, "queries": asked, "epsilon": epsilons} for label, epsilons in curves],
-        "spent": {"queries": n_asked, "epsilon": release.guarantee.epsilon},
-    }
+    return CostCurve(
+        curves=tuple(CostLine(label=label, queries=asked, epsilon=tuple(epsilons)) for label, epsilons in curves),
+        spent=Spent(queries=n_asked, epsilon=release.guarantee.epsilon),
+    )
 
 
 def _write(
     folder: RunFolder,
-    result: dict[str, Any],
-    sensitive: dict[str, Any] | None,
+    result: Result,
+    sensitive: SensitiveResult | None,
     release: LabelRelease,
     data: Dataset,
     queries: npt.NDArray[np.int64],
@@ -383,4 +386,4 @@ def _write(
         if sensitive is not None:
             write_sensitive_report(place / "sensitive.html", result, sensitive)
         write_report(place / "report.html", result)
-        write_json(place / "results.json", result)
+        write_json(place / "results.json", result.to_dict())

@@ -36,8 +36,8 @@ from pate.data.named._fetch import StoredFile, load_file, unpack
 from pate.data.named._formats import idx_contents, parse_idx
 from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError, PateError, RunFolderError
 from pate.jobs.vote_files import read_votes
-from pate.statement.page import read_statement
-from pate.studies.comparison._resume import CellFolder, refuse_other_results
+from pate.statement.files import read_statement
+from pate.studies.folders import CellFolder, refuse_other_results
 from pate.teachers._seal import sealed as behind_seal
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, DamagedCheckpointError, pack, pack_weights
 

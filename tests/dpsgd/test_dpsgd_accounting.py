@@ -18,7 +18,7 @@ from pate.dpsgd import classifier as dpsgd_module
 from pate.dpsgd._calibration import calibrate_noise_multiplier, dpsgd_epsilon
 from pate.dpsgd._plan import dpsgd_cost, make_plan
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError, PrivacyParameterWarning
-from pate.statement.page import check_against_ledger
+from pate.statement.files import check_against_ledger
 
 ADJACENCIES = ["replace-one", "add-or-remove"]
 

@@ -25,7 +25,7 @@ from pate import (
 from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, PrivacyParameterWarning, RunFolderError
 from pate.jobs import PREPROCESSING, LabelJob, check_new_files
 from pate.jobs._inputs import as_classes, read_classes
-from pate.statement.page import read_statement, statement_page
+from pate.statement.files import read_statement
 
 BUDGET = Budget(6.0, 1e-4)
 TOWNS = ["Oslo", "Rome", "Kyiv"]
@@ -388,7 +388,7 @@ def test_the_statement_files(tmp_path, files):
     assert paths[2].read_text() == held.text()
     assert (held.label_file, held.label_file_sha256) == ("labels.csv", sha256(paths[0].read_bytes()).hexdigest())
     assert replace(held, label_file="", label_file_sha256="") == release.statement
-    assert paths[3].read_text(encoding="utf-8") == statement_page(data)
+    assert paths[3].read_text(encoding="utf-8") == held.html()
 
 
 def test_groups_reach_the_statement(tmp_path, files):

@@ -1,18 +1,24 @@
 import copy
 import json
 import re
+from dataclasses import fields
 from html.parser import HTMLParser
+from importlib import resources
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
 from pate import report
+from pate.core.pages import render
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.report._schema import RESULT, SENSITIVE, read_statement
+from pate.report.result import Result, Row, SensitiveResult
 from pate.statement.model import PrivacyStatement
 
-EVIL = "<b>&\"'</style><img src=x>"
+RESULT = tuple(f.name for f in fields(Result))
+SENSITIVE = tuple(f.name for f in fields(SensitiveResult))
+EVIL = "<b>&\"'</style><img src=x>{{ 7 * 7 }}{% raw %}"
 
 
 def make_statement(**changes):
@@ -204,7 +210,7 @@ def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, 
         "12.3",
     ):
         assert shown in page.text
-    # sigma 40: the difference of two noises has standard deviation 56.57; 2 of 3 margins are wider
+    # the difference of two noises of sigma 40 has standard deviation 56.57; 2 of 3 margins are wider
     assert "56.57" in page.text
     assert "66.7% of the margins" in page.text
 
@@ -221,6 +227,7 @@ def test_how_many_teachers_is_answered_for_the_curator_alone(result, sensitive):
     page = report.render_sensitive_report(result, {**sensitive, "ensemble_curve": without})
     assert "How many teachers?" in page
     assert "wider than two standard deviations" not in page
+    assert "of the margins are wider" not in page
     assert "How many teachers?" not in report.render_sensitive_report(result, {"notes": ["x"]})
 
 
@@ -292,6 +299,8 @@ def test_errors_never_carry_private_values(result, sensitive):
     attempts = [
         lambda: report.render_report({**result, "margins": [secret]}),
         lambda: report.render_report({**result, "notes": [secret]}),
+        lambda: report.render_report({**result, "budget": {"epsilon": -secret, "delta": 1e-5}}),
+        lambda: report.render_report({**result, "budget": {"epsilon": 1.0, "delta": [secret]}}),
         lambda: report.render_report({**result, "settings": {"x": [[secret]]}}),
         lambda: report.render_report({**result, "rows": [{**make_row(), "accuracy": [secret]}]}),
         lambda: report.render_sensitive_report(result, {**sensitive, "margins": [secret]}),
@@ -320,6 +329,9 @@ def test_errors_never_carry_private_values(result, sensitive):
         {"answers_per_class": [1, 2]},
         {"answers_per_class": [1.5, 2, 3]},
         {"classes": [[1], [2], [3]]},
+        {"classes": [0, 1, 10**400]},
+        {"rows": [{**make_row(), "accuracy": 10**400}]},
+        {"rows": [{**make_row(), "queries": 10**400}]},
         {"budget": {"epsilon": 1.0}},
         {"cost_curve": {"curves": []}},
         {"cost_curve": {"curves": [{"label": "a", "queries": [1, 2], "epsilon": [1.0]}]}},
@@ -376,6 +388,19 @@ def test_all_text_is_escaped(result, sensitive):
         assert EVIL in check_free_of_markup.text
         assert text.count("</style>") == 1
     assert 'id="x" url(#y) : #0072b2' in Page(report.render_report(result)).text  # a name is left as it is
+
+
+def test_templates_trust_nothing_and_name_no_address():
+    """Text becomes markup in Python alone, where it is escaped by name; a template cannot switch the escaping off."""
+    files = [f for f in (resources.files("pate") / "_templates").iterdir() if f.name.endswith((".html", ".css"))]
+    assert len(files) >= 8
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"\|\s*safe|autoescape|<script|https?:|url\(|@import", text), file.name
+        if file.name.endswith(".css"):
+            assert not re.search(r"\{[{%#]", text), file.name
+    with pytest.raises(UndefinedError):
+        render("statement.html", headline="x", seeded=False)
 
 
 def test_seeded_run_says_so_first_and_promises_nothing(result):
@@ -477,9 +502,64 @@ def test_truth_values_may_be_classes(result):
     assert "True" in report.render_report(result)
 
 
-def test_statement_round_trip():
-    statement = make_statement()
-    assert read_statement(json.loads(json.dumps(statement.to_dict()))) == statement
+def test_results_come_back_from_their_json(result, sensitive):
+    made, inside = Result.from_dict(result), SensitiveResult.from_dict(sensitive)
+    assert made.statement == PrivacyStatement.from_dict(result["statement"])
+    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == {**result, "statements": []}
+    assert json.loads(json.dumps(inside.to_dict(), allow_nan=False)) == sensitive
+    assert Result.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert (report.render_report(made), report.render_sensitive_report(made, inside)) == (
+        report.render_report(result),
+        report.render_sensitive_report(result, sensitive),
+    )
+
+
+def test_an_object_is_checked_as_its_json_is(result):
+    """Nobody gets round the checker by making the value in Python."""
+    with pytest.raises(InvalidInputError, match=r"row\['epsilon'\] must be a finite number. A contestant without"):
+        Row(contestant="free", epsilon=None, delta=1e-5, accuracy=0.9, seed=0)
+    with pytest.raises(InvalidInputError, match=r"result\['rows'\]\[0\] must be a dictionary"):
+        Result(kind="run", title="t", rows=[0.5])
+    with pytest.raises(InvalidInputError, match="made from private votes"):
+        Result(kind="run", title="t", rows=(), settings={"margins": 3})
+    with pytest.raises(InvalidInputError, match="one count for each"):
+        Result(kind="run", title="t", rows=(), classes=(0, 1), answers_per_class=(3,))
+    made = Result.from_dict(result)
+    with pytest.raises(AttributeError):
+        made.rows = ()
+
+
+def test_where_a_bad_value_stands_is_said(result, sensitive):
+    result["rows"][3]["accuracy"] = "0.9"
+    with pytest.raises(InvalidInputError, match=r"^result\['rows'\]\[3\]\['accuracy'\] must be a finite number"):
+        report.render_report(result)
+    sensitive["data_dependent"][0]["epsilon"] = None
+    with pytest.raises(InvalidInputError, match=r"^sensitive\['data_dependent'\]\[0\]\['epsilon'\] must be a finite"):
+        SensitiveResult.from_dict(sensitive)
+
+
+def test_private_numbers_do_not_print(sensitive):
+    inside = SensitiveResult.from_dict(sensitive)
+    for part in (inside, *inside.references, *inside.data_dependent, *inside.label_accuracy, *inside.seconds,
+                 inside.ensemble_curve):  # fmt: skip
+        assert re.fullmatch(r"\w+\(<sensitive>\)", repr(part))
+        assert repr(part) == str(part)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 2.527, 11.0])
+def test_text_page_and_report_state_one_attackers_bound(result, epsilon, delta):
+    promise = Guarantee(epsilon=epsilon, delta=delta, kind="public", method="gdp")
+    statement = make_statement(guarantee=promise)
+    success = statement.to_dict()["meaning"]["bounds"]["largest_success"]
+    # (1 + total variation) / 2 of the pair that fills the privacy region
+    worst = (1 + delta * np.exp(-epsilon)) / (1 + np.exp(-epsilon))
+    assert worst <= success <= worst * 1.002
+    result["statement"] = statement.to_dict()
+    for text in (statement.text(), Page(statement.html()).text, Page(report.render_report(result)).text):
+        said = re.findall(r"right at most ([\d.]+)%", " ".join(text.split()))
+        assert said
+        assert {float(share) for share in said} == {np.ceil(1000 * success - 1e-9) / 10}
 
 
 def test_contract_keys_are_all_known():

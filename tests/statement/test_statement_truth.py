@@ -40,8 +40,8 @@ from pate.mechanisms import VoteCap
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
 from pate.release import LabelSession
+from pate.statement.files import check_against_ledger, read_statement
 from pate.statement.model import OPEN_TUNING, Assumption, PrivacyStatement
-from pate.statement.page import check_against_ledger, read_statement, statement_page
 
 R = np.random.default_rng(5)
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
@@ -129,7 +129,7 @@ def test_what_a_person_states_is_theirs_and_takes_nothing_from_pate():
     assert found["disjoint shards"].how.endswith("; the curator states: one site each")
     assert made.dataset == "ward 7"
     assert "data: ward 7" in made.text()
-    assert "data: ward 7" in statement_page(made.to_dict())
+    assert "data: ward 7" in made.html()
     votes = release_labels(VOTES, GNMax(40.0), budget=BUDGET, stated={"own shard only": "three sites"}).statement
     assert by(votes)["own shard only"] == "curator"
 
@@ -310,7 +310,7 @@ def test_seeded_noise_has_no_curve_and_no_price_stops_labels():
     absurd = Charge(1e308, tuple(1e308 for _ in DEFAULT_ORDERS), math.inf)
     made = replace(STATEMENT, **promises(absurd))
     assert (made.mu, made.rho, made.curve) == (None, None, ())
-    statement_page(made.to_dict())
+    made.html()
 
 
 def test_versions_and_commit_are_named_without_an_import():

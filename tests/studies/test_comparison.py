@@ -33,8 +33,10 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, R
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
+from pate.report.result import Result
 from pate.statement.model import PrivacyStatement
-from pate.studies.comparison import Cell, ComparisonReport, compare
+from pate.studies.compare import compare
+from pate.studies.comparison import Cell, ComparisonReport
 
 ROOT = Path(__file__).parents[2]
 DELTA = 1e-5
@@ -274,7 +276,7 @@ def test_a_contestant_with_a_ledger_is_refused(tmp_path):
 
 def test_a_statement_beyond_the_budget_is_refused():
     fine = compare({"A": Stating()}, small_data(), budgets=BUDGETS, n_repeats=1)
-    assert fine.statements["A", 4.0]["guarantee"]["epsilon"] == 4.0
+    assert fine.statements["A", 4.0].guarantee.epsilon == 4.0
     with pytest.raises(BudgetExceededError, match=r"'A' failed at epsilon=1, repeat 1 of 1.*beyond"):
         compare({"A": Stating(factor=1.01)}, small_data(), budgets=BUDGETS, n_repeats=1)
 
@@ -337,7 +339,7 @@ def test_no_public_file_tells_how_long_a_fit_took(tmp_path):
         text = (folder / name).read_text()
         assert "econds" not in text, name
         assert set(re.findall(r"\d{4}-\d\d-\d\dT[\d:.+]+", text)) <= {report.created}, name
-    assert {s["created"] for s in report.statements.values()} == {report.created}
+    assert {s.created for s in report.statements.values()} == {report.created}
 
 
 def test_the_same_rows_with_and_without_a_folder(tmp_path):
@@ -437,6 +439,38 @@ def test_a_folder_that_is_damaged_is_told(tmp_path):
         compare({"A": Fake()}, small_data(), **call)
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"accuracy": "high"},
+        {"accuracy": None},
+        {"seed": [1]},
+        {"seeded": 0},
+        {"votes": [3]},
+        {"statement": {}},
+        {"accuracy": 10**400},
+    ],
+)
+def test_a_stored_fit_is_read_as_strictly_as_a_result(tmp_path, edit):
+    """What stands in ``cells.jsonl`` goes into results.json: an edited line is refused, and its value not shown."""
+    call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path}
+    compare({"A": Stating()}, small_data(), **call)
+    file = tmp_path / "cells.jsonl"
+    first, second = map(json.loads, file.read_text().splitlines())
+    file.write_text(json.dumps({**first, **edit}) + "\n" + json.dumps(second) + "\n")
+    with pytest.raises(RunFolderError, match="a fit that is not of this comparison"):
+        compare({"A": Stating()}, small_data(), **call)
+
+
+def test_an_edited_statement_of_a_stored_fit_is_refused(tmp_path):
+    call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path}
+    compare({"A": Stating()}, small_data(), **call)
+    file = tmp_path / "cells.jsonl"
+    file.write_text(file.read_text().replace('"tuning": "open', '"tuning": "none, and open', 1))
+    with pytest.raises(RunFolderError, match="a fit that is not of this comparison"):
+        compare({"A": Stating()}, small_data(), **call)
+
+
 def test_a_start_that_was_killed_counts_as_empty(tmp_path):
     (tmp_path / ".config.abc.json").write_text("{")
     (tmp_path / "resume.private").mkdir()
@@ -494,7 +528,7 @@ import sys, time
 import numpy as np
 sys.path.insert(0, {tests!r})
 import test_comparison as t
-from pate.studies.comparison import compare
+from pate.studies.compare import compare
 from pate.privacy.budget import Budget
 
 class Slow(t.Fake):
@@ -629,6 +663,7 @@ def test_the_dictionary_is_plain_json_with_its_origin():
     assert result["created"].endswith("+00:00")
     for name in ("budget", "answers_per_class", "cost_curve", "statement"):
         assert result[name] is None
+    assert Result.from_dict(result) == report.result(command="pate compare")
 
 
 def test_save_and_plot(tmp_path):
@@ -718,8 +753,8 @@ def test_pate_beside_dpsgd_on_digits(tmp_path):
     assert rows[3]["accuracy"] > 0.6
     assert rows[3]["accuracy"] > rows[2]["accuracy"] + 0.2
     assert all(cell.seeded for cell in report.cells)
-    assert {s["unit"] for s in report.statements.values()} == {"record"}
-    assert {s["guarantee"]["adjacency"] for s in report.statements.values()} == {"replace-one"}
+    assert {s.unit for s in report.statements.values()} == {"record"}
+    assert {s.guarantee.adjacency for s in report.statements.values()} == {"replace-one"}
     assert not any("promise" in note or "statement" in note for note in report.notes)
     report.save(tmp_path)
     assert "Not private: seeded noise" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -68,14 +68,14 @@ def read(path):
 def test_the_files_of_a_run(finished):
     out, done = finished
     assert sorted(p.name for p in out.iterdir()) == sorted([*PUBLIC_FILES, "sensitive.html"])
-    assert read(out / "results.json") == json.loads(json.dumps(done.result))
+    assert read(out / "results.json") == json.loads(json.dumps(done.result.to_dict()))
     assert read(out / "statement.json") == done.release.statement.to_dict()
     assert (out / "statement.txt").read_text() == done.release.statement.text()
     assert repr(done) == "RunResult('PATE on digits')"
 
 
 def test_rows_are_tidy(finished):
-    rows = finished[1].result["rows"]
+    rows = finished[1].result.to_dict()["rows"]
     assert [row["seed"] for row in rows] == [0, 1]
     for row in rows:
         assert row["contestant"] == "PATE"
@@ -99,7 +99,7 @@ def test_public_files_have_one_time_and_no_duration(finished):
     out, done = finished
     release = read(out / "statement.json")["created"]
     assert times_in(read(out / "results.json")) == {release}
-    assert times_in(done.result) == {release}
+    assert times_in(done.result.to_dict()) == {release}
     for name in ("report.html", "statement.txt", "labels.csv"):
         text = (out / name).read_text()
         assert times_in(text) <= {release}, name
@@ -108,7 +108,7 @@ def test_public_files_have_one_time_and_no_duration(finished):
 
 def test_durations_are_the_curators(finished):
     out, done = finished
-    rows = done.sensitive["seconds"]
+    rows = done.sensitive.to_dict()["seconds"]
     assert [(row["name"], row["seed"]) for row in rows] == [("PATE", 0), ("PATE", 1)]
     page = (out / "sensitive.html").read_text()
     assert "How long a fit took" in page
@@ -118,7 +118,7 @@ def test_durations_are_the_curators(finished):
 
 
 def test_results_say_what_decided_them(finished):
-    result = finished[1].result
+    result = finished[1].result.to_dict()
     assert result["command"] == "pate run --dataset digits"
     assert result["settings"]["n_teachers"] == 10
     assert result["settings"]["mechanism"] == "calibrated to the budget"
@@ -131,26 +131,30 @@ def test_results_say_what_decided_them(finished):
 def test_nothing_sensitive_is_in_the_public_files(finished):
     out, done = finished
     parts = {"references", "label_accuracy", "margins", "teacher_accuracy", "ensemble_curve", "data_dependent"}
-    assert parts <= set(done.sensitive)
+    assert parts <= {name for name, value in done.sensitive.to_dict().items() if value}
     # An assumption of the statement has a name of its own, which says nothing about any model.
-    keys = {key for path, _ in leaves(done.result) if path[:2] != ("statement", "assumptions") for key in path}
-    assert not keys & {*done.sensitive, "name", "margins", "clear", "margin_noise"} - {"n_teachers", "notes"}
-    assert "n_teachers" not in {key for path, _ in leaves(done.result) if path[:1] != ("settings",) for key in path}
+    keys = {
+        key for path, _ in leaves(done.result.to_dict()) if path[:2] != ("statement", "assumptions") for key in path
+    }
+    assert not keys & {*done.sensitive.to_dict(), "name", "margins", "clear", "margin_noise"} - {"n_teachers", "notes"}
+    assert "n_teachers" not in {
+        key for path, _ in leaves(done.result.to_dict()) if path[:1] != ("settings",) for key in path
+    }
 
     # Numbers fine enough that meeting one by chance is out of the question.
-    secrets = [row["epsilon"] for row in done.sensitive["data_dependent"]]
-    secrets += [np.mean(done.sensitive["teacher_accuracy"])]
-    secrets += [a for a in done.sensitive["ensemble_curve"]["accuracy"] if a != round(a, 3)]
-    secrets += [r["accuracy"] for r in done.sensitive["references"] if r["name"].startswith("single teacher")]
+    secrets = [price.epsilon for price in done.sensitive.data_dependent]
+    secrets += [np.mean(done.sensitive.teacher_accuracy)]
+    secrets += [a for a in done.sensitive.ensemble_curve.accuracy if a != round(a, 3)]
+    secrets += [r.accuracy for r in done.sensitive.references if r.name.startswith("single teacher")]
     assert len(secrets) >= 3
-    public_numbers = [v for _, v in leaves(done.result) if isinstance(v, float)]
+    public_numbers = [v for _, v in leaves(done.result.to_dict()) if isinstance(v, float)]
     public_text = "".join((out / name).read_text() for name in PUBLIC_FILES)
     for secret in secrets:
         if secret == done.release.guarantee.epsilon:
             continue  # the noisy histogram's data-dependent cost is its public one
         assert not np.isclose(public_numbers, secret, rtol=1e-9, atol=0).any()
         assert f"{secret:.5f}" not in public_text
-    assert str(done.sensitive["margins"][:8])[1:-1] not in public_text
+    assert str(list(done.sensitive.margins[:8]))[1:-1] not in public_text
     assert "How many teachers?" not in public_text
     assert "How many teachers?" in (out / "sensitive.html").read_text()
     assert "SENSITIVE" not in public_text
@@ -162,7 +166,7 @@ def test_data_dependent_costs_stay_inside(tmp_path, mechanism):
     """So little noise that the votes lower the bound; where they don't, it is the public one and no secret."""
     out = tmp_path / "run"
     done = run_experiment(config(mechanism=mechanism, budget=Budget(1e3, 1e-5)), out=out, sensitive_report=True)
-    costs = [row["epsilon"] for row in done.sensitive["data_dependent"]]
+    costs = [price.epsilon for price in done.sensitive.data_dependent]
     assert len(costs) == 2
     assert max(costs) < 0.9 * done.release.guarantee.epsilon
     text = "".join((out / name).read_text() for name in PUBLIC_FILES)
@@ -174,7 +178,7 @@ def test_data_dependent_costs_stay_inside(tmp_path, mechanism):
 
 
 def test_more_teachers_are_shown_as_the_votes_of_fewer(finished):
-    inside = finished[1].sensitive
+    inside = finished[1].sensitive.to_dict()
     curve, references = inside["ensemble_curve"], {r["name"]: r["accuracy"] for r in inside["references"][:4]}
     assert curve["n_teachers"] == list(range(1, 11))
     assert curve["accuracy"][-1] == references["noiseless ensemble"]
@@ -182,13 +186,16 @@ def test_more_teachers_are_shown_as_the_votes_of_fewer(finished):
     assert curve["accuracy"][0] < curve["accuracy"][-1]  # ten of them know more than one
     sigma = finished[1].release.mechanism.sigma
     assert curve["margin_noise"] == pytest.approx(2**0.5 * sigma)
+    page = (finished[0] / "sensitive.html").read_text()
+    wider = np.mean(np.array(inside["margins"]) > curve["margin_noise"])
+    assert f"{100 * wider:.1f}% of the margins are wider than one standard deviation" in page
 
 
 def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("something sensitive was computed")
 
-    monkeypatch.setattr(pate.studies.run, "add_references", refuse)
+    monkeypatch.setattr(pate.studies.run, "look_inside", refuse)
     monkeypatch.setattr(pate.studies._references, "account", refuse)
     monkeypatch.setattr(pate.studies._references, "ensemble_curve", refuse)
     done = run_experiment(config(), out=tmp_path / "run")
@@ -200,7 +207,9 @@ def test_the_same_public_result_with_and_without_the_sensitive_report(finished):
     plain = run_experiment(config(n_repeats=2))
     # A run with a folder keeps a ledger, whose release the statement names.
     ledger = {("statement", "ledger_releases")}
-    assert {path for path, _ in leaves(plain.result)} == {path for path, _ in leaves(finished[1].result)} - ledger
+    assert {path for path, _ in leaves(plain.result.to_dict())} == {
+        path for path, _ in leaves(finished[1].result.to_dict())
+    } - ledger
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
@@ -249,7 +258,7 @@ def test_the_private_folder_is_beside_and_closed(finished):
 
 def test_dpsgd_at_the_same_budget(tmp_path):
     done = run_experiment(config(dpsgd="linear", n_private=300, n_public=60, n_queries=20), out=tmp_path / "run")
-    names = {row["contestant"]: row for row in done.result["rows"]}
+    names = {row["contestant"]: row for row in done.result.to_dict()["rows"]}
     assert set(names) == {"PATE", "DP-SGD"}
     for row in names.values():
         assert (row["epsilon"], row["delta"], row["seed"]) == (8.0, 1e-5, 0)
@@ -268,9 +277,9 @@ def test_people_with_several_rows_are_not_compared_with_row_level_dpsgd(data_hom
     assert list((tmp_path / "run").iterdir()) == []
     assert not list((tmp_path / "run.private").glob("repeat-*"))  # no teacher was trained, nothing was spent
     done = run_experiment(config(dpsgd="auto", **options), out=tmp_path / "run", data_home=data_home)
-    assert [row["contestant"] for row in done.result["rows"]] == ["PATE"]
-    assert done.result["statement"]["unit"] == "group"
-    assert done.result["statement"]["n_units"] < 2000
+    assert [row.contestant for row in done.result.rows] == ["PATE"]
+    assert done.result.statement.unit == "group"
+    assert done.result.statement.n_units < 2000
 
 
 # Refused -------------------------------------------------------------------------------------------------------
@@ -389,7 +398,7 @@ def test_a_run_killed_among_its_teachers_goes_on_with_the_rest(tmp_path):
     assert len(after) == 12
     assert {p: after[p] for p in kept} == kept  # none of them was trained again
     assert len(ledger_of(out).releases()) == 1
-    assert done.result["statement"]["private"] is True
+    assert done.result.statement.seeded is False
     assert sorted(p.name for p in out.iterdir()) == PUBLIC_FILES
 
 
@@ -406,9 +415,9 @@ def killed_after_the_release(tmp_path_factory):
 def test_labels_that_were_paid_are_not_paid_again(killed_after_the_release):
     out, row, done = killed_after_the_release
     assert [r.charge for r in ledger_of(out).releases()] == [row.charge]
-    assert done.result["rows"][0]["queries"] == 40
+    assert done.result.rows[0].queries == 40
     assert done.release.guarantee == row.charge.guarantee(1e-5)
-    assert done.result["statement"]["guarantee"]["epsilon"] == pytest.approx(8.0, rel=1e-3)
+    assert done.result.statement.guarantee.epsilon == pytest.approx(8.0, rel=1e-3)
     frame = pd.read_csv(out / "labels.csv")
     assert frame["label"].dropna().astype(int).tolist() == done.release.labels[done.release.answered].tolist()
 
@@ -416,9 +425,9 @@ def test_labels_that_were_paid_are_not_paid_again(killed_after_the_release):
 def test_a_resumed_report_says_what_was_spent(killed_after_the_release):
     """Not what the last attempt spent, which is nothing."""
     _, row, done = killed_after_the_release
-    spent = done.result["cost_curve"]["spent"]
-    assert (spent["queries"], spent["epsilon"]) == (40, pytest.approx(row.charge.guarantee(1e-5).epsilon))
-    assert done.result["cost_curve"]["curves"][0]["queries"][-1] >= 40
+    spent = done.result.cost_curve.spent
+    assert (spent.queries, spent.epsilon) == (40, pytest.approx(row.charge.guarantee(1e-5).epsilon))
+    assert done.result.cost_curve.curves[0].queries[-1] >= 40
 
 
 def test_a_run_stopped_while_writing_can_be_continued(tmp_path, monkeypatch):
@@ -443,7 +452,7 @@ def test_another_run_in_the_place_of_a_removed_one_does_not_take_its_answers(tmp
         done = run_experiment(config(budget=Budget(1.0, 1e-5)), out=out)
     except (RunFolderError, BudgetExceededError):
         return  # a refusal that says what lies there is as good
-    assert done.release.guarantee.epsilon <= done.result["rows"][0]["epsilon"] == 1.0
+    assert done.release.guarantee.epsilon <= done.result.rows[0].epsilon == 1.0
 
 
 # Pieces --------------------------------------------------------------------------------------------------------
@@ -452,18 +461,18 @@ def test_another_run_in_the_place_of_a_removed_one_does_not_take_its_answers(tmp
 def test_repeats_differ_and_the_same_seed_repeats_the_split(finished):
     _, done = finished
     again = run_experiment(config(random_state=1))
-    assert again.result["rows"][0]["seed"] == 1
+    assert again.result.rows[0].seed == 1
     a = load_dataset("digits", random_state=0).private.X
     b = load_dataset("digits", random_state=1).private.X
     assert not np.array_equal(a, b)
-    assert done.result["rows"][0]["seed"] == 0
+    assert done.result.rows[0].seed == 0
 
 
 @pytest.mark.parametrize("mechanism", [GNMax(30.0), ConfidentGNMax(60.0, 60.0, 30.0)])
 def test_cost_curve_meets_the_price(mechanism):
     votes = Votes.from_counts(np.tile([80, 20], (60, 1)))
     release = release_labels(votes, mechanism, budget=Budget(9.0, 1e-5), max_answers=20)
-    curve = cost_curve(release, 1e-5)
+    curve = cost_curve(release, 1e-5).to_dict()
     assert curve["spent"]["queries"] == release.quote.n_queries
     assert curve["spent"]["epsilon"] == release.guarantee.epsilon
     for line in curve["curves"]:
@@ -486,8 +495,8 @@ def test_settings_are_plain(finished):
 
 def test_a_classifier_instead_of_a_name():
     done = run_experiment(config(teacher=GaussianNB(var_smoothing=0.1), student=GaussianNB(var_smoothing=0.1)))
-    assert done.result["settings"]["teacher"].startswith("GaussianNB(")
-    json.dumps(done.result)
+    assert done.result.settings["teacher"].startswith("GaussianNB(")
+    json.dumps(done.result.to_dict())
 
 
 # Torch teachers ------------------------------------------------------------------------------------------------
@@ -507,12 +516,12 @@ def test_a_run_with_torch_teachers_and_everything_asked_for(tmp_path):
     done = run_experiment(asked, out=out, sensitive_report=True)
     assert sorted(p.name for p in out.iterdir()) == sorted([*PUBLIC_FILES, "sensitive.html"])
     assert len(list((tmp_path / "run.private" / "repeat-0" / "teachers").glob("teacher*"))) == 10  # the run's number
-    assert done.result["settings"]["teacher"].startswith("TorchTeacherEnsemble(")
-    found = {row["name"]: row["accuracy"] for row in done.sensitive["references"]}
+    assert done.result.settings["teacher"].startswith("TorchTeacherEnsemble(")
+    found = {row.name: row.accuracy for row in done.sensitive.references}
     # One of the same kind that saw every row is ahead of what saw a tenth of them.
-    assert found["non-private MLP, all private data"] > max(done.sensitive["teacher_accuracy"])
+    assert found["non-private MLP, all private data"] > max(done.sensitive.teacher_accuracy)
     assert found["noiseless ensemble"] > found["single teacher (mean)"]
-    assert done.sensitive["ensemble_curve"]["n_teachers"][-1] == 10
+    assert done.sensitive.ensemble_curve.n_teachers[-1] == 10
     public_text = "".join((out / name).read_text() for name in PUBLIC_FILES)
     assert "How many teachers?" not in public_text
 

@@ -1,8 +1,7 @@
-"""The privacy statement as one page for a data-protection officer, made from its JSON and from nothing else.
+"""A statement's JSON file: read strictly, compared with its ledger, and made into a page again.
 
-Whoever has ``labels.statement.json`` can make the page again and see that it says what the data say: the reader refuses
-a file that lacks a field, has one too many, or contradicts itself. The page is one HTML file that asks nothing of the
-network, runs no script, and prints on one sheet of A4.
+Whoever has ``labels.statement.json`` can make the page from it and see that it says what the data say: the reader
+refuses a file that lacks a field, has one too many, or contradicts itself.
 """
 
 from __future__ import annotations
@@ -10,26 +9,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pate.core.files import write_text
-from pate.core.html import bullets, definitions, escape, page
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, verify_ledger
 from pate.statement.model import PrivacyStatement
 from pate.statement.promises import promises
 
-__all__ = [
-    "check_against_ledger",
-    "read_statement",
-    "render_statement",
-    "statement_page",
-    "statement_schema",
-    "statement_text",
-]
+__all__ = ["check_against_ledger", "read_statement", "render_statement", "statement_schema"]
 
 #: A statement is a page: about 6 kB.
 _MAX_BYTES = 1_000_000
@@ -175,61 +165,6 @@ def _close(one: Any, other: Any) -> bool:
     return math.isclose(one, other, rel_tol=1e-9)
 
 
-def statement_page(statement: Mapping[str, Any]) -> str:
-    """Return the HTML page of a statement.
-
-    Parameters
-    ----------
-    statement : mapping
-        What ``PrivacyStatement.to_dict`` returns and the JSON file holds.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    InvalidInputError
-        It is not a statement.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> "<h1>Privacy statement</h1>" in statement_page(release.statement.to_dict())
-    True
-    """
-    s = PrivacyStatement.from_dict(statement)
-    rows = [(name, escape(value) if isinstance(value, str) else bullets(value)) for name, value in s.rows()[1:]]
-    promise = f"<p class='promise'>{escape(s.headline)}</p>"
-    if s.seeded:
-        promise = f"<div class='alarm' role='alert'><strong>{escape(s.headline)}</strong></div>"
-    origin = (
-        "<p class='fine'>Made from the statement's JSON file alone, which holds every word of it; "
-        "<code>pate statement FILE.json</code> makes it again.</p>"
-    )
-    parts = ["<h1>Privacy statement</h1>", promise, definitions(rows), origin]
-    return page("Privacy statement", parts, running="Privacy statement", styles=["report.css", "statement.css"])
-
-
-def statement_text(statement: Mapping[str, Any]) -> str:
-    """Return a statement as a page of plain text.
-
-    Parameters
-    ----------
-    statement : mapping
-        What ``PrivacyStatement.to_dict`` returns and the JSON file holds.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> statement_text(release.statement.to_dict()) == release.statement.text()
-    True
-    """
-    return PrivacyStatement.from_dict(statement).text()
-
-
 def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> str:
     """Make the page of a statement's JSON file again.
 
@@ -267,7 +202,7 @@ def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] |
     if goal is not None and goal.exists():
         raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
     s = read_statement(path)
-    made = statement_page(s.to_dict()) if goal is not None and goal.suffix == ".html" else s.text()
+    made = s.html() if goal is not None and goal.suffix == ".html" else s.text()
     if goal is not None:
         try:
             write_text(goal, made)

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -23,8 +23,8 @@ from pate.data import Dataset
 from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.statement.model import PrivacyStatement
-from pate.studies.comparison._report import Cell, ComparisonReport
-from pate.studies.comparison._resume import CellFolder, plain_repr, plain_values
+from pate.studies.comparison import Cell, ComparisonReport
+from pate.studies.folders import CellFolder, plain_repr, plain_values
 
 
 def compare(
@@ -135,7 +135,7 @@ def compare(
                     _tell(error, where, kept)
                 done[cell.key] = cell
                 if folder is not None:
-                    folder.append(asdict(cell))
+                    folder.append(cell.to_dict())
     cells = tuple(done[name, e, r] for name in entrants for e in epsilons for r in range(n_repeats))
     return ComparisonReport(
         cells=cells,
@@ -206,7 +206,7 @@ def _fit(
         queries=None if release is None else int(release.quote.n_queries),
         answers=None if release is None else int(release.n_answered),
         seeded=seeded,
-        statement=replace(statement, created=created).to_dict() if isinstance(statement, PrivacyStatement) else None,
+        statement=replace(statement, created=created) if isinstance(statement, PrivacyStatement) else None,
     )
 
 
@@ -223,9 +223,9 @@ def _tell(error: Exception, where: str, kept: str) -> NoReturn:
 
 def _stored(line: dict[str, Any], plan: Sequence[tuple[str, float, int]], path: Path) -> Cell:
     try:
-        cell = Cell(**line)
+        cell = Cell.from_dict(line)
         known = cell.key in plan
-    except TypeError:
+    except PateError:
         known = False
     if not known:
         raise RunFolderError(f"{path} holds a fit that is not of this comparison. Choose another folder for out=.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,24 @@ import numpy as np
 
 from pate.core.files import write_json
 from pate.exceptions import InvalidInputError
-from pate.studies.comparison._resume import refuse_other_results
+from pate.report.result import Result, Row, Stated
+from pate.statement.model import PrivacyStatement
+from pate.studies.folders import refuse_other_results
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One fit of one contestant at one budget, and what came of it.
+class Cell(Row):
+    """One fit of one contestant at one budget, and what came of it: a row, and what a reader does not need.
 
     Attributes
     ----------
-    contestant : str
-    epsilon, delta : float
-        The budget.
+    contestant, epsilon, delta, accuracy, seed, queries, answers
+        Those of :class:`pate.report.result.Row`.
     repeat : int
         0, 1, ...
-    accuracy : float
-        Share of the test rows that were classified right, in [0, 1].
-    seed : int
-        The contestant's ``random_state``.
-    queries, answers : int or None
-        Public rows asked about and answered; None where nothing is asked.
     seeded : bool or None
         Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
-    statement : dict or None
+    statement : PrivacyStatement or None
         The contestant's privacy statement (public).
 
     Examples
@@ -43,24 +38,28 @@ class Cell:
     ('PATE', 1.0, 0)
     """
 
-    contestant: str
-    epsilon: float
-    delta: float
+    _name = "cell"
     repeat: int
-    accuracy: float
-    seed: int
-    queries: int | None = None
-    answers: int | None = None
     seeded: bool | None = None
-    statement: dict[str, Any] | None = None
+    statement: PrivacyStatement | None = None
 
     @property
     def key(self) -> tuple[str, float, int]:
         """Which fit of the comparison this is."""
         return self.contestant, self.epsilon, self.repeat
 
+    def row(self) -> Row:
+        """Return what a result says of the fit.
 
-_COLUMNS = ("contestant", "epsilon", "delta", "accuracy", "seed", "queries", "answers")
+        Examples
+        --------
+        >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).row()
+        Row(contestant='PATE', epsilon=1.0, delta=1e-05, accuracy=0.9, seed=7, queries=None, answers=None)
+        """
+        return Row(**{name: getattr(self, name) for name in _COLUMNS})
+
+
+_COLUMNS = tuple(f.name for f in fields(Row))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -111,7 +110,7 @@ class ComparisonReport:
         >>> ComparisonReport(cells=(cell,), dataset="digits").rows()[0]["accuracy"]
         0.9
         """
-        return [{name: getattr(cell, name) for name in _COLUMNS} for cell in self.cells]
+        return [cell.row().to_dict() for cell in self.cells]
 
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame.
@@ -149,21 +148,13 @@ class ComparisonReport:
             accuracy = np.array([c.accuracy for c in cells])
             std = float(accuracy.std(ddof=1)) if len(cells) > 1 else math.nan
             mean = float(accuracy.mean())
-            found.append(
-                {
-                    "contestant": contestant,
-                    "epsilon": epsilon,
-                    "mean": mean,
-                    "std": std,
-                    "n": len(cells),
-                }
-            )
+            found.append({"contestant": contestant, "epsilon": epsilon, "mean": mean, "std": std, "n": len(cells)})
         return found
 
     @property
-    def statements(self) -> dict[tuple[str, float], dict[str, Any]]:
+    def statements(self) -> dict[tuple[str, float], PrivacyStatement]:
         """The privacy statement of each contestant at each epsilon, of its first fit."""
-        found: dict[tuple[str, float], dict[str, Any]] = {}
+        found: dict[tuple[str, float], PrivacyStatement] = {}
         for cell in self.cells:
             if cell.statement is not None:
                 found.setdefault((cell.contestant, cell.epsilon), cell.statement)
@@ -189,14 +180,14 @@ class ComparisonReport:
                 f"{', '.join(silent)}: no privacy statement, so the epsilon is the budget that was given, and nobody "
                 "vouches for it."
             )
-        promises = {(s["unit"], s["guarantee"]["adjacency"]) for s in self.statements.values()}
+        promises = {(s.unit, s.guarantee.adjacency) for s in self.statements.values()}
         if len(promises) > 1:
             told = "; ".join(f"{unit}, {adjacency}" for unit, adjacency in sorted(promises))
             notes.append(f"The contestants do not promise the same ({told}): equal epsilons do not mean equal privacy.")
         return notes
 
-    def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
-        """Return everything as JSON values, all of it public: what ``results.json`` holds.
+    def result(self, *, command: str | None = None) -> Result:
+        """Return everything as what ``results.json`` holds and a report shows, all of it public.
 
         Parameters
         ----------
@@ -206,33 +197,40 @@ class ComparisonReport:
         Examples
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").result()
+        Result('A on digits')
+        """
+        names = list(dict.fromkeys(c.contestant for c in self.cells))
+        return Result(
+            kind="comparison",
+            title=f"{' and '.join(names) if len(names) < 3 else ', '.join(names)} on {self.dataset}",
+            dataset=self.dataset,
+            protocol=self.protocol,
+            description=self.description,
+            command=command,
+            created=self.created,
+            versions=dict(self.versions),
+            commit=self.commit,
+            classes=self.classes,
+            settings=self.settings,
+            rows=tuple(cell.row() for cell in self.cells),
+            statements=tuple(
+                Stated(contestant=name, epsilon=epsilon, statement=statement)
+                for (name, epsilon), statement in self.statements.items()
+            ),
+            notes=tuple(self.notes),
+        )
+
+    def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
+        """Return :meth:`result` as JSON values.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").to_dict()["title"]
         'A on digits'
         """
-        names = list(dict.fromkeys(c.contestant for c in self.cells))
-        return {
-            "kind": "comparison",
-            "title": f"{' and '.join(names) if len(names) < 3 else ', '.join(names)} on {self.dataset}",
-            "dataset": self.dataset,
-            "protocol": self.protocol,
-            "description": self.description,
-            "command": command,
-            "created": self.created,
-            "versions": self.versions,
-            "commit": self.commit,
-            "classes": list(self.classes),
-            "settings": self.settings,
-            "budget": None,
-            "rows": self.rows(),
-            "answers_per_class": None,
-            "cost_curve": None,
-            "statement": None,
-            "statements": [
-                {"contestant": name, "epsilon": epsilon, "statement": statement}
-                for (name, epsilon), statement in self.statements.items()
-            ],
-            "notes": self.notes,
-        }
+        return self.result(command=command).to_dict()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw accuracy against epsilon, a line and a band per contestant.
@@ -267,25 +265,17 @@ class ComparisonReport:
         from pate.report import write_report
 
         goal = Path(folder)
-        result = self.to_dict(command=command)
-        refuse_other_results(goal, result)
-        write_json(goal / "results.json", result)
-        # The page shows what all contestants share; each one's statement is in the JSON.
-        write_report(goal / "report.html", {k: v for k, v in result.items() if k != "statements"})
+        result = self.result(command=command)
+        refuse_other_results(goal, result.to_dict())
+        write_json(goal / "results.json", result.to_dict())
+        write_report(goal / "report.html", result)
         return goal
 
     def __repr__(self) -> str:
         table = [("contestant", "epsilon", "accuracy", "fits")]
         for s in self.summary():
             spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
-            table.append(
-                (
-                    s["contestant"],
-                    f"{s['epsilon']:g}",
-                    f"{s['mean']:.3f}{spread}",
-                    str(s["n"]),
-                )
-            )
+            table.append((s["contestant"], f"{s['epsilon']:g}", f"{s['mean']:.3f}{spread}", str(s["n"])))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
         what = "mean ± standard deviation over seeds" if any(s["n"] > 1 for s in self.summary()) else "one seed"

@@ -1,26 +1,17 @@
-"""A statement in words: its headline, what the number means, and the rows of its page."""
+"""A statement in words: one list of headings and texts, shown as plain text, as a page, and in a report."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pate.core.pages import render
 from pate.privacy.attacker import in_words
 from pate.privacy.convert import format_up
+from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields
 
-if TYPE_CHECKING:
-    from pate.statement.model import PrivacyStatement
-
-UNITS = {
-    "record": "one record (one row of the private data)",
-    "group": "one group (all rows of one person, by the group column)",
-}
-#: What a statement says of tuning when nobody stated anything.
-OPEN_TUNING = (
-    "open: nobody stated what was tuned on the private data, nor how many other fits (a grid search, another run) were "
-    "made on them; this statement is of one release, and only a ledger counts them all"
-)
+#: A heading, and a text or a list of texts below it.
+Rows = Sequence[tuple[str, str | tuple[str, ...]]]
 _KIND_WORDS = {
     "public": "public: a constant of the mechanism, the same for all private data",
     "sanitised": "sanitised: depends on the private data through noise that is paid for",
@@ -38,7 +29,8 @@ def tier(epsilon: float) -> str:
     return "strong" if epsilon <= 1 else "reasonable" if epsilon <= 10 else "weak"
 
 
-def headline(s: PrivacyStatement) -> str:
+def headline(s: StatementFields) -> str:
+    """Return the guarantee in one line, or why there is none."""
     if s.seeded:
         return "not private: seeded noise (for tests and experiments only)"
     g = s.guarantee
@@ -48,7 +40,8 @@ def headline(s: PrivacyStatement) -> str:
     )
 
 
-def meaning(s: PrivacyStatement) -> str:
+def meaning(s: StatementFields) -> str:
+    """Return what the number allows an attacker, in words."""
     if s.seeded:
         return "Nothing is protected: whoever knows or guesses the seed can subtract the noise."
     level = tier(s.guarantee.epsilon)
@@ -59,8 +52,8 @@ def meaning(s: PrivacyStatement) -> str:
     )
 
 
-def rows(s: PrivacyStatement) -> list[tuple[str, str | tuple[str, ...]]]:
-    """Return what the page says, in its order; what nobody gave has no row."""
+def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ...]]]:
+    """Return what every view says, in its order; what nobody gave has no row."""
     g = s.guarantee
     known = (
         f"; {s.n_units:,} in all (public: neighbouring data sets have equally many {s.unit}s)"
@@ -94,14 +87,15 @@ def rows(s: PrivacyStatement) -> list[tuple[str, str | tuple[str, ...]]]:
         ("Tuned on private data", tuning),
         ("Ledger", _ledger(s)),
         ("To verify", s.verify or "no recipe given"),
-        ("Made with", f"{', '.join(made)}; {s.created}; digest {s.digest}"),
+        ("Made with", f"{', '.join(made)}; {s.created}; digest {digest}"),
     ]
     return found
 
 
-def text(lines_of: Sequence[tuple[str, str | tuple[str, ...]]]) -> str:
+def text(shown: Rows) -> str:
+    """Return the rows as a page of plain text."""
     lines = ["PRIVACY STATEMENT", "================="]
-    for name, value in lines_of:
+    for name, value in shown:
         items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
         body = [line for item in items for line in textwrap.wrap(item, 84, subsequent_indent="  " * (item != value))]
         lines.append(f"{name + ':':<24}{body[0] if body else ''}".rstrip())
@@ -109,7 +103,12 @@ def text(lines_of: Sequence[tuple[str, str | tuple[str, ...]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _epsilon(s: PrivacyStatement) -> str:
+def html(shown: Rows, *, seeded: bool) -> str:
+    """Return the rows as one HTML page, which prints on one sheet of A4; the first is its headline."""
+    return render("statement.html", headline=shown[0][1], rows=shown[1:], seeded=seeded)
+
+
+def _epsilon(s: StatementFields) -> str:
     g = s.guarantee
     order = "" if g.order is None else f" (order {g.order:g})"
     kind = "NOT PRIVATE: seeded noise" if s.seeded else _KIND_WORDS.get(g.kind, g.kind)
@@ -119,14 +118,14 @@ def _epsilon(s: PrivacyStatement) -> str:
     )
 
 
-def _curve(s: PrivacyStatement) -> str:
+def _curve(s: StatementFields) -> str:
     points = ", ".join(f"{format_up(epsilon)} at {delta:g}" for delta, epsilon in s.curve)
     mu = "" if s.mu is None else f"; {format_up(s.mu)}-GDP"
     rho = "" if s.rho is None else f"; {format_up(s.rho)}-zCDP"
     return f"epsilon {points}{mu}{rho}; all of one constant, so they hold together"
 
 
-def _ledger(s: PrivacyStatement) -> str:
+def _ledger(s: StatementFields) -> str:
     if not s.ledger_head and not s.ledger_releases:
         return "none: other releases from the same private data are not counted"
     line = f"releases {', '.join(map(str, s.ledger_releases)) or 'not named'}"

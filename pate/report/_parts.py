@@ -1,0 +1,116 @@
+"""What both reports are made of: numbers as they are printed, pictures as markup, where a result comes from."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from pate.privacy.convert import format_up
+from pate.report import plots
+from pate.report.result import Result
+
+
+def number(value: float) -> str:
+    """Return four digits of a number, short.
+
+    Examples
+    --------
+    >>> number(2.52714), number(1e-5), number(3.0)
+    ('2.527', '1e-5', '3')
+    """
+    return _short(f"{value:.4g}")
+
+
+def promised(value: float, digits: int = 4) -> str:
+    """Return an epsilon or delta rounded up: what the reader takes for the guarantee must not be below it.
+
+    Examples
+    --------
+    >>> promised(2.51112), promised(2e10)
+    ('2.512', '2e10')
+    """
+    return _short(format_up(value, digits))
+
+
+def percent(share: float) -> str:
+    """Return a share of 1 in percent.
+
+    Examples
+    --------
+    >>> percent(0.9412)
+    '94.1%'
+    """
+    return f"{100 * share:.1f}%"
+
+
+def _short(text: str) -> str:
+    """Return a printed number without the zeros and the plus of its exponent."""
+    return re.sub(r"e([+-])0*", lambda m: "e" + m.group(1).replace("+", ""), text)
+
+
+def largest_epsilon(members: Sequence[Mapping[str, Any]]) -> float:
+    return max(float(row["epsilon"]) for row in members)
+
+
+def accuracy_text(members: Sequence[Mapping[str, Any]]) -> str:
+    values = [float(row["accuracy"]) for row in members]
+    spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return percent(statistics.fmean(values)) + spread
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """Return names and texts of how a result was made."""
+    shown: dict[str, Any] = dict(result.settings)
+    if result.budget is not None:
+        budget = f"ε = {promised(result.budget.epsilon)}, δ = {promised(result.budget.delta)}"
+        shown = {"budget": budget, **shown}
+    rows = [(name, ", ".join(map(str, v)) if isinstance(v, tuple) else str(v)) for name, v in shown.items()]
+    if result.versions:
+        rows.append(("versions", ", ".join(f"{name} {value}" for name, value in result.versions.items())))
+    if result.commit:
+        rows.append(("commit", result.commit))
+    return rows
+
+
+def picture(ax: Any, caption: str, name: str) -> Markup:
+    return figure(plots.figure_to_svg(ax), caption, name=name, colours=plots.COLOURS)
+
+
+def figure(svg: str, caption: str, *, name: str, colours: Mapping[str, str]) -> Markup:
+    """Return an SVG document as an inline figure: ids of its own, colours by CSS variable, nothing around it.
+
+    Parameters
+    ----------
+    svg : str
+        As :func:`pate.report.plots.figure_to_svg` writes it.
+    caption, name : str
+        Text below, and the text read aloud in its place.
+    colours : mapping of str to str
+        CSS variable to the ``#rrggbb`` that it replaces.
+
+    Examples
+    --------
+    >>> print(figure("<svg viewBox='0 0 1 1'><g id='a'/></svg>", "A & B.", name="Dot", colours={}))
+    <figure><svg viewBox='0 0 1 1' role='img' aria-label='Dot'><g id='dot-a'/></svg><figcaption>A &amp; B.</figc...
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    box = re.search(r"viewBox=['\"]([\d. -]+)['\"]", svg)
+    prefix = re.sub(r"\W+", "-", name).lower()
+    # Only markup is rewritten, never the text between the tags: a class may well be called id="x".
+    svg = re.sub(r"<[^>]+>", lambda tag: _adopt(tag.group(0), prefix, colours), svg[svg.index(">") + 1 :].strip())
+    head = Markup("<figure><svg viewBox='{}' role='img' aria-label='{}'>").format(box[1] if box else "0 0 1 1", name)
+    # matplotlib has escaped what is text in its picture.
+    return head + Markup(svg) + Markup("<figcaption>{}</figcaption></figure>").format(caption)
+
+
+def _adopt(tag: str, prefix: str, colours: Mapping[str, str]) -> str:
+    tag = re.sub(r"(\sid=['\"])", rf"\g<1>{prefix}-", tag)
+    tag = re.sub(r"xlink:href=(['\"])#", rf"href=\g<1>#{prefix}-", tag).replace("url(#", f"url(#{prefix}-")
+    for variable, colour in colours.items():
+        tag = tag.replace(f": {colour}", f": var(--{variable})")
+    return tag

@@ -1,0 +1,156 @@
+"""What a statement holds, each entry checked where it comes in; its words and its JSON are made elsewhere."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from importlib import metadata
+
+from pate.core.provenance import git_commit, now
+from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.privacy.words import Guarantee
+from pate.statement.assumptions import Assumption
+from pate.statement.plain import LARGEST, check_guarantee, check_number, check_text, check_texts, check_whole
+
+UNITS = {
+    "record": "one record (one row of the private data)",
+    "group": "one group (all rows of one person, by the group column)",
+}
+#: What a statement says of tuning when nobody stated anything.
+OPEN_TUNING = (
+    "open: nobody stated what was tuned on the private data, nor how many other fits (a grid search, another run) were "
+    "made on them; this statement is of one release, and only a ledger counts them all"
+)
+#: Named in a statement when they were imported: then they may have had a part in it.
+_IF_IMPORTED = {"sklearn": "scikit-learn", "torch": "torch", "opacus": "opacus"}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions a reader needs to repeat the computation; nothing is imported for it.
+
+    Examples
+    --------
+    >>> {"numpy", "pate", "python", "scipy"} <= set(versions())
+    True
+    """
+    used = [name for module, name in _IF_IMPORTED.items() if module in sys.modules]
+    found = {}
+    for name in ("pate", "numpy", "scipy", "dp-accounting", *used):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {**found, "python": platform.python_version()}
+
+
+@lru_cache(maxsize=1)
+def _commit() -> str:
+    """Return the checkout's commit, asked once: the code that runs was read when the process began."""
+    return git_commit() or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatementFields:
+    """The entries of a :class:`pate.PrivacyStatement`, which tells what each means.
+
+    Examples
+    --------
+    >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+    >>> StatementFields(released="labels", unit="person", n_units=9, guarantee=g, mechanism="m", accounting="GDP")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: unit must be one of record, group. Say what one person's data is.
+    """
+
+    released: str
+    unit: str
+    n_units: int | None
+    guarantee: Guarantee
+    mechanism: str
+    accounting: str
+    noise_source: str = "operating system"
+    seeded: bool = False
+    setting: str = "central: the curator holds the records, trains on them and is trusted with them"
+    threat_model: str = (
+        "anyone who sees what was released, whatever else they know (every other unit's data, say), however much they "
+        "compute, and whatever they do with it later; not against the curator, nor against whoever watches or times "
+        "the curator's machine"
+    )
+    covered: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    tuning: str = ""
+    verify: str = ""
+    ledger_head: str = ""
+    ledger_releases: tuple[int, ...] = ()
+    dataset: str = ""
+    organisation: str = ""
+    purpose: str = ""
+    label_file: str = ""
+    label_file_sha256: str = ""
+    mu: float | None = None
+    rho: float | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+    created: str = field(default_factory=now)
+    versions: dict[str, str] = field(default_factory=versions)
+    commit: str = field(default_factory=_commit)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.guarantee, Guarantee):
+            raise InvalidInputError("guarantee must be a pate.Guarantee. Pass release.guarantee, for example.")
+        if self.guarantee.kind == "data-dependent":
+            raise SensitiveValueError(
+                "a statement is public and cannot carry a data-dependent epsilon. Pass the public guarantee."
+            )
+        check_guarantee(self.guarantee)
+        for name in _TEXTS:
+            check_text(name, getattr(self, name))
+        if self.label_file_sha256 and not re.fullmatch("[0-9a-f]{64}", self.label_file_sha256):
+            raise InvalidInputError("label_file_sha256 must be 64 hexadecimal digits, or empty.")
+        if not self.tuning.strip():
+            object.__setattr__(self, "tuning", OPEN_TUNING)
+        for name in ("covered", "not_covered"):
+            object.__setattr__(self, name, check_texts(name, getattr(self, name)))
+        if isinstance(self.assumptions, str) or not isinstance(self.assumptions, tuple | list):
+            raise InvalidInputError("assumptions must be a list of Assumption. Put them into a list.")
+        held = tuple(a if isinstance(a, Assumption) else Assumption(name="stated", claim=a) for a in self.assumptions)
+        object.__setattr__(self, "assumptions", held)
+        if not isinstance(self.unit, str) or self.unit not in UNITS:
+            raise InvalidInputError(f"unit must be one of {', '.join(UNITS)}. Say what one person's data is.")
+        if self.n_units is not None:
+            object.__setattr__(self, "n_units", check_whole("n_units", self.n_units, low=0))
+        if not isinstance(self.ledger_releases, tuple | list):
+            raise InvalidInputError("ledger_releases must be a list of numbers of releases.")
+        releases = tuple(check_whole("ledger_releases", number, low=1) for number in self.ledger_releases)
+        object.__setattr__(self, "ledger_releases", releases)
+        if not isinstance(self.seeded, bool):
+            raise InvalidInputError("seeded must be True or False.")
+        if self.guarantee.kind == "seeded" and not self.seeded:
+            raise InvalidInputError("the statement contradicts itself: its guarantee is of seeded noise, it is not.")
+        self._check_promises()
+        if not isinstance(self.versions, dict):
+            raise InvalidInputError("versions must be a dictionary of names to versions.")
+        for name, version in self.versions.items():
+            check_text("versions", name)
+            check_text(f"versions[{name!r}]", version)
+
+    def _check_promises(self) -> None:
+        for name in ("mu", "rho"):
+            if getattr(self, name) is not None:
+                # Whoever knows the seed is promised nothing, by no definition.
+                value = None if self.seeded else check_number(name, getattr(self, name), low=0, high=LARGEST)
+                object.__setattr__(self, name, value)
+        if not isinstance(self.curve, tuple | list) or not all(
+            isinstance(point, tuple | list) and len(point) == 2 for point in self.curve
+        ):
+            raise InvalidInputError("curve must be a list of pairs (delta, epsilon).")
+        points = tuple(
+            (check_number("curve delta", d, low=0, high=1), check_number("curve epsilon", e, low=0, high=LARGEST))
+            for d, e in self.curve
+        )
+        object.__setattr__(self, "curve", () if self.seeded else points)
+
+
+_TEXTS = tuple(f.name for f in fields(StatementFields) if f.type == "str" and f.name != "unit")
