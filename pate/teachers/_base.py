@@ -44,6 +44,12 @@ class ShardEnsemble(BaseEstimator, ABC):
     """The part of an ensemble that does not depend on what a teacher is; abstract.
 
     A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
+
+    Examples
+    --------
+    >>> ShardEnsemble()
+    Traceback (most recent call last):
+    TypeError: Can't instantiate abstract class ShardEnsemble ...
     """
 
     n_teachers: int

@@ -38,6 +38,11 @@ class PrivateRows:
         Class indices.
     groups : int64 array of shape (n,) or None
         Whose row it is, where one person has several.
+
+    Examples
+    --------
+    >>> PrivateRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]), groups=np.array([7, 7]))
+    PrivateRows(n=2, grouped=True)
     """
 
     X: Any
@@ -57,6 +62,11 @@ class PublicRows:
     X : float32 array of shape (n, n_features), or DataFrame of n rows
     y_for_evaluation : int64 array of shape (n,)
         The true classes, to measure the released labels with. A student that sees them has cheated.
+
+    Examples
+    --------
+    >>> PublicRows(np.zeros((2, 3), dtype=np.float32), y_for_evaluation=np.array([0, 1]))
+    PublicRows(n=2)
     """
 
     X: Any
@@ -75,6 +85,11 @@ class HeldOutRows:
     X : float32 array of shape (n, n_features), or DataFrame of n rows
     y : int64 array of shape (n,)
         Class indices.
+
+    Examples
+    --------
+    >>> HeldOutRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]))
+    HeldOutRows(n=2)
     """
 
     X: Any

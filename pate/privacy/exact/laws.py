@@ -66,6 +66,14 @@ class ExactDivergences:
     orders : (n_orders,)
     forward, reverse : (n_distinct, n_orders) largest over all neighbours
     histograms : Histograms
+
+    Examples
+    --------
+    >>> found = exact_divergences([[3, 1], [1, 3], [2, 2]], [2.0, 8.0], noise=GaussianNoise(2.0))
+    >>> found.forward.shape, found.per_query().shape
+    ((2, 2), (3, 2))
+    >>> found
+    ExactDivergences(orders=array([2., 8.]))
     """
 
     orders: FloatArray

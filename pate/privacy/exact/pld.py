@@ -43,7 +43,15 @@ _MEMORY = 2.0**30
 
 @dataclass(frozen=True)
 class PldEpsilon:
-    """Epsilon of a list of queries at ``delta``; private, its repr shows no value that depends on the votes."""
+    """Epsilon of a list of queries at ``delta``; private, its repr shows no value that depends on the votes.
+
+    Examples
+    --------
+    >>> from pate.privacy.exact import GaussianNoise
+    >>> found = pld_epsilon([[5, 1]], noise=GaussianNoise(4.0), delta=1e-5)
+    >>> found, found.epsilon == max(found.forward, found.reverse)
+    (PldEpsilon(delta=1e-05), True)
+    """
 
     delta: float
     epsilon: float = field(repr=False)
