@@ -40,9 +40,10 @@ def label(config: Config) -> None:
     budget = Budget(config.epsilon, config.delta)
 
     # Private and public rows with the same columns; scaling and encoding are learnt from public rows alone.
-    private = read_table(config.private, target=config.target, group=config.group)
+    shown = read_table(config.public).X
+    private = read_table(config.private, target=config.target, group=config.group, text=config.target, like=shown)
     unwanted = [name for name in (config.target, config.group) if name]
-    public = align_columns(private.X, read_table(config.public).X, drop=unwanted)
+    public = align_columns(private.X, shown, drop=unwanted)
     encoder = TableEncoder().fit(public)
 
     # What it will cost is known before anything is trained.

@@ -99,12 +99,34 @@ def as_number(cell: Any) -> float:
         cell = "" if "_" in text else text
     elif isinstance(cell, complex) and not cell.imag:
         cell = cell.real
-    elif not isinstance(cell, numbers.Real):
+    elif not isinstance(cell, numbers.Real | np.bool_):
         return float("nan")
     try:
         return float(cell)
     except (ValueError, OverflowError):
         return float("nan")
+
+
+def as_label(cell: Any) -> Any:
+    """Return the number or truth value that a text spells, and anything else as it is; decided by this cell alone.
+
+    Examples
+    --------
+    >>> [as_label(cell) for cell in ("1", "1.0", "true", "ill", "nan", 2, "12345678901234567891")]
+    [1, 1.0, True, 'ill', 'nan', 2, 12345678901234567891]
+    """
+    if not isinstance(cell, str):
+        return cell
+    text = cell.strip()
+    if text in _TRUTH:
+        return bool(_TRUTH[text])
+    number = as_number(text)
+    if not np.isfinite(number):
+        return cell
+    try:
+        return int(text)
+    except ValueError:
+        return number
 
 
 def as_text(column: pd.Series) -> pd.Series:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pate.core.checks import check_int
 from pate.data._columns import as_float, as_text, column_kind
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.data._like import numbers_in, odd_cells, tell_curator
 from pate.data.named.datasets import Dataset
 from pate.exceptions import InvalidInputError
 
@@ -82,7 +83,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame or array of shape (n, n_features)
-            Columns of the same names, in any order.
+            Columns of the same names, in any order. A cell that is no number counts as missing in a column of numbers
+            where some are; a :class:`~pate.exceptions.CuratorWarning` tells.
 
         Returns
         -------
@@ -204,13 +206,21 @@ def _as_frame(X: Any, expected: dict[Any, str] | None = None) -> tuple[Any, dict
         )  # hundreds of pixels: nothing to do column by column
     kinds: dict[Any, str] = {}
     columns: dict[Any, Any] = {}
+    odd: list[str] = []
     for name in frame.columns:
         column, kind = frame[name], column_kind(name, frame[name])
         if expected is not None and kind != expected[name] and column.isna().all():
             kind = expected[name]
             column = pd.Series(np.full(len(column), np.nan), index=frame.index)
+        if expected is not None and (kind, expected[name]) == ("text", "numeric"):
+            numbers, n_odd = numbers_in(column)
+            if numbers.notna().any():  # a record's odd cell is its own matter; a column of text is another column
+                kind, column = "numeric", numbers
+                odd += [odd_cells(name, numbers, n_odd)] if n_odd else []
         columns[name] = as_float(column) if kind == "numeric" else as_text(column)
         kinds[name] = kind
+    if odd:
+        tell_curator("X", odd)
     return pd.DataFrame(columns, index=frame.index), kinds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dp_accounting
 
@@ -11,8 +11,8 @@ from pate.dpsgd._calibration import calibrate_noise_multiplier, discretization_i
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.compose.dp_events import from_dp_event
+from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 
 #: By how much noise may grow beyond what the budget needs, to fit into a ledger's currency.
@@ -33,7 +33,7 @@ class Plan:
     guarantee : Guarantee
     interval : float
         Grid of the privacy loss that ``guarantee`` was computed on.
-    cost : PublicCost or None
+    cost : Charge or None
         What a ledger is charged; None without one.
     """
 
@@ -43,10 +43,10 @@ class Plan:
     noise_multiplier: float
     guarantee: Guarantee
     interval: float
-    cost: PublicCost | None = None
+    cost: Charge | None = None
 
 
-def dpsgd_cost(noise_multiplier: float, *, sample_rate: float, n_steps: int) -> PublicCost:
+def dpsgd_cost(noise_multiplier: float, *, sample_rate: float, n_steps: int) -> Charge:
     """Return the cost of a run under replace-one adjacency, as a ledger or an accountant takes it.
 
     The Renyi curve is that of the dominating pair (:func:`pate.privacy.from_dp_event`). In Gaussian differential
@@ -63,7 +63,7 @@ def dpsgd_cost(noise_multiplier: float, *, sample_rate: float, n_steps: int) -> 
     step = dp_accounting.PoissonSampledDpEvent(sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
     found = from_dp_event(dp_accounting.SelfComposedDpEvent(step, n_steps))
     mu_squared = unsampled_mu(noise_multiplier, n_steps, "replace-one") ** 2
-    return PublicCost(found.orders, found.rdp, mu_squared, found.pure, found.delta0, found.event)
+    return replace(found, mu_squared=mu_squared)
 
 
 def make_plan(

@@ -54,7 +54,7 @@ def read_sources(
     color: str | None = None,
     verbose: bool = False,
 ) -> Sources:
-    """Read both sides; what columns and images are like is decided by the public one."""
+    """Read both sides; what columns and images are like is decided by the public one, whatever private cells are."""
     folders = [Path(p).is_dir() for p in (private, public)]
     drop = [drop] if isinstance(drop, str) else list(drop)
     text = [text] if isinstance(text, str) else list(text)
@@ -94,7 +94,9 @@ def _tables(
         raise InvalidInputError(f"target must name the column of classes in {private}, got None.")
     files = track((public, private), total=2, label="tables read", show=verbose)
     shown = read_table(next(files), text=text)
-    table = read_table(next(files), target=target, group=group, drop=drop, text=text)
+    # The classes' own type is for whoever knows the classes (as_classes): here labels are as they are written.
+    labels = [] if target is None else [target]
+    table = read_table(next(files), target=target, group=group, drop=drop, text=[*text, *labels], like=shown.X)
     next(files, None)
     if table.y is None:
         raise InvalidInputError(f"target must name the column of classes in {private}, got {target!r}.")

@@ -43,6 +43,7 @@ from pate.release import (
     warn_if_weak,
 )
 from pate.teachers import ShardEnsemble, class_indices, make_ensemble
+from pate.teachers._usable import owned
 from pate.votes import ABSTAIN, Votes, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
@@ -59,7 +60,8 @@ class LabelJob:
     ----------
     private, public : path
         Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
-        ones in one sub-folder per class, public ones flat.
+        ones in one sub-folder per class, public ones flat. Of tables the public one says which columns are numbers; a
+        private cell that is none there, a missing label or a missing owner is its own record's matter.
     target : str or None
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
@@ -373,7 +375,9 @@ class LabelJob:
         X = source.X if self._encoder is None else self._encoder.transform(source.X)
         y = as_classes(source.y, values)
         if self._ledger is not None:  # before days of training, not after
-            records = records_fingerprint(class_indices(y, values), source.groups)
+            # As the teachers will see them, records of unknown owner and all.
+            groups, _ = owned(source.groups, len(y))
+            records = records_fingerprint(class_indices(y, values), groups)
             facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
             self._ledger.check(facts)
             check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)

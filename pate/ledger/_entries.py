@@ -17,9 +17,7 @@ from pate.exceptions import LedgerError
 from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, canonical, rows_to_store
 from pate.ledger._rows import LedgerRow
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
-from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
 
 
@@ -96,7 +94,7 @@ def terms_body(terms: Terms) -> dict[str, Any]:
 
 
 def release_body(
-    cost: PublicCost,
+    cost: Charge,
     mechanism: str,
     n_queries: int,
     facts: dict[str, Any] | None,
@@ -109,7 +107,7 @@ def release_body(
 
     Examples
     --------
-    >>> cost = PublicCost.of(Charge.zero())
+    >>> cost = Charge.zero()
     >>> release_body(cost, "m", 3, None, seeded=False, open_ended=False)["n_queries"]
     3
     """
@@ -141,21 +139,19 @@ def _number(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def charge_of(body: dict[str, Any]) -> Charge | PublicCost:
+def charge_of(body: dict[str, Any]) -> Charge:
     """Return the cost of a release's entry: a charge, or what is wider than one.
 
     Examples
     --------
     >>> one = Charge.gaussian(sensitivity=1.0, sigma=2.0)
-    >>> charge_of(release_body(PublicCost.of(one), "m", 1, None, seeded=False, open_ended=False)) == one
+    >>> charge_of(release_body(one, "m", 1, None, seeded=False, open_ended=False)) == one
     True
     """
     held = body["charge"]
     orders, rdp = tuple(held["orders"]), tuple(_number(value) for value in held["rdp"])
     mu_squared, pure = _number(held["mu_squared"]), _number(held["pure"])
-    if orders == DEFAULT_ORDERS and all(map(math.isfinite, (*rdp, mu_squared))) and held["delta0"] == 0:
-        return Charge(mu_squared, rdp, pure)
-    return PublicCost(orders, rdp, mu_squared, pure, held["delta0"])
+    return Charge(mu_squared, rdp, pure, orders, held["delta0"])
 
 
 def last(connection: sqlite3.Connection) -> tuple[int, str] | None:
@@ -312,7 +308,7 @@ def most_answers(body: dict[str, Any], path: Path) -> int | None:
 
     Examples
     --------
-    >>> free = PublicCost.of(Charge.zero())
+    >>> free = Charge.zero()
     >>> body = release_body(free, "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
     >>> most_answers(body, Path("l.sqlite")), most_answers({**body, "facts": {}}, Path("l.sqlite"))
     (3, None)

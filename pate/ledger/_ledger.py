@@ -21,9 +21,8 @@ from pate.ledger._registration import SENSITIVE_KEYS, merge
 from pate.ledger._rows import KINDS, Registration, Remaining
 from pate.ledger._store import transaction
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.accountant import Cost, PublicCost
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
-from pate.privacy.publish.gate import PTRGate
+from pate.privacy.cost import Charge, check_charge
 
 
 class Ledger(LedgerLooks):
@@ -290,7 +289,7 @@ class Ledger(LedgerLooks):
 
     def pay(
         self,
-        cost: Cost,
+        cost: Charge,
         *,
         what: str,
         kind: str,
@@ -330,7 +329,7 @@ class Ledger(LedgerLooks):
 
     def record(
         self,
-        cost: Cost,
+        cost: Charge,
         *,
         mechanism: str,
         n_queries: int,
@@ -346,7 +345,7 @@ class Ledger(LedgerLooks):
 
         Parameters
         ----------
-        cost : Charge, PublicCost or PTRGate
+        cost : Charge
             The worst case, fixed before sampling; its price is taken in the ledger's currency, its delta0 from the
             share of delta that was set aside. The first charge fixes both, where they are open.
         mechanism : str
@@ -366,7 +365,7 @@ class Ledger(LedgerLooks):
         registration : Registration or None
             Registered in the same transaction.
         kind : str or None
-            What is paid for, one of :data:`pate.ledger.KINDS`. None: "gate" for one, "labels" where queries
+            What is paid for, one of :data:`pate.ledger.KINDS`. None: "labels" where queries
             are answered, else "other".
 
         Returns
@@ -390,10 +389,10 @@ class Ledger(LedgerLooks):
         Traceback (most recent call last):
         pate.exceptions.BudgetExceededError: the ledger's total budget ... does not allow this release...
         """
-        whole = PublicCost.of(cost)
+        whole = check_charge(cost)
         n_queries = check_int("n_queries", n_queries, low=0)
         if kind is None:
-            kind = "gate" if isinstance(cost, PTRGate) else "labels" if n_queries else "other"
+            kind = "labels" if n_queries else "other"
         check_choice("kind", kind, KINDS)
         try:
             body = _entries.release_body(

@@ -20,8 +20,8 @@ from pate.ledger._rows import Answer, LedgerRow, Remaining, Verification
 from pate.ledger._store import transaction
 from pate.ledger._verify import verify_ledger
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import Cost
 from pate.privacy.compose.currency import Opening
+from pate.privacy.cost import Charge
 
 
 class LedgerLooks:
@@ -115,7 +115,7 @@ class LedgerLooks:
         left = self.remaining()
         return 0.0 if left.terms is None else left.spent / left.terms.limit
 
-    def allows(self, cost: Cost, *, default_total: Budget | None = None) -> bool:
+    def allows(self, cost: Charge, *, default_total: Budget | None = None) -> bool:
         """Return whether the cost would fit now (another process may be quicker).
 
         ``default_total`` stands in while the ledger has no total yet.

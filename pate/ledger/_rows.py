@@ -8,7 +8,6 @@ from typing import Any
 
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import Cost, PublicCost
 from pate.privacy.compose.currency import Opening, Terms
 from pate.privacy.convert import delta_left
 from pate.privacy.cost import Charge
@@ -49,7 +48,7 @@ class LedgerRow:
         When, by the clock of the machine; information only.
     mechanism : str
     n_queries : int
-    charge : Charge or PublicCost
+    charge : Charge
         The worst case that was charged.
     facts : dict
         Further public facts.
@@ -78,7 +77,7 @@ class LedgerRow:
     created: str
     mechanism: str
     n_queries: int
-    charge: Charge | PublicCost
+    charge: Charge
     facts: dict[str, Any]
     seeded: bool = False
     version: str = ""
@@ -241,11 +240,11 @@ class Remaining:
         left = delta_left(self.total.delta, self.terms.failure_delta)
         return min(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
 
-    def refusal(self, cost: Cost) -> str:
+    def refusal(self, cost: Charge) -> str:
         """Return why the cost would not fit, in words; "" if it would."""
         return "" if self.opening is None else self.opening.refusal(self.prices, self.failures, cost)
 
-    def allows(self, cost: Cost) -> bool:
+    def allows(self, cost: Charge) -> bool:
         """Return whether the cost would fit.
 
         Examples

@@ -16,7 +16,6 @@ from pate.ledger._key import mac, read_key
 from pate.ledger._rows import Verification
 from pate.ledger._store import DamagedLedgerError, transaction
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.compose.currency import Opening, check_currency
 
 #: So many problems are named; the rest is counted.
@@ -140,7 +139,7 @@ class _Check:
         assert entry.failure is not None
         self._prices.append(entry.price)
         self._failures.append(entry.failure)
-        cost = PublicCost.of(charge_of(body))
+        cost = charge_of(body)
         terms = None if self._opening is None else self._opening.terms
         if terms is None:
             self.problems.append(f"{name} (release {entry.release}) was charged before the currency was fixed")

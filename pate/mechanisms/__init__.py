@@ -1,7 +1,6 @@
 """Mechanisms: noise and its cost in one frozen value."""
 
 from pate.mechanisms._base import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
-from pate.mechanisms._events import mechanism_event
 from pate.mechanisms._exact import ExactLaw
 from pate.mechanisms._registry import make_mechanism, named_mechanisms
 from pate.mechanisms.noisy_max import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
@@ -21,6 +20,5 @@ __all__ = [
     "VoteCap",
     "VoteCapSession",
     "make_mechanism",
-    "mechanism_event",
     "named_mechanisms",
 ]

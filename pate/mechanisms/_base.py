@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
 from pate.noise.source import NoiseSource
-from pate.privacy.convert import DEFAULT_ORDERS, check_orders
+from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import MIN_NOISE, Charge
 from pate.votes import ABSTAIN
 
@@ -95,11 +95,7 @@ class Mechanism(ABC):
         >>> LNMax(scale=20.0).public_rdp([2.0, 8.0]).round(5)
         array([0.00491, 0.01924])
         """
-        alphas = check_orders(orders)
-        known = np.array([1.0, *DEFAULT_ORDERS])
-        moments = np.concatenate([[0.0], np.array(self.charge(1).rdp) * (known[1:] - 1)])
-        values = np.interp(alphas, known, moments, right=np.inf) / (alphas - 1)
-        return np.asarray(values)
+        return self.charge(1).rdp_at(orders)
 
     def scaled(self, factor: float) -> Self:
         """Return the same mechanism with every noise multiplied by ``factor``.

@@ -4,9 +4,9 @@ Needs nothing but numpy, scipy and the standard library.
 """
 
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import Accountant, PublicCost
+from pate.privacy.compose.accountant import Accountant
 from pate.privacy.compose.calibrate import calibrate
-from pate.privacy.compose.dp_events import from_dp_event, to_dp_event
+from pate.privacy.compose.dp_events import from_dp_event
 from pate.privacy.compose.filters import GDPFilter, RenyiFilter
 from pate.privacy.compose.selection import select_best
 from pate.privacy.convert import (
@@ -27,7 +27,6 @@ __all__ = [
     "Charge",
     "GDPFilter",
     "Guarantee",
-    "PublicCost",
     "RenyiFilter",
     "Sensitive",
     "calibrate",
@@ -38,5 +37,4 @@ __all__ = [
     "pure_to_gdp",
     "rdp_to_epsilon",
     "select_best",
-    "to_dp_event",
 ]

@@ -99,6 +99,49 @@ def rdp_overhead(order: float, delta: float) -> float:
     return gain + price + 2e-15 * (abs(gain) + abs(price))
 
 
+def rdp_overheads(orders: npt.ArrayLike, delta: float) -> npt.NDArray[np.float64]:
+    """Return :func:`rdp_overhead` at several orders, shape (n_orders,).
+
+    Examples
+    --------
+    >>> rdp_overheads([8.0, 16.0], 1e-5).round(4)
+    array([1.2141, 0.5182])
+    """
+    return np.array([rdp_overhead(a, delta) for a in np.asarray(orders, dtype=np.float64).tolist()])
+
+
+def chords(known: npt.ArrayLike, rdp: npt.ArrayLike, orders: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return upper bounds of a Renyi curve at any orders from its values at ``known`` ones.
+
+    (alpha - 1) D_alpha is the logarithm of a moment, hence convex in alpha, and 0 at alpha = 1: it lies below its
+    chords (van Erven and Harremoes 2014, Corollary 2).
+
+    Parameters
+    ----------
+    known, rdp : array-like of shape (n_known,)
+        Increasing orders above 1, and upper bounds there; infinite where unknown.
+    orders : array-like of shape (n_orders,)
+
+    Returns
+    -------
+    array of shape (n_orders,)
+        At known orders the values themselves; infinite beyond the last finite one.
+
+    Examples
+    --------
+    >>> chords([8.0], [0.1], [2.0, 8.0, 9.0])
+    array([0.1, 0.1, inf])
+    """
+    alphas = check_orders(orders)
+    at, values = np.asarray(known, dtype=np.float64), np.asarray(rdp, dtype=np.float64)
+    finite = np.isfinite(values)
+    knots = np.concatenate([[1.0], at[finite]])
+    moments = np.concatenate([[0.0], values[finite] * (at[finite] - 1)])
+    bound = np.interp(alphas, knots, moments, right=np.inf) / (alphas - 1)
+    exact = dict(zip(at.tolist(), values.tolist(), strict=True))
+    return np.array([exact.get(a, b) for a, b in zip(alphas.tolist(), bound.tolist(), strict=True)])
+
+
 def rdp_to_epsilon(
     rdp: npt.ArrayLike,
     delta: float,
@@ -137,7 +180,7 @@ def rdp_to_epsilon(
         raise InvalidInputError(f"rdp must hold one value >= 0 for each of the {len(alphas)} orders.")
     delta = check_delta(delta)
     if conversion == "cks":
-        overhead = np.array([rdp_overhead(a, delta) for a in alphas.tolist()])
+        overhead = rdp_overheads(alphas, delta)
     elif conversion == "mironov":
         overhead = -math.log(delta) / (alphas - 1)
     else:

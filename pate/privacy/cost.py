@@ -1,10 +1,11 @@
-"""What a release costs in the worst case, whatever the data: the currency of budgets and ledgers."""
+"""What a release costs in the worst case, whatever the data: the one type of cost, which budgets and ledgers take."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +13,16 @@ import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
-from pate.privacy.convert import DEFAULT_ORDERS, check_delta, gdp_to_epsilon, pure_to_gdp, rdp_to_epsilon
+from pate.privacy.convert import (
+    DEFAULT_ORDERS,
+    check_delta,
+    check_orders,
+    chords,
+    delta_left,
+    gdp_to_epsilon,
+    pure_to_gdp,
+    rdp_to_epsilon,
+)
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.words import Guarantee
 
@@ -52,14 +62,23 @@ def _threshold_rdp(sigma: float) -> tuple[float, ...]:
 class Charge:
     """A worst-case cost, known before the data are touched. Charges add up.
 
+    Built by :meth:`gaussian`, :meth:`gaussian_argmax`, :meth:`threshold_test`, :meth:`laplace`, :meth:`at_order`, by a
+    mechanism (``mechanism.charge(n)``), a gate (``gate.charge``), :func:`pate.privacy.select_best` or
+    :func:`pate.privacy.from_dp_event`.
+
     Attributes
     ----------
     mu_squared : float
-        The release is sqrt(mu_squared)-GDP (exact for released Gaussian noise, by domination for pure mechanisms).
-    rdp : tuple of float, length ``len(DEFAULT_ORDERS)``
-        Renyi divergence at :data:`DEFAULT_ORDERS`.
+        The release is sqrt(mu_squared)-GDP (exact for released Gaussian noise, by domination for pure mechanisms);
+        infinite where unknown.
+    rdp : tuple of float, shape (n_orders,)
+        Renyi divergence at ``orders``, in nats; infinite where unknown.
     pure : float
         Pure epsilon; infinite for Gaussian noise.
+    orders : tuple of float, shape (n_orders,)
+        Increasing, above 1; :data:`DEFAULT_ORDERS` if nothing else is said.
+    delta0 : float
+        Probability by which all of the above may fail (a propose-test-release gate); it is added to delta.
 
     Notes
     -----
@@ -69,21 +88,35 @@ class Charge:
     is sound: one of the three, or Renyi divergence at one order, as the currency of a :class:`pate.Ledger`. An argmax
     or a threshold test alone is cheaper by RDP than the Gaussian it comes from, a released histogram is not.
 
+    delta0 composes by addition, and is added to delta, where for every pair of neighbours and any past the two laws are
+    P = (1 - delta0) P' + delta0 P'' and Q = (1 - delta0) Q' + delta0 Q'' with *the same* delta0, and P', Q' have the
+    stated costs (approximate concentrated privacy, Bun and Steinke 2016, Definition 8.1). A propose-test-release gate
+    is of that form: its bad event has one probability in both worlds. An event that happens in one world only is not:
+    there the true delta is up to (1 + e^epsilon) delta0.
+
+    Two charges are equal when their numbers are; equal charges are still two payments.
+
     Examples
     --------
     >>> one = Charge.gaussian(sensitivity=2**0.5, sigma=40.0)
     >>> print((one * 300).guarantee(1e-5))
     (2.50174, 1e-05)-DP, public, by gdp, adjacency replace-one, both directions, adaptive
+    >>> (one + one).mu_squared == (2 * one).mu_squared
+    True
     """
 
     mu_squared: float
     rdp: tuple[float, ...]
     pure: float = math.inf
+    orders: tuple[float, ...] = DEFAULT_ORDERS
+    delta0: float = 0.0
 
     def __post_init__(self) -> None:
-        numbers = (self.mu_squared, self.pure, *self.rdp)
-        if len(self.rdp) != len(DEFAULT_ORDERS) or any(not v >= 0 for v in numbers):
-            raise InvalidInputError(f"a Charge needs {len(DEFAULT_ORDERS)} Renyi values and costs >= 0.")
+        if self.orders is not DEFAULT_ORDERS and (np.diff(check_orders(self.orders)) <= 0).any():
+            raise InvalidInputError("the orders of a Charge must increase.")
+        numbers = (self.mu_squared, self.pure, self.delta0, *self.rdp)
+        if len(self.rdp) != len(self.orders) or any(not v >= 0 for v in numbers):
+            raise InvalidInputError(f"a Charge needs {len(self.orders)} Renyi values and costs >= 0.")
 
     @classmethod
     def zero(cls) -> Charge:
@@ -175,33 +208,107 @@ class Charge:
         mu_squared = sum(pure_to_gdp(s / scale) ** 2 for s in moves)
         return cls(mu_squared, tuple(np.minimum(rdp, pure).tolist()), pure)
 
+    @classmethod
+    def at_order(cls, rdp: float, *, order: float, delta0: float = 0.0) -> Charge:
+        """Return a cost known at one Renyi order (and so, by monotonicity, at every smaller one).
+
+        A propose-test-release gate with target tau at order a and noise w on its distance (in teachers) has
+        rdp = tau + a/(2 w^2) and fails with delta0 (Redberg, Zhu, Wang 2023).
+
+        Parameters
+        ----------
+        rdp : float
+            In nats.
+        order : float
+            Above 1, chosen without looking at the votes.
+        delta0 : float
+            In [0, 1).
+
+        Examples
+        --------
+        >>> tau, order, w = 0.2, 8.0, 4.0
+        >>> Charge.at_order(tau + order / (2 * w**2), order=order, delta0=1e-6).rdp
+        (0.45,)
+        """
+        delta0 = check_real("delta0", delta0, low=0, high=1, high_open=True)
+        curve = (check_real("rdp", rdp, low=0),)
+        return cls(math.inf, curve, orders=(check_real("order", order),), delta0=delta0)
+
+    @classmethod
+    def total(cls, parts: Iterable[tuple[Charge, int]]) -> Charge:
+        """Return the cost of several releases, each with how often it is made: counted one by one, equal or not.
+
+        Each value is summed exactly over all the orders that occur and rounded once, so that n equal costs are exactly
+        n times one, however they are grouped.
+
+        Examples
+        --------
+        >>> one = Charge.laplace(shifts=(1.0,), scale=8.0)
+        >>> Charge.total([(one, 3), (one, 1)]).pure
+        0.5
+        """
+        parts = [(check_charge(charge), n) for charge, n in parts if n]
+        if not parts:
+            return cls.zero()
+        orders = parts[0][0].orders
+        if any(charge.orders != orders for charge, _ in parts):
+            orders = tuple(sorted({a for charge, _ in parts for a in charge.orders}))
+        times = [n for _, n in parts]
+        curves = [c.rdp if c.orders == orders else c.rdp_at(orders).tolist() for c, _ in parts]
+        return cls(
+            _sum((charge.mu_squared for charge, _ in parts), times),
+            tuple(_sum(column, times) for column in zip(*curves, strict=True)),
+            _sum((charge.pure for charge, _ in parts), times),
+            orders,
+            _sum((charge.delta0 for charge, _ in parts), times),
+        )
+
+    def rdp_at(self, orders: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return upper bounds at any orders, shape (n_orders,): chords, since (alpha - 1) D_alpha is convex in alpha.
+
+        Examples
+        --------
+        >>> Charge.at_order(0.1, order=8.0).rdp_at([2.0, 8.0, 9.0])
+        array([0.1, 0.1, inf])
+        """
+        return chords(self.orders, self.rdp, orders)
+
     def __add__(self, other: Charge) -> Charge:
         if not isinstance(other, Charge):
-            # A PublicCost may fail with delta0, which a Charge would forget.
             return NotImplemented
+        if self.orders != other.orders:
+            return Charge.total([(self, 1), (other, 1)])
         rdp = tuple(a + b for a, b in zip(self.rdp, other.rdp, strict=True))
-        return Charge(self.mu_squared + other.mu_squared, rdp, self.pure + other.pure)
+        return Charge(
+            self.mu_squared + other.mu_squared, rdp, self.pure + other.pure, self.orders, self.delta0 + other.delta0
+        )
 
     def __mul__(self, n: int) -> Charge:
         n = check_int("n", n, low=0)
         if n == 0:
             return Charge.zero()
-        return Charge(self.mu_squared * n, tuple(r * n for r in self.rdp), self.pure * n)
+        rdp = tuple(r * n for r in self.rdp)
+        return Charge(self.mu_squared * n, rdp, self.pure * n, self.orders, self.delta0 * n)
 
     __rmul__ = __mul__
 
     def guarantee(self, delta: float) -> Guarantee:
-        """Return the least epsilon at ``delta`` that any of the three accounts proves.
+        """Return the least epsilon at ``delta`` that GDP, RDP or pure composition proves.
 
         Parameters
         ----------
         delta : float
-            In (0, 1).
+            In (0, 1) and above ``delta0``.
 
         Returns
         -------
         Guarantee
             Public: every account is a constant, so taking the least leaks nothing.
+
+        Raises
+        ------
+        InvalidInputError
+            delta0 uses up all of delta, or nothing finite is known.
 
         Examples
         --------
@@ -209,11 +316,48 @@ class Charge:
         'pure'
         """
         delta = check_delta(delta)
-        by_rdp, order = rdp_to_epsilon(self.rdp, delta)
-        options = [
-            (gdp_to_epsilon(math.sqrt(self.mu_squared), delta), "gdp", None),
-            (by_rdp, "rdp", order),
-            (self.pure, "pure", None),
-        ]
+        # The margin covers the rounding of the sum of failure probabilities.
+        left = delta_left(delta, self.delta0 * (1 + 1e-9))
+        if left <= 0:
+            raise InvalidInputError(
+                f"delta must be above the {self.delta0:g} by which the gates may fail, got {delta!r}. "
+                "Use gates with a smaller delta0."
+            )
+        by_rdp, order = rdp_to_epsilon(self.rdp, left, orders=self.orders)
+        options: list[tuple[float, str, float | None]] = [(by_rdp, "rdp", order), (self.pure, "pure", None)]
+        if math.isfinite(self.mu_squared):
+            options.insert(0, (gdp_to_epsilon(math.sqrt(self.mu_squared), left), "gdp", None))
         epsilon, method, used = min(options, key=lambda option: option[0])
+        if not math.isfinite(epsilon):
+            raise InvalidInputError("this composition has no finite cost. Are single orders below all known ones?")
         return Guarantee(epsilon=epsilon, delta=delta, kind="public", method=method, order=used)
+
+
+def check_charge(cost: object) -> Charge:
+    """Return ``cost`` if it is a charge; anything that is not a public worst case is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        Something else, such as a data-dependent (sensitive) cost or a bare number.
+
+    Examples
+    --------
+    >>> check_charge(0.3)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: a cost must be a pate.Charge, got float. Only worst cases fixed before ...
+    """
+    if not isinstance(cost, Charge):
+        raise InvalidInputError(
+            f"a cost must be a pate.Charge, got {type(cost).__name__}. Only worst cases fixed before the data are "
+            "touched compose; data-dependent costs do not. A gate's is gate.charge."
+        )
+    return cost
+
+
+def _sum(values: Iterable[float], times: Iterable[int]) -> float:
+    """Return the sum of n times each value, rounded once."""
+    pairs = list(zip(values, times, strict=True))
+    if any(math.isinf(value) for value, _ in pairs):
+        return math.inf
+    return float(sum(Fraction(value) * n for value, n in pairs))

@@ -13,7 +13,6 @@ from pate.exceptions import BudgetExceededError, PrivacyParameterWarning
 from pate.ledger import Ledger
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.compose.calibrate import largest
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
@@ -29,7 +28,7 @@ class Quote:
         How many queries will be asked.
     max_answers : int
         The cap on answers.
-    charge : Charge or PublicCost
+    charge : Charge
     guarantee : Guarantee
         Of the charge at the budget's delta.
 
@@ -42,7 +41,7 @@ class Quote:
 
     n_queries: int
     max_answers: int
-    charge: Charge | PublicCost
+    charge: Charge
     guarantee: Guarantee
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.cost import Charge
 
 #: Public constants: a curve's deltas may not be chosen by the data.
@@ -14,12 +13,12 @@ CURVE_DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 _MOST = 1e20
 
 
-def promises(cost: Charge | PublicCost) -> dict[str, Any]:
+def promises(cost: Charge) -> dict[str, Any]:
     """Return a statement's ``mu``, ``rho`` and ``curve`` of a cost that was fixed beforehand.
 
     Parameters
     ----------
-    cost : Charge or PublicCost
+    cost : Charge
         One that may fail with some probability promises neither mu nor rho.
 
     Returns
@@ -38,14 +37,13 @@ def promises(cost: Charge | PublicCost) -> dict[str, Any]:
     >>> promises(Charge.laplace(shifts=(1, 1), scale=200.0))["rho"] <= 0.01**2 / 2
     True
     """
-    whole = PublicCost.of(cost)
-    mu_squared, never_fails = whole.mu_squared, whole.delta0 == 0
-    rho = min(mu_squared / 2, whole.pure * whole.pure / 2)
+    mu_squared, never_fails = cost.mu_squared, cost.delta0 == 0
+    rho = min(mu_squared / 2, cost.pure * cost.pure / 2)
     if _MOST < mu_squared < math.inf:
         # An absurd price must not stop labels that were paid for: at other deltas it may be beyond the arithmetic.
         return {"mu": None, "rho": None, "curve": ()}
     # Twice delta0: what a chance of failing leaves of a delta near it would cost absurdly much.
-    deltas = [delta for delta in CURVE_DELTAS if delta > 2 * whole.delta0]
+    deltas = [delta for delta in CURVE_DELTAS if delta > 2 * cost.delta0]
     return {
         "mu": math.sqrt(mu_squared) if never_fails and math.isfinite(mu_squared) else None,
         "rho": rho if never_fails and math.isfinite(rho) else None,

@@ -20,7 +20,7 @@ from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
 from pate.noise.source import NoiseSource
-from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_to_epsilon
+from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp_to_epsilon
 from pate.privacy.papers import papernot
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.privacy.words import Guarantee, Sensitive
@@ -288,8 +288,7 @@ def _worst_curve(curves: npt.NDArray[np.float64], delta: float) -> tuple[float, 
 
     A neighbour and a direction have one curve, and every order bounds them: the best order may be taken curve by curve.
     """
-    alphas = np.array(DEFAULT_ORDERS)
-    overhead = np.log1p(-1 / alphas) - (np.log(check_delta(delta)) + np.log(alphas)) / (alphas - 1)
+    overhead = rdp_overheads(DEFAULT_ORDERS, check_delta(delta))
     worst = int((curves + overhead).min(axis=1).argmax())
     return rdp_to_epsilon(curves[worst], delta)
 

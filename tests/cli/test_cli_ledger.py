@@ -7,11 +7,10 @@ from contextlib import closing
 import pytest
 from typer.testing import CliRunner
 
-from pate import Budget, GNMax, Ledger
+from pate import Budget, Charge, GNMax, Ledger
 from pate.cli import app
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import KINDS, Registration
-from pate.privacy import PublicCost
 
 ONE = GNMax(40.0).charge(10)
 
@@ -99,7 +98,7 @@ def test_no_ledger_is_a_clear_error_and_makes_no_file(tmp_path, command):
 
 def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
     made = Ledger(tmp_path / "l.sqlite", total=Budget(6.0, 1e-5), currency="renyi:8", failure_delta=1e-6)
-    cost = PublicCost.at_order(0.25, order=8.0, delta0=1e-6)
+    cost = Charge.at_order(0.25, order=8.0, delta0=1e-6)
     for kind in KINDS:
         made.record(cost if kind == "gate" else ONE, mechanism=f"a {kind}", n_queries=3, kind=kind)
     said = pate("show", made.path).output

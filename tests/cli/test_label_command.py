@@ -82,12 +82,30 @@ def test_matrices(tmp_path):
 
 
 def test_codes_that_look_like_numbers(tables):
-    """In the private file no V7 happens to stand: it is the same column of codes all the same, once that is said."""
+    """In the private file no V7 happens to stand: it is the same column of codes, as the public file says."""
     frame = pd.read_csv(tables / "private.csv", dtype={"code": str})
     frame[frame["code"] != "V7"].to_csv(tables / "private.csv", index=False)
-    refused(run(tables), "--text")
-    done = run(tables, text="code")
-    assert done.returncode == 0, done.stderr
+    for told, options in ((True, {}), (False, {"text": "code", "out": "again.csv"})):
+        done = run(tables, **options)
+        assert done.returncode == 0, done.stderr
+        assert ("'code' holds numbers alone" in done.stderr) == told
+
+
+@pytest.mark.parametrize("column", ["age", "weight", "ill", "who"])
+def test_one_persons_odd_or_missing_cell_stops_nobody(tables, column):
+    """Of any column: the same plan and the same statement, and a word to the curator that quotes nothing."""
+    frame = pd.read_csv(tables / "private.csv", dtype=str).assign(who=[f"p{i // 2}" for i in range(260)])
+    said = []
+    for name, cell in (("usual", frame.loc[17, column]), ("odd", "Jane Doe"), ("missing", "")):
+        frame.loc[17, column] = cell
+        (tables / name).mkdir()
+        frame.to_csv(tables / name / "private.csv", index=False)
+        done = run(tables, private=f"{name}/private.csv", group="who", out=f"{name}/labels.csv")
+        assert done.returncode == 0, done.stderr
+        assert "Jane" not in done.stdout + done.stderr
+        statement = json.loads((tables / name / "labels.statement.json").read_text())
+        said.append([statement[key] for key in ("guarantee", "mechanism", "unit", "assumptions")])
+    assert said[0] == said[1] == said[2]
 
 
 def test_categories_without_end_and_unseen_ones(tables):

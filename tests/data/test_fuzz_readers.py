@@ -28,7 +28,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table, release_labels
-from pate.data import _limits
+from pate.data.files import _limits
 from pate.data.named._fetch import StoredFile, load_file, unpack
 from pate.data.named._formats import idx_contents, parse_idx
 from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError, PateError, RunFolderError

@@ -37,7 +37,7 @@ from pate.exceptions import LedgerError, PateError
 from pate.ledger import KINDS
 from pate.ledger._schema import SCHEMA
 from pate.noise.source import NoiseSource
-from pate.privacy import PublicCost, from_dp_event, select_best
+from pate.privacy import from_dp_event, select_best
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, choose_terms
 from pate.privacy.publish.gate import PTRGate, ptr
 from pate.votes import hash_queries
@@ -251,9 +251,9 @@ class Adversary:
         if trick == 0 and left < 0.1 * self.terms.limit:
             return self.filling(left)
         if trick == 1 and failure_left:
-            return PublicCost.at_order(0.05, order=self.terms.currency.order or 8.0, delta0=failure_left)
+            return Charge.at_order(0.05, order=self.terms.currency.order or 8.0, delta0=failure_left)
         if trick == 2:  # dear at every order but cheap at one: as a best order afterwards would have it
-            return PublicCost((2.0, 8.0, 64.0), (0.001, 0.001 + left / 2, 5.0), mu_squared=left / 3)
+            return Charge(left / 3, (0.001, 0.001 + left / 2, 5.0), orders=(2.0, 8.0, 64.0))
         if trick == 3:
             return select_best(Charge.laplace(shifts=(1.0,), scale=40 * scale), mean_runs=1.5, shape=0.0)
         if trick == 4:
@@ -270,7 +270,7 @@ class Adversary:
             mu_squared = cost.mu_squared + step * math.ulp(cost.mu_squared)
             return Charge(mu_squared, tuple(a * mu_squared for a in cost.rdp))
         price = left + int(self.rng.integers(-3, 4)) * math.ulp(left)
-        return PublicCost.at_order(max(price, 0.0), order=self.terms.currency.order)
+        return Charge.at_order(max(price, 0.0), order=self.terms.currency.order)
 
 
 PURSES = [
@@ -291,7 +291,7 @@ def attack(adversary, terms, door, turns):
         cost = adversary.next(left, max(0.0, terms.failure_delta - math.fsum(failures)))
         if door(cost):
             prices.append(terms.currency.price(cost))
-            failures.append(PublicCost.of(cost).delta0)
+            failures.append(cost.delta0)
     return prices, failures
 
 
@@ -381,7 +381,7 @@ def test_no_either_and_no_best_order_afterwards(path):
     }  # fmt: skip
 
 
-DEFAULT = list(PublicCost.of(LABEL).orders)
+DEFAULT = list(LABEL.orders)
 
 
 def test_two_currencies_never_pay_for_one_sequence():
@@ -414,7 +414,7 @@ def test_everything_that_reads_private_data_pays_into_one_purse(path):
     run.ask(np.zeros((250, 2), dtype=int))
     gate = ptr(votes(30, start=200), **GATE, noise=NoiseSource(), ledger=ledger)
     one = ledger.record(
-        PublicCost.at_order(0.01, order=8.0, delta0=1e-6), mechanism="bound of a sum", n_queries=0,
+        Charge.at_order(0.01, order=8.0, delta0=1e-6), mechanism="bound of a sum", n_queries=0,
         kind="sanitised value", facts={"value": 3.5}, request="a" * 64,
     )  # fmt: skip
     ledger.record(DPSGD, mechanism="DP-SGD(...)", n_queries=0, kind="DP-SGD", request="b" * 64)
@@ -427,11 +427,11 @@ def test_everything_that_reads_private_data_pays_into_one_purse(path):
     assert set(kinds) < set(KINDS)
     assert gate.release == 4
     assert [row.charge for row in rows[4:]] == paid(ledger)[4:]
-    assert PublicCost.of(rows[6].charge) == tuned
+    assert rows[6].charge == tuned
     assert rows[6].facts == {"mean_runs": 3.0, "shape": "1.0"}
     # Each in the ledger's one currency, recomputed here from the costs as they were given.
     given_costs = [GNMax(40.0).charge(40), GNMax(40.0).charge(9), VoteCap(9, 40.0).charge(), gate_cost(), DPSGD, tuned]
-    expected = [PublicCost.of(c).rdp_at([8.0])[0] for c in given_costs]
+    expected = [c.rdp_at([8.0])[0] for c in given_costs]
     expected.insert(4, 0.01)
     assert [row.price for row in rows] == pytest.approx(expected, rel=1e-15)
     assert [row.failure for row in rows] == [0, 0, 0, 1e-6, 1e-6, 0, 0]
@@ -448,7 +448,7 @@ def test_everything_that_reads_private_data_pays_into_one_purse(path):
 
 
 def gate_cost():
-    return PublicCost.of(PTRGate(**GATE))
+    return PTRGate(**GATE).charge
 
 
 def test_what_was_charged_comes_back_as_it_was(path):
@@ -458,22 +458,21 @@ def test_what_was_charged_comes_back_as_it_was(path):
         *MIXED,
         DPSGD,
         gate_cost(),
-        PublicCost((2.0, 8.0), (0.1, 0.2), pure=3.0),
-        PublicCost.at_order(0.1, order=9),
+        Charge(math.inf, (0.1, 0.2), 3.0, (2.0, 8.0)),
+        Charge.at_order(0.1, order=9),
     ]
     for cost in costs:
         ledger.record(cost, mechanism="m", n_queries=1)
     for cost, row in zip(costs, ledger.releases(), strict=True):
-        assert PublicCost.of(row.charge) == PublicCost.of(cost)
-        assert isinstance(row.charge, Charge) == (cost in MIXED)
+        assert row.charge == cost
 
 
 def test_failures_are_paid_from_what_was_set_aside(path):
     ledger = Ledger(path, total=TOTAL, currency="renyi:8", failure_delta=2e-6)
     assert ledger.remaining().terms.limit < Currency(8.0).limit(TOTAL)
     for _ in range(2):
-        ledger.record(PTRGate(**GATE), mechanism="gate", n_queries=30)
-    small = PTRGate(**{**GATE, "tau": 0.001, "width": 90.0})
+        ledger.record(PTRGate(**GATE).charge, mechanism="gate", n_queries=30)
+    small = PTRGate(**{**GATE, "tau": 0.001, "width": 90.0}).charge
     with pytest.raises(BudgetExceededError, match=r"may fail with probability 1e-06.*set aside.*failure_delta"):
         ledger.record(small, mechanism="gate", n_queries=30)
     ledger.record(LABEL * 3, mechanism="m", n_queries=3)  # what cannot fail still fits
@@ -627,7 +626,7 @@ def test_a_forged_chain_that_fits_is_found_by_its_prices_and_terms(path):
 
     ledger = Ledger(path, total=TOTAL, currency="renyi:8", failure_delta=0.0)
     with ledger._write() as connection:
-        body = _entries.release_body(PublicCost.of(LABEL * 200), "m", 1, None, seeded=False, open_ended=False)
+        body = _entries.release_body((LABEL * 200), "m", 1, None, seeded=False, open_ended=False)
         _entries.append(connection, path, "release", "2026-01-01", body=body, release=1, price=0.01, failure=0.0)
     assert any("another price than its cost" in problem for problem in ledger.verify().problems)
     with ledger._write() as connection:
@@ -644,7 +643,7 @@ def test_a_release_without_terms_is_found(path):
 
     ledger = Ledger(path, total=TOTAL)
     with ledger._write() as connection:
-        body = _entries.release_body(PublicCost.of(LABEL), "m", 1, None, seeded=False, open_ended=False)
+        body = _entries.release_body(LABEL, "m", 1, None, seeded=False, open_ended=False)
         _entries.append(connection, path, "release", "2026-01-01", body=body, release=1, price=0.1, failure=0.0)
     assert any("before the currency was fixed" in problem for problem in ledger.verify().problems)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 import warnings
 import zlib
 from collections import Counter
@@ -18,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.data._columns import as_float, as_text, column_kind
+from pate.data._like import cell_reader, kinds_like, numbers_in, tidy_like
+from pate.data._roles import labels_of, owners_of
 from pate.data.files._arrays import is_matrix, matrix_roles, read_npy, read_npz_table
 from pate.data.files._limits import check_unpacked, gunzip
 from pate.data.files._npz import reason
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 #: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
 MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
 
-_WHOLE_NUMBER = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 
 
@@ -76,6 +76,7 @@ def read_table(
     group: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
+    like: pd.DataFrame | None = None,
 ) -> Table:
     r"""Read a CSV, Parquet, npz or npy file into features, labels and groups.
 
@@ -95,7 +96,10 @@ def read_table(
         Columns to leave out.
     text : iterable of str
         Columns that hold text, codes say, even where every cell looks like a number: their cells are kept as they are
-        written.
+        written. May name the target.
+    like : DataFrame or None
+        The public rows (``read_table(public).X``): give them whenever the file is **private**. Its columns are then
+        numbers or text as the public ones are, and every cell is read by itself; see the notes.
 
     Returns
     -------
@@ -105,8 +109,22 @@ def read_table(
     ------
     InvalidInputError
         The file is missing, of another kind, empty, unreadable or truncated; a row has more or fewer cells than the
-        header; a column is not there, stands twice or has no name; a label or group is missing; a number is infinite;
-        a column holds dates or nested values. Texts name columns and line numbers, never values.
+        header; a column is not there, stands twice or has no name; a column holds dates or nested values. Without
+        ``like`` also: a label or group is missing; a number is infinite. Texts name columns and line numbers, never
+        values.
+
+    Warns
+    -----
+    CuratorWarning
+        With ``like``: cells that are not of their column's kind, which count as missing.
+
+    Notes
+    -----
+    **Guarantees.** With ``like`` no record's cells decide whether the file is read, or what any other record reads as:
+    a cell that is no finite number in a column of numbers is missing, a missing label or owner is left missing (who
+    trains sets that record aside), and a label is the number or truth value that its own cell spells, else its text.
+    Public are the names of columns, the number of rows, the declared types of Parquet and npz columns, and that the
+    file is well formed (rows as long as the header, quotes that close, UTF-8): whoever writes the file sees to that.
 
     Examples
     --------
@@ -129,13 +147,16 @@ def read_table(
         raise InvalidInputError(f"{path} is empty. Write the table again.")
     drop = [drop] if isinstance(drop, str) else list(drop)
     text = [text] if isinstance(text, str) else list(text)
+    kinds = None if like is None else kinds_like(like, text, without=(target, group))
     if suffix in (".csv", ".csv.gz"):
-        frame = _read_csv(path, text if group is None else [*text, group])
+        frame = _read_csv(path, text if group is None else [*text, group], kinds)
+    elif suffix == ".parquet":
+        frame = _read_parquet(path, nullable=like is not None)
     else:
-        frame = {".parquet": _read_parquet, ".npz": read_npz_table, ".npy": read_npy}[suffix](path)
+        frame = {".npz": read_npz_table, ".npy": read_npy}[suffix](path)
     if is_matrix(frame):
         target, group = matrix_roles(frame, target, group, drop)
-    return _split(frame, path, target, group, drop, text)
+    return _split(frame, path, target, group, drop, text, kinds)
 
 
 def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
@@ -151,13 +172,16 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     Raises
     ------
     InvalidInputError
-        The public file misses columns, has others, has an entirely empty one, or holds text where the private one
-        holds numbers.
+        The public file misses columns, has others or has an entirely empty one; or no cell at all of a private column
+        is of the kind (number or text) that the public one has.
 
     Notes
     -----
-    **Guarantees.** Whether a column is of numbers or of text is decided by the public rows. A private file that differs
-    is refused, which releases nothing.
+    **Guarantees.** Names of columns and public cells are public, private cells are not. Whether a column is of numbers
+    or of text is decided by the public rows. A private table that was read with ``read_table(..., like=X_public)`` has
+    those kinds whatever its cells are, so that none of them, nor all together, can bring a refusal about. Of a table
+    that was read otherwise a column without a single fitting cell is refused as another column, before anything is
+    released; there a neighbouring table may be one that is taken, which ``like`` rules out.
 
     Examples
     --------
@@ -190,7 +214,9 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     odd = []
     for name in wanted:
         private_kind, public_kind = column_kind(name, X_private[name]), column_kind(name, public[name])
-        if private_kind != public_kind:
+        if private_kind != public_kind and not (
+            public_kind == "numeric" and numbers_in(X_private[name])[0].notna().any()
+        ):
             blank = "empty, and so " if X_private[name].isna().all() else ""
             odd.append(f"{name!r} is {blank}{private_kind} in the private file and {public_kind} in the public one")
     if odd:
@@ -204,8 +230,11 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
 # Reading -------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, text: list[str]) -> pd.DataFrame:
+def _read_csv(path: Path, text: list[str], kinds: dict[str, str] | None) -> pd.DataFrame:
     import pandas as pd
+
+    def is_text(name: str) -> bool:
+        return name in text if kinds is None else kinds.get(name) != "numeric"
 
     try:
         data = gunzip(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
@@ -214,10 +243,13 @@ def _read_csv(path: Path, text: list[str]) -> pd.DataFrame:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 io.BytesIO(data),
+                # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
+                converters={i: cell_reader(MISSING) for i, name in enumerate(header) if kinds and not is_text(name)},
+                **_exact(pd.__version__),
                 encoding="utf-8-sig",
                 header=0,
                 names=list(range(len(header))),  # pandas would rename a name that stands twice
-                dtype={i: "object" for i, name in enumerate(header) if name in text},
+                dtype={i: "object" for i, name in enumerate(header) if is_text(name)},
                 index_col=False,
                 keep_default_na=False,
                 na_values=list(MISSING),
@@ -237,6 +269,11 @@ def _read_csv(path: Path, text: list[str]) -> pd.DataFrame:
     return frame
 
 
+def _exact(pandas: str) -> dict[str, Any]:
+    """Return what makes a version of pandas read numbers to the last bit, as Python does: from 3.1 on, nothing."""
+    return {} if tuple(map(int, pandas.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+
+
 def _check_cells(path: Path, text: str) -> list[str]:
     """Return the header; refuse rows of another length, which pandas would pad with missing cells."""
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
@@ -250,7 +287,7 @@ def _check_cells(path: Path, text: str) -> list[str]:
     return header
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     import pandas as pd
     import pyarrow.parquet as pq
 
@@ -259,7 +296,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         parts = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
         # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
         check_unpacked(max(8 * said.num_rows * said.num_columns, sum(parts)), path.stat().st_size)
-        frame = pd.read_parquet(path)
+        # Not nullable, one missing whole number makes floats of a column, and large ids equal.
+        frame = pd.read_parquet(path, dtype_backend="numpy_nullable") if nullable else pd.read_parquet(path)
     # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
     except Exception as error:
         raise InvalidInputError(
@@ -282,6 +320,7 @@ def _split(
     group: str | None,
     drop: list[str],
     text: list[str],
+    kinds: dict[str, str] | None,
 ) -> Table:
     frame = frame.reset_index(drop=True)
     frame.columns = frame.columns.map(str)
@@ -324,39 +363,14 @@ def _split(
         raise InvalidInputError(
             f"{path.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
         )
+    strict, X = kinds is None, frame[features]
+    spelt = path.suffix.lower() in (".csv", ".gz") and target not in text
     return Table(
-        X=_tidy(frame[features], path, text),
-        y=_complete(frame, target, "target"),
-        groups=_owners(frame, group),
+        X=_tidy(X, path, text) if kinds is None else tidy_like(X, path.name, kinds, text=text),
+        y=labels_of(frame, target, strict=strict, spelt=spelt),
+        groups=owners_of(frame, group, strict=strict),
         path=path,
     )
-
-
-def _complete(frame: pd.DataFrame, name: str | None, role: str) -> npt.NDArray[Any] | None:
-    if name is None:
-        return None
-    column = frame[name]
-    if column.isna().any():
-        raise InvalidInputError(f"{role} column {name!r} has missing values. Fill them in, or remove those rows.")
-    values = column.to_numpy()
-    # The same text whether it came as a category, as a string or as an object.
-    return values.astype(object) if values.dtype.kind in "US" else values
-
-
-def _owners(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
-    """Return ids as texts; were they numbers where all cells are, one person's odd id would rename everybody."""
-    values = _complete(frame, name, "group")
-    if values is None:
-        return None
-    owners = np.empty(len(values), dtype=object)
-    owners[:] = [_owner(value) for value in values.tolist()]
-    return owners
-
-
-def _owner(value: Any) -> str:
-    text = (str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)).strip()
-    number = _WHOLE_NUMBER.fullmatch(text)
-    return f"{number[1].replace('+', '')}{number[2]}" if number else text
 
 
 def _tidy(X: pd.DataFrame, path: Path, text: list[str]) -> pd.DataFrame:

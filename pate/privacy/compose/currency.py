@@ -18,9 +18,8 @@ from typing import Any
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.privacy.compose.accountant import Cost, PublicCost
 from pate.privacy.convert import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_gdp, rdp_overhead
-from pate.privacy.cost import Charge
+from pate.privacy.cost import Charge, check_charge
 
 _ALLOWED = "None, 'gdp', 'pure', 'renyi' (its order by the first charge), 'renyi:12.5' or ('renyi', 12.5)"
 
@@ -97,15 +96,15 @@ class Currency:
             return "Rogers et al. 2016"
         return "Feldman and Zrnic 2021, Theorem 3.1; Lecuyer 2021"
 
-    def price(self, cost: Cost) -> float:
+    def price(self, cost: Charge) -> float:
         """Return the scalar that a cost takes; infinite where this currency cannot pay for it.
 
         Examples
         --------
-        >>> Currency().price(PublicCost.at_order(0.1, order=8.0))
+        >>> Currency().price(Charge.at_order(0.1, order=8.0))
         inf
         """
-        whole = PublicCost.of(cost)
+        whole = check_charge(cost)
         if self.order is None:
             return whole.mu_squared
         if math.isinf(self.order):
@@ -226,7 +225,7 @@ class Terms:
         return cls(total, currency, failure_delta, limit)
 
     @property
-    def filled(self) -> PublicCost:
+    def filled(self) -> Charge:
         """The cost of everything together once the limit is used up: what is known of it, whatever is released yet.
 
         Examples
@@ -236,7 +235,7 @@ class Terms:
         """
         order = self.currency.order
         if order is None:
-            whole = PublicCost.of(Charge.gaussian(sensitivity=math.sqrt(self.limit), sigma=1.0))
+            whole = Charge.gaussian(sensitivity=math.sqrt(self.limit), sigma=1.0)
             return replace(whole, mu_squared=self.limit, delta0=self.failure_delta)
         if math.isinf(order):
             try:
@@ -244,21 +243,19 @@ class Terms:
             except InvalidInputError:
                 # Far beyond any promise, but labels that were paid for need their statement all the same.
                 mu_squared = math.inf
-            return PublicCost(
-                DEFAULT_ORDERS, (self.limit,) * len(DEFAULT_ORDERS), mu_squared, self.limit, self.failure_delta
-            )
-        return PublicCost.at_order(self.limit, order=order, delta0=self.failure_delta)
+            return Charge(mu_squared, (self.limit,) * len(DEFAULT_ORDERS), self.limit, delta0=self.failure_delta)
+        return Charge.at_order(self.limit, order=order, delta0=self.failure_delta)
 
-    def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Cost) -> str:
+    def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Charge) -> str:
         """Return why the cost may not be added to what was paid; "" if it may. Sums are compared exactly.
 
         Parameters
         ----------
         prices, failures : sequence of float
             Of all releases so far, in this currency.
-        cost : Charge, PTRGate or PublicCost
+        cost : Charge
         """
-        whole = PublicCost.of(cost)
+        whole = check_charge(cost)
         price = self.currency.price(whole)
         if not math.isfinite(price):
             return (
@@ -291,7 +288,7 @@ def check_failure_delta(value: Any, total: Budget) -> float:
 
 
 def choose_terms(
-    total: Budget, cost: Cost, *, asked: str | None = None, failure_delta: float | None = None
+    total: Budget, cost: Charge, *, asked: str | None = None, failure_delta: float | None = None
 ) -> Terms | None:
     """Return the terms under which a budget buys most of what is planned; None when none of them buys it once.
 
@@ -302,7 +299,7 @@ def choose_terms(
     Parameters
     ----------
     total : Budget
-    cost : Charge, PTRGate or PublicCost
+    cost : Charge
         What is to be paid first.
     asked : str or None
         A currency by name, "renyi" for any order, None for any.
@@ -318,7 +315,7 @@ def choose_terms(
     >>> choose_terms(budget, Charge.gaussian_argmax(40.0) * 300).currency.name
     'renyi:8'
     """
-    whole = PublicCost.of(cost)
+    whole = check_charge(cost)
     failures = whole.delta0 if failure_delta is None else failure_delta
     if whole.delta0 > failures or failures >= total.delta:
         return None
@@ -364,18 +361,18 @@ class Opening:
     failure_delta: float | None
     terms: Terms | None
 
-    def terms_for(self, cost: Cost) -> Terms | None:
+    def terms_for(self, cost: Charge) -> Terms | None:
         """Return the terms, or those that this cost would fix by being the first; None if it cannot."""
         if self.terms is not None:
             return self.terms
         return choose_terms(self.total, cost, asked=self.asked, failure_delta=self.failure_delta)
 
-    def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Cost) -> str:
+    def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Charge) -> str:
         """Return why the cost may not be added to what was paid, in words; "" if it may.
 
         Examples
         --------
-        >>> Opening(Budget(1.0, 1e-5), "gdp", None, None).refusal((), (), PublicCost.at_order(0.1, order=8.0))[:44]
+        >>> Opening(Budget(1.0, 1e-5), "gdp", None, None).refusal((), (), Charge.at_order(0.1, order=8.0))[:44]
         'its cost in mu^2, fixed as the currency befo'
         """
         terms = self.terms_for(cost)

@@ -1,4 +1,4 @@
-"""To and from dp_accounting's events, and the Renyi curve of DP-SGD under replace-one adjacency."""
+"""Costs of dp_accounting's events, and the Renyi curve of DP-SGD under replace-one adjacency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
-from pate.privacy.compose.accountant import PublicCost, total_cost
 from pate.privacy.compose.selection import select_best
 from pate.privacy.convert import DEFAULT_ORDERS, check_orders
 from pate.privacy.cost import Charge
@@ -23,52 +22,7 @@ _MARGIN = 1 + 1e-7
 _LEAST_NOISE = 0.05
 
 
-def to_dp_event(cost: Charge | PublicCost) -> Any:
-    """Return a dp_accounting event that costs at least as much as ``cost``, under replace-one adjacency.
-
-    A cost that came from an event gives that event back. Otherwise the event is a Gaussian of the same mu: exact for
-    Gaussian noise, and for everything else an upper bound by domination (Dong, Roth, Su 2022). For the events of a
-    mechanism, tighter for Laplace noise, see :func:`pate.mechanisms.mechanism_event`.
-
-    Parameters
-    ----------
-    cost : Charge or PublicCost
-
-    Returns
-    -------
-    dp_accounting.DpEvent
-        Its noise multiplier is relative to the distance of *neighbours under replace-one*. An event with Poisson
-        sampling in it keeps that meaning in an accountant made with ``NeighboringRelation.REPLACE_ONE`` alone
-        (dp_accounting's PLD accountant); its other accountants assume add-or-remove there and say less.
-
-    Raises
-    ------
-    InvalidInputError
-        No finite mu is known (a gate, say), or the cost may fail with delta0 > 0: no event says that.
-
-    Examples
-    --------
-    >>> to_dp_event(Charge.gaussian(sensitivity=1.0, sigma=2.0))
-    GaussianDpEvent(noise_multiplier=2.0)
-    """
-    import dp_accounting
-
-    whole = PublicCost.of(cost)
-    if whole.delta0:
-        raise InvalidInputError("dp_accounting has no event for a cost that may fail with some probability.")
-    if whole.event is not None:
-        return whole.event
-    if whole.mu_squared == 0:
-        return dp_accounting.NoOpDpEvent()
-    if not math.isfinite(whole.mu_squared):
-        raise InvalidInputError("dp_accounting has no event for a cost of which only a Renyi curve is known.")
-    multiplier = 1 / math.sqrt(whole.mu_squared)
-    while 1 / multiplier**2 < whole.mu_squared:
-        multiplier = math.nextafter(multiplier, 0)
-    return dp_accounting.GaussianDpEvent(multiplier)
-
-
-def from_dp_event(event: Any) -> PublicCost:
+def from_dp_event(event: Any) -> Charge:
     """Return the cost of a dp_accounting event under replace-one adjacency.
 
     Parameters
@@ -79,7 +33,7 @@ def from_dp_event(event: Any) -> PublicCost:
 
     Returns
     -------
-    PublicCost
+    Charge
         Gaussian and Laplace noise multipliers are read as dp_accounting reads them: noise over the distance of the
         two neighbours. A Poisson-sampled Gaussian's is noise over the *clipping norm*, and neighbours differ in one
         replaced record, whose two contributions may be opposite (as dp_accounting's REPLACE_ONE in its PLD
@@ -94,38 +48,33 @@ def from_dp_event(event: Any) -> PublicCost:
     --------
     >>> import dp_accounting
     >>> event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), 8)
-    >>> from_dp_event(event).mu_squared, to_dp_event(from_dp_event(event)) == event
-    (2.0, True)
+    >>> from_dp_event(event).mu_squared
+    2.0
     """
-    cost = _read(event)
-    return PublicCost(cost.orders, cost.rdp, cost.mu_squared, cost.pure, cost.delta0, event)
-
-
-def _read(event: Any) -> PublicCost:
     import dp_accounting as dpa
 
     if isinstance(event, dpa.NoOpDpEvent):
-        return PublicCost.of(Charge.zero())
+        return Charge.zero()
     if isinstance(event, dpa.GaussianDpEvent):
-        return PublicCost.of(Charge.gaussian(sensitivity=1.0, sigma=event.noise_multiplier))
+        return Charge.gaussian(sensitivity=1.0, sigma=event.noise_multiplier)
     if isinstance(event, dpa.LaplaceDpEvent):
-        return PublicCost.of(Charge.laplace(shifts=(1.0,), scale=event.noise_multiplier))
+        return Charge.laplace(shifts=(1.0,), scale=event.noise_multiplier)
     if isinstance(event, dpa.dp_event.ZCDpEvent):
         low, slope = check_real("xi", event.xi, low=0), check_real("rho", event.rho, low=0)
-        return PublicCost(DEFAULT_ORDERS, tuple(low + slope * a for a in DEFAULT_ORDERS))
+        return Charge(math.inf, tuple(low + slope * a for a in DEFAULT_ORDERS))
     if isinstance(event, dpa.SelfComposedDpEvent | dpa.ComposedDpEvent):
-        return total_cost(_parts(event))
+        return Charge.total(_parts(event))
     if isinstance(event, dpa.PoissonSampledDpEvent):
         return _sampled_gaussian(event.sampling_probability, _noise_multiplier(event.event))
     if isinstance(event, dpa.dp_event.RepeatAndSelectDpEvent):
-        return select_best(_read(event.event), mean_runs=event.mean, shape=event.shape)
+        return select_best(from_dp_event(event.event), mean_runs=event.mean, shape=event.shape)
     raise InvalidInputError(
         f"no replace-one cost is known here for a {type(event).__name__}. Known are NoOp, Gaussian, Laplace, ZCDp, "
         "PoissonSampled Gaussian, RepeatAndSelect, Composed and SelfComposed."
     )
 
 
-def _parts(event: Any) -> list[tuple[PublicCost, int]]:
+def _parts(event: Any) -> list[tuple[Charge, int]]:
     """Return what a composition is made of, each with how often; their sum is then rounded once."""
     import dp_accounting as dpa
 
@@ -133,7 +82,7 @@ def _parts(event: Any) -> list[tuple[PublicCost, int]]:
         return [(cost, n * event.count) for cost, n in _parts(event.event)]
     if isinstance(event, dpa.ComposedDpEvent):
         return [part for inner in event.events for part in _parts(inner)]
-    return [(_read(event), 1)]
+    return [(from_dp_event(event), 1)]
 
 
 def _noise_multiplier(event: Any) -> float:
@@ -152,12 +101,12 @@ def _noise_multiplier(event: Any) -> float:
     return 1 / math.sqrt(inverse_square(event))
 
 
-def _sampled_gaussian(sample_rate: float, noise_multiplier: float) -> PublicCost:
+def _sampled_gaussian(sample_rate: float, noise_multiplier: float) -> Charge:
     if sample_rate == 0:
-        return PublicCost.of(Charge.zero())
+        return Charge.zero()
     if sample_rate == 1:
-        return PublicCost.of(Charge.gaussian(sensitivity=2.0, sigma=noise_multiplier))
-    return PublicCost(DEFAULT_ORDERS, _default_curve(float(sample_rate), noise_multiplier))
+        return Charge.gaussian(sensitivity=2.0, sigma=noise_multiplier)
+    return Charge(math.inf, _default_curve(float(sample_rate), noise_multiplier))
 
 
 @lru_cache(maxsize=64)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pate.core.checks import check_real
 from pate.exceptions import BudgetExceededError
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.accountant import Cost, PublicCost
 from pate.privacy.compose.currency import Currency, Terms
+from pate.privacy.cost import Charge, check_charge
 from pate.privacy.words import Guarantee
 
 
@@ -49,18 +49,18 @@ class _Filter:
         """Share of the limit that is spent, 0 to 1. It is no epsilon and converts to none."""
         return math.fsum(self._prices) / self.limit
 
-    def admits(self, cost: Cost) -> bool:
+    def admits(self, cost: Charge) -> bool:
         """Return whether the cost still fits.
 
         Parameters
         ----------
-        cost : Charge, PTRGate or PublicCost
+        cost : Charge
             May be chosen by looking at everything released before.
         """
         with self._one_at_a_time:
             return not self._terms.refusal(self._prices, self._failures, cost)
 
-    def spend(self, cost: Cost) -> None:
+    def spend(self, cost: Charge) -> None:
         """Spend the cost; do this before the release.
 
         Raises
@@ -75,11 +75,11 @@ class _Filter:
                     f"{self!r} does not admit this release: {refusal}. Use more noise, ask less, or stop; nothing was "
                     "spent."
                 )
-            whole = PublicCost.of(cost)
+            whole = check_charge(cost)
             self._prices.append(self._terms.currency.price(whole))
             self._failures.append(whole.delta0)
 
-    def replay(self, costs: Iterable[Cost]) -> None:
+    def replay(self, costs: Iterable[Charge]) -> None:
         """Spend again what was spent before, such as ``row.charge for row in ledger.releases()``, in order."""
         for cost in costs:
             self.spend(cost)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pate.privacy.budget import Budget
-    from pate.privacy.compose.accountant import Cost
+    from pate.privacy.cost import Charge
 
 
 class Allowance(Protocol):
@@ -19,7 +19,7 @@ class Allowance(Protocol):
     True
     """
 
-    def allows(self, cost: Cost) -> bool:
+    def allows(self, cost: Charge) -> bool:
         """Return whether a release of this cost fits."""
 
 
@@ -35,7 +35,7 @@ class Purse(Protocol):
 
     def pay(
         self,
-        cost: Cost,
+        cost: Charge,
         *,
         what: str,
         kind: str,
@@ -50,7 +50,8 @@ class Purse(Protocol):
 
         Parameters
         ----------
-        cost : a worst case fixed beforehand
+        cost : Charge
+            A worst case fixed beforehand.
         what, kind : str
             What is paid for, in words; and one of :data:`pate.ledger.KINDS`.
         total : Budget or None

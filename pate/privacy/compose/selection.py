@@ -9,20 +9,19 @@ from scipy.optimize import brentq
 
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.compose.purse import Purse
 from pate.privacy.convert import pure_to_gdp, rdp_to_epsilon
-from pate.privacy.cost import Charge
+from pate.privacy.cost import Charge, check_charge
 
 
 def select_best(
-    cost: Charge | PublicCost,
+    cost: Charge,
     *,
     mean_runs: float,
     shape: float = 1.0,
     ledger: Purse | None = None,
     what: str = "private selection",
-) -> PublicCost:
+) -> Charge:
     """Return the cost of running a mechanism a random number of times and releasing the best run alone.
 
     Each run draws its hyperparameters at random from a public list, and its score is part of its own (private)
@@ -31,7 +30,7 @@ def select_best(
 
     Parameters
     ----------
-    cost : Charge or PublicCost
+    cost : Charge
         Of one run, score included.
     mean_runs : float
         Mean number of runs, above 1.
@@ -45,7 +44,7 @@ def select_best(
 
     Returns
     -------
-    PublicCost
+    Charge
         By Papernot and Steinke 2022 ("Hyperparameter tuning with Renyi differential privacy"), Theorem 2:
         D'(a) = D(a) + (1 + eta) (1 - 1/b) D(b) + (1 + eta) log(1/gamma) / b + log(mean) / (a - 1) at the best order
         b; Poisson by Theorem 6: D'(a) = D(a) + mean d + log(mean) / (a - 1), one run being (log(1 + 1/(a-1)), d)-DP.
@@ -64,7 +63,7 @@ def select_best(
     >>> select_best(one, mean_runs=10).guarantee(1e-5).epsilon / one.guarantee(1e-5).epsilon < 4
     True
     """
-    one = PublicCost.of(cost)
+    one = check_charge(cost)
     mean = check_real("mean_runs", mean_runs, low=1, low_open=True, remedy="It is a mean: 10 is usual.")
     if not (shape == math.inf or (math.isfinite(shape) and shape >= 0)):
         raise InvalidInputError(f"shape must be >= 0 (1: geometric, inf: Poisson), got {shape!r}.")
@@ -84,7 +83,7 @@ def select_best(
     # Renyi divergence does not decrease in the order.
     values = np.minimum.accumulate(values[::-1])[::-1]
     values = np.minimum(values, pure)
-    whole = PublicCost(one.orders, tuple(values.tolist()), _mu_squared(pure), pure)
+    whole = Charge(_mu_squared(pure), tuple(values.tolist()), pure, one.orders)
     if ledger is not None:
         text = f"best of {mean:g} runs on average (shape {shape:g}): {what}"
         ledger.pay(whole, what=text, kind="selection", facts={"mean_runs": mean, "shape": repr(shape)})
@@ -98,7 +97,7 @@ def _mu_squared(pure: float) -> float:
         return math.inf
 
 
-def _delta_at(one: PublicCost, epsilon: float) -> float:
+def _delta_at(one: Charge, epsilon: float) -> float:
     """Return a delta such that one run is (epsilon, delta)-DP, by the conversion's own inverse."""
 
     def over(log_delta: float) -> float:

@@ -10,7 +10,6 @@ values are private: they depend on the votes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_real
-from pate.privacy.convert import DEFAULT_ORDERS, check_delta
+from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact.composition import LossTable, compose_epsilons, compose_masses
 from pate.privacy.exact.dominating import dominating_masses
 from pate.privacy.exact.histograms import check_counts, distinct_histograms, group_counts
@@ -68,7 +67,7 @@ def _lattice(noise: NoiseLike, discretization: float | None) -> float:
 
 def _by_renyi(rdp: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
     """Epsilons of RDP curves (..., n_orders) at ``delta`` (Canonne, Kamath, Steinke 2020), and their orders."""
-    overhead = np.log1p(-1 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1)
+    overhead = rdp_overheads(_ORDERS, delta)
     epsilons = upper_bound(rdp) + overhead
     best = epsilons.argmin(axis=-1)
     return np.maximum(np.take_along_axis(epsilons, best[..., None], -1)[..., 0], 0.0), _ORDERS[best]

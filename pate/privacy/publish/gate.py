@@ -31,7 +31,8 @@ from pate.noise import real_at_least
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.compose.purse import Purse
-from pate.privacy.convert import check_delta, check_orders, delta_left, rdp_to_epsilon
+from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders, delta_left, rdp_to_epsilon
+from pate.privacy.cost import Charge
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.publish.tail_bound import QueryScores, TailBound, outcome_scores
 from pate.privacy.words import Guarantee
@@ -105,7 +106,7 @@ class PTRGate:
     directions. It needs: continuous Gaussian noise; a batch (the queries are fixed before the test and do not depend
     on the answers); the parameters, ``tau`` above all, chosen without looking at the votes (from other data, or from
     a planned consensus); and a fallback, if any, that costs at most ``tau`` at ``order`` (:meth:`fallback_queries`).
-    Each gate tests once; several gates for several batches compose by :meth:`rdp`, and their delta0 add up.
+    Each gate tests once; several gates for several batches compose by adding their :attr:`charge`.
 
     Raises
     ------
@@ -180,6 +181,20 @@ class PTRGate:
             adaptivity="fixed queries",
         )
 
+    @property
+    def charge(self) -> Charge:
+        """The cost of test and answers (or fallback) together: a Renyi curve up to the gate's order, and its delta0.
+
+        Raises
+        ------
+        InvalidInputError
+            The gate was tested with seeded noise: that protects nobody.
+        """
+        if self._seeded:
+            raise InvalidInputError("a cost must be of real noise; this gate was tested with a seed.")
+        orders = tuple(sorted({a for a in (*DEFAULT_ORDERS, self.order) if a <= self.order}))
+        return Charge(math.inf, tuple(self.rdp(orders).tolist()), orders=orders, delta0=self.delta0)
+
     def _test_cost(self, order: float) -> float:
         return order * (_SENSITIVITY / self.width) ** 2 / 2
 
@@ -249,7 +264,7 @@ class PTRGate:
         gamma = safe_distance(scores, self._bound, self.tau, limit=_CLIP_WIDTHS * self.width)
         if ledger is not None:
             self.release = ledger.pay(
-                self,
+                self.charge,
                 what=repr(self).partition(":")[0] + ")",
                 kind="gate",
                 total=Budget(self.guarantee.epsilon, self.delta),

@@ -32,8 +32,8 @@ from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.noise import rounded_up
 from pate.noise.source import NoiseSource
-from pate.privacy.compose.accountant import PublicCost
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, delta_left, rdp_overhead
+from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_statistic import ROUNDING, query_cap, smooth_bound
 from pate.privacy.words import Guarantee
 
@@ -219,14 +219,14 @@ class SmoothSensitivity:
         return gnss_rdp(beta, self.noise_scale, order, deviations=self.deviations) * (1 + 1e-12)
 
     @property
-    def cost(self) -> PublicCost:
+    def cost(self) -> Charge:
         """What releasing the number costs other releases: a Renyi curve, for every pair of neighbours, and no delta.
 
         There is no mu^2 in it (the two normals differ in their deviations): a ledger has to count in Renyi divergence.
         """
         highest = 1 / -math.expm1(-2 * (self.beta + 8 * ROUNDING)) if self.beta > 0 else math.inf
         orders = sorted({a for a in (*DEFAULT_ORDERS, self.order) if a < highest * (1 - 1e-9)})
-        return PublicCost(tuple(orders), tuple(self._price(a) for a in orders))
+        return Charge(math.inf, tuple(self._price(a) for a in orders), orders=tuple(orders))
 
     def delta_left(self, delta: float) -> float:
         """Return delta - delta0, rounded down.

@@ -1,0 +1,173 @@
+"""Private tables read as a public one has its columns: cell by cell, so that no cell decides what another becomes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pate.core.checks import cell_kind
+from pate.data._columns import as_float, as_number, as_text, column_kind, holds_numbers
+from pate.exceptions import CuratorWarning, InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | None] = ()) -> dict[str, str]:
+    """Return the kind of each column of a public table, ``"text"`` for those in ``text``.
+
+    An empty one has no kind that is public, and is left out: :func:`pate.data.align_columns` refuses it. Columns in
+    ``without`` are no features.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> kinds_like(pd.DataFrame({"age": [1.0], "code": [2.0], "note": [None], "ill": [1]}), ["code"], without=["ill"])
+    {'age': 'numeric', 'code': 'text'}
+    """
+    if not (hasattr(like, "columns") and hasattr(like, "iloc")):
+        raise InvalidInputError(
+            f"like must be the public rows as a DataFrame, such as read_table(public).X, got {type(like).__name__}."
+        )
+    names = [str(c) for c in like.columns]
+    if len(set(names)) < len(names):
+        raise InvalidInputError("like has columns of the same name. Rename or remove one of each.")
+    columns = [like.iloc[:, j] for j in range(len(names))]
+    return {
+        name: "text" if name in text else column_kind(name, column)
+        for name, column in zip(names, columns, strict=True)
+        if name not in without and (name in text or not column.isna().all())
+    }
+
+
+def cell_reader(missing: tuple[str, ...]) -> Any:
+    """Return a function from a cell's text to a number, NaN where it is missing, or the text where it is neither.
+
+    Examples
+    --------
+    >>> [cell_reader(("", "?"))(cell) for cell in ("1.50", "?", "12 or so")]
+    [1.5, nan, '12 or so']
+    """
+    known = frozenset(missing)
+
+    def read(cell: str) -> Any:
+        number = as_number(cell)
+        return cell if number != number and cell.strip() not in known else number
+
+    return read
+
+
+def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
+    """Bring private columns to the kinds that public ones have: float64, or text as objects; NaN where missing.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n, n_features)
+        Columns as a file has them.
+    file : str
+        Its name, for messages.
+    kinds : dict of str -> {"numeric", "text"}
+        What :func:`kinds_like` returns. Other columns are text.
+    text : sequence of str
+        Columns that somebody said are text.
+
+    Returns
+    -------
+    DataFrame of shape (n, n_features)
+        A cell that is no finite number where numbers belong, or neither number nor text where texts do, is NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        A column's declared type (dates, complex numbers) is of neither kind: a fact of the file, not of a cell.
+
+    Warns
+    -----
+    CuratorWarning
+        Some cells became NaN, or a column of text holds numbers alone. Nothing else comes of it: refusing a column of
+        which no cell fits would let the one record that has a number in it decide whether there is a release.
+
+    Examples
+    --------
+    >>> import pandas as pd, warnings
+    >>> private = pd.DataFrame({"age": ["7", "old"], "code": ["01", "1"]})
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     tidy_like(private, "a.csv", {"age": "numeric", "code": "text"}).values.tolist()
+    [[7.0, '01'], [nan, '1']]
+    >>> [w.category.__name__ for w in said]
+    ['CuratorWarning']
+    """
+    import pandas as pd
+
+    tidy: dict[str, Any] = {}
+    odd: list[str] = []
+    for name in X.columns:
+        column = X[name]
+        if not isinstance(column.dtype, pd.CategoricalDtype) and not pd.api.types.is_object_dtype(column.dtype):
+            column_kind(name, column)  # a declared type
+        if kinds.get(name) == "numeric":
+            tidy[name], n_odd = numbers_in(column)
+        else:
+            tidy[name], n_odd = _texts(column)
+        if n_odd:
+            odd.append(odd_cells(name, tidy[name], n_odd))
+        elif name in kinds and name not in text and kinds[name] == "text" and _numbers_alone(tidy[name]):
+            odd.append(f"{name!r} holds numbers alone, where the public rows have text: is it another column? (text=)")
+    if odd:
+        tell_curator(file, odd)
+    return pd.DataFrame(tidy, index=X.index)
+
+
+def odd_cells(name: Any, made: pd.Series, n_odd: int) -> str:
+    """Say how many cells of a column became missing."""
+    none = "" if made.notna().any() else ", and so it is empty: is it another column?"
+    return f"{name!r} has {n_odd} that are not what the public rows have in it, which count as missing{none}"
+
+
+def tell_curator(where: str, odd: list[str]) -> None:
+    """Warn of cells that were set aside: the curator alone."""
+    warnings.warn(
+        f"{where}, cells of columns: {'; '.join(odd)}. (This is private: do not publish it.)",
+        CuratorWarning,
+        stacklevel=5,
+    )
+
+
+def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
+    """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> numbers, n_odd = numbers_in(pd.Series(["1.5", None, "John Doe", "inf"], dtype=object))
+    >>> numbers.tolist(), n_odd
+    ([1.5, nan, nan, nan], 2)
+    """
+    import pandas as pd
+
+    if holds_numbers(column.dtype):
+        values, missing = as_float(column).to_numpy(), column.isna().to_numpy()
+    else:
+        cells = column.astype(object).tolist()
+        values = np.fromiter(map(as_number, cells), dtype=np.float64, count=len(cells))
+        missing = np.fromiter((cell_kind(cell) == "missing" for cell in cells), dtype=bool, count=len(cells))
+    fine = np.isfinite(values)
+    made = pd.Series(np.where(fine, values, np.nan), index=column.index, name=column.name)
+    return made, int(np.count_nonzero(~fine & ~missing))
+
+
+def _numbers_alone(texts: pd.Series) -> bool:
+    return bool(texts.notna().any()) and all(np.isfinite(as_number(cell)) for cell in texts if cell == cell)
+
+
+def _texts(column: pd.Series) -> tuple[pd.Series, int]:
+    texts = as_text(column)
+    if not holds_numbers(column.dtype):
+        kinds = [cell_kind(cell) for cell in column.astype(object).tolist()]
+        odd = np.array([kind not in ("text", "number", "missing") for kind in kinds], dtype=bool)
+        return texts.mask(odd, np.nan).astype(object), int(odd.sum())
+    return texts, 0
