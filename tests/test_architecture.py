@@ -308,6 +308,15 @@ def test_packages_name_only_what_they_hold():
         assert [n for n in names if not hasattr(module, n)] == []
 
 
+def array_aliases(tree: ast.Module) -> list[str]:
+    return [ast.unparse(n) for n in tree.body if isinstance(n, ast.Assign) and "NDArray[" in ast.unparse(n.value)[:16]]
+
+
+def test_arrays_are_named_in_one_place():
+    assert len(array_aliases(TREES["core.types"])) == 5
+    assert {m: found for m, tree in TREES.items() if m != "core.types" and (found := array_aliases(tree))} == {}
+
+
 #: Loading by pickle runs whatever the file says.
 _LOADERS = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 _LOADING = {"load", "loads", "Unpickler", "open"}

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact import native
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts, merge_far
@@ -35,8 +36,6 @@ from pate.privacy.exact.threshold import JoinTables, join_tables
 
 __all__ = ["SAFETY", "ExactDivergences", "exact_divergences", "exact_rdp", "log_probs", "upper_bound"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 NoiseLike = GaussianNoise | LaplaceNoise
 
 #: Factor that covers quadrature and rounding (measured below 1e-11), and a floor that covers underflow to 0.

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_real
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.public_curve.certify import SLACK, excess
 
 __all__ = ["lattice_rho_star"]
 
-Array = npt.NDArray[np.float64]
 _REACH = 8.0  # sigmas beyond which an outcome is negligible
 
 
@@ -44,7 +44,7 @@ class _Laws:
             win[row, 1:] = win[row - 1, :-1] + step[row, 1:]
         self.win, self.tie = win, step
 
-    def logs(self, a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: tuple[int, int]) -> Array:
+    def logs(self, a: IntArray, b: IntArray, bits: tuple[int, int]) -> FloatArray:
         """Return log P (3, n) at axis indices a, b; bits say which of the two beats the rest on a tie with it."""
         i, j = self.axis[a], self.axis[b]
         first, second = self.win[a, b], self.win[b, a]
@@ -58,7 +58,7 @@ class _Laws:
         return np.log(np.stack([first, second, neither]))
 
 
-def lattice_rho_star(orders: npt.ArrayLike, sigma: float) -> Array:
+def lattice_rho_star(orders: npt.ArrayLike, sigma: float) -> FloatArray:
     """Return a proved bound on the Renyi divergence of one argmax with N_Z(0, sigma^2) noise and uniform ties.
 
     Parameters
