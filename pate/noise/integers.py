@@ -1,7 +1,7 @@
 """Integer noise, exactly: the discrete Gaussian and Laplace (Canonne, Kamath and Steinke 2020), ties at random.
 
-Not what the mechanisms use (real noise is cheaper to account for): for whoever wants integers. The discrete Gaussian
-costs ``lattice_rho_star`` and :mod:`pate.noise.discrete_gaussian`, not ``rho_star``.
+Not what the mechanisms use (real noise is cheaper to account for): for whoever wants integers. What they cost is not
+``rho_star``: see docs/public-curve.md, theorem 3 and section 5.
 """
 
 from __future__ import annotations

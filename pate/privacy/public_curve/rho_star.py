@@ -85,8 +85,8 @@ def rho_star(orders: npt.ArrayLike, sigma: float) -> FloatArray:
     -----
     Guarantee: replacement of one vote (u to b, any u and b), both directions, every histogram, any number of teachers
     and of classes >= 2, queries chosen adaptively. Only the label may be released. The noise has to be the continuous
-    Gaussian, independent on every class of a fixed public list (empty ones too); for the discrete Gaussian use
-    ``lattice_rho_star``. Proved in docs/public-curve.md, theorem 1; 0 to 0.3% above the exact supremum.
+    Gaussian, independent on every class of a fixed public list (empty ones too); the discrete Gaussian
+    has another curve (theorem 3). Proved in docs/public-curve.md, theorem 1; 0 to 0.3% above the exact supremum.
 
     Examples
     --------

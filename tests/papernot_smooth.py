@@ -1,4 +1,4 @@
-"""The smooth-sensitivity release of the 2018 paper, kept for comparison.
+"""The smooth-sensitivity release of the 2018 paper: a comparison that tests reproduce, and no part of pate.
 
 Papernot et al. 2018, Appendix B: local sensitivity of the Theorem 6 bound at every distance (Algorithms 3 to 5),
 released with Gaussian noise scaled by it (GNSS). Three reasons why this is a comparison and not a guarantee: Theorem
