@@ -20,7 +20,7 @@ def _phi_cdf(t: Any) -> Any:
     return mp.erfc(-t / mp.sqrt(2)) / 2
 
 
-def gaussian_probs(counts: Sequence[int], sigma: float, *, step: float = 0.1, reach: float = 13.0) -> list[Any]:
+def gaussian_probs(counts: Sequence[int], sigma: float, *, step: float = 0.2, reach: float = 13.0) -> list[Any]:
     """P(j) for every class; the largest count's is the complement of the others when it is alone."""
     sigma = mp.mpf(sigma)
     top, bottom = max(counts), min(counts)
@@ -41,7 +41,7 @@ def gaussian_probs(counts: Sequence[int], sigma: float, *, step: float = 0.1, re
     return _complement(counts, totals)
 
 
-def laplace_probs(counts: Sequence[int], scale: float, *, half: int = 16) -> list[Any]:
+def laplace_probs(counts: Sequence[int], scale: float, *, half: int = 12) -> list[Any]:
     """Return the same for Laplace noise, by Gauss-Legendre of ``half`` nodes on panels between the kinks."""
     scale = mp.mpf(scale)
     kinks = sorted(set(counts))

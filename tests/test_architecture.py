@@ -10,7 +10,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -50,6 +50,9 @@ FLOORS = {
 #: Rooms on one floor that may import each other, and why. Floor 0 is one toolbox.
 NEIGHBOURS: dict[tuple[str, str], str] = {}
 
+#: Folders with modules of their own, and modules right under pate/. One more is a decision: raise it with a reason.
+MOST_ROOMS = 30
+
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
     "torch": ("dpsgd", "networks", "teachers.torch", "students", "audit"),
@@ -65,6 +68,8 @@ class Arrow:
     importer: str  # dotted, without the leading "pate."
     imported: str  # dotted, with it
     line: int
+    named: str  # with the name that is taken from it, which may be a module too
+    runtime: bool  # not for type checkers alone
 
     @property
     def room(self) -> str:
@@ -87,10 +92,14 @@ def module_name(path: Path, root: Path = ROOT) -> str:
 def arrows_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Arrow]:
     """Every import anywhere in a file: lazy ones and those for type checkers are arrows too."""
     package = f"pate.{module}" if is_package else f"pate.{module}".rpartition(".")[0]
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    branches = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
+    typing_only = {inner for branch in branches for statement in branch.body for inner in ast.walk(statement)}
+    for node in ast.walk(tree):
+        runtime = node not in typing_only
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Arrow(module, alias.name, node.lineno)
+                yield Arrow(module, alias.name, node.lineno, alias.name, runtime)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
@@ -98,10 +107,12 @@ def arrows_of(source: str, module: str, *, is_package: bool = False) -> Iterator
                 base = ".".join([*above, *([base] if base else [])])
             for alias in node.names:
                 # "from pate.report import plots" names a room, "from pate.votes import Votes" is in one already.
-                yield Arrow(module, f"{base}.{alias.name}" if base == "pate" else base, node.lineno)
+                named = f"{base}.{alias.name}"
+                yield Arrow(module, named if base == "pate" else base, node.lineno, named, runtime)
 
 
 FILES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+NAMED_FILES = [(module_name(path), path) for path in FILES]
 ARROWS = [
     arrow
     for path in FILES
@@ -109,6 +120,33 @@ ARROWS = [
 ]
 INNER = [a for a in ARROWS if a.imported.split(".")[0] == "pate"]
 TREES = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def needs_of(arrows: Iterable[Arrow]) -> dict[str, set[str]]:
+    """Module -> modules that it needs when it runs, now or in a call; those for type checkers alone are left out."""
+    arrows = [arrow for arrow in arrows if arrow.runtime]
+    modules = {f"pate.{arrow.importer}" for arrow in arrows}
+    needs: dict[str, set[str]] = {module: set() for module in modules}
+    for arrow in arrows:
+        needs[f"pate.{arrow.importer}"].add(arrow.named if arrow.named in modules else arrow.imported)
+    return needs
+
+
+def circles(needs: dict[str, set[str]]) -> list[str]:
+    """Every group of modules that need one another, as one line each."""
+    reach = {start: reachable(start, needs) for start in needs}
+    groups = {frozenset(b for b in reach[a] if a in reach.get(b, ())) for a in needs if a in reach[a]}
+    return sorted(", ".join(sorted(group)) for group in groups)
+
+
+def reachable(start: str, needs: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        fresh = needs.get(waiting.pop(), set()) - seen
+        seen |= fresh
+        waiting += fresh
+    return seen
 
 
 def upward(arrows: list[Arrow]) -> list[str]:
@@ -154,6 +192,43 @@ def test_nobody_imports_through_the_public_face():
     """``from pate import GNMax`` inside the package would hide which floor is meant."""
     known = {*FLOORS, "__version__"}
     assert [str(a) for a in INNER if a.imported_room is None or a.imported_room not in known] == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Lazy imports count: what needs itself cannot be read, tested or moved in part."""
+    needs = needs_of(INNER)
+    assert sum(map(len, needs.values())) > 500
+    assert circles(needs) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (
+            {"r.a": "from pate.r import b", "r.b": "from .c import x", "r.c": "def f():\n    import pate.r.a"},
+            ["pate.r.a, pate.r.b, pate.r.c"],
+        ),
+        ({"r.a": "import pate.r.b", "r.b": "if TYPE_CHECKING:\n    from pate.r.a import x"}, []),
+        (
+            {"r.a": "import pate.b", "b": "if typing.TYPE_CHECKING:\n    1\nelse:\n    import pate.r.a"},
+            ["pate.b, pate.r.a"],
+        ),
+        ({"r.a": "from pate.b import x", "b": "from pate.c import x", "c": "import numpy"}, []),
+    ],
+)
+def test_the_reader_of_imports_sees_a_circle(files, found):
+    assert circles(needs_of(a for name, source in files.items() for a in arrows_of(source, name))) == found
+
+
+def test_rooms_are_few():
+    rooms = {name if path.name == "__init__.py" else name.rpartition(".")[0] or name for name, path in NAMED_FILES}
+    assert len(rooms) <= MOST_ROOMS, sorted(rooms)
+
+
+def test_the_tests_mirror_the_package():
+    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills and races have a folder of their own."""
+    folders = {path.parent.name for path in (ROOT.parent / "tests").glob("*/test_*.py")}
+    assert folders - {"crash"} <= set(FLOORS), "a folder of tests without its room"
 
 
 def test_neighbours_do_not_import_in_circles():
@@ -232,6 +307,15 @@ def test_packages_name_only_what_they_hold():
         names = getattr(module, "__all__", [])
         assert len(set(names)) == len(names)
         assert [n for n in names if not hasattr(module, n)] == []
+
+
+def array_aliases(tree: ast.Module) -> list[str]:
+    return [ast.unparse(n) for n in tree.body if isinstance(n, ast.Assign) and "NDArray[" in ast.unparse(n.value)[:16]]
+
+
+def test_arrays_are_named_in_one_place():
+    assert len(array_aliases(TREES["core.types"])) == 5
+    assert {m: found for m, tree in TREES.items() if m != "core.types" and (found := array_aliases(tree))} == {}
 
 
 #: Loading by pickle runs whatever the file says.

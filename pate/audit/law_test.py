@@ -22,6 +22,7 @@ import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
 from pate.core.checks import check_int, check_real
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Mechanism
 from pate.noise.laws import argmax_law, confident_law
@@ -30,10 +31,8 @@ from pate.votes import ABSTAIN
 
 __all__ = ["LawTestResult", "check_mechanism", "law_bank", "law_test"]
 
-Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Sampler = Callable[[Ints], npt.ArrayLike]  # counts (n, m) -> outcomes (n,)
-Law = Callable[[Ints], Array]  # counts (n, m) -> probabilities (n, n_outcomes)
+Sampler = Callable[[IntArray], npt.ArrayLike]  # counts (n, m) -> outcomes (n,)
+Law = Callable[[IntArray], FloatArray]  # counts (n, m) -> probabilities (n, n_outcomes)
 
 _FLOOR = 1e-12  # probabilities are rounded up to it: that only makes the test more patient
 _ROUNDING = 1e-9  # relative error granted to the law
@@ -67,7 +66,7 @@ class LawTestResult:
     evidence: Mapping[str, float]
 
 
-def law_bank(n_classes: int, scale: float, *, threshold: float | None = None, scale1: float | None = None) -> Ints:
+def law_bank(n_classes: int, scale: float, *, threshold: float | None = None, scale1: float | None = None) -> IntArray:
     """Return histograms that exercise every branch of a noisy argmax (and of a threshold test).
 
     Zeros, ties, equal losers, a leader at 1, 2, 2.35 and 2.7 scales over many equals, two leaders over empty classes, a
@@ -96,7 +95,7 @@ def law_bank(n_classes: int, scale: float, *, threshold: float | None = None, sc
     middle, last = n_classes // 2, n_classes - 1
     index = np.arange(n_classes)
 
-    def leader(height: float, others: int = 0) -> Ints:
+    def leader(height: float, others: int = 0) -> IntArray:
         return np.where(index == middle, others + round(height), others)
 
     base = round(scale)
@@ -118,7 +117,7 @@ def law_bank(n_classes: int, scale: float, *, threshold: float | None = None, sc
     return np.array(rows, dtype=np.int64)
 
 
-def _dirichlet(tallies: Array, null: Array) -> Array:
+def _dirichlet(tallies: FloatArray, null: FloatArray) -> FloatArray:
     """Log likelihood ratio of Dirichlet(strength * null) mixtures against the null: (n_histograms,)."""
     n = tallies.sum(axis=1)
     centre = null / null.sum(axis=1, keepdims=True)
@@ -258,7 +257,7 @@ def check_mechanism(
         confident = null
         bank = law_bank(n_classes, null.sigma, threshold=null.threshold, scale1=null.sigma_threshold)
 
-        def law(counts: Ints) -> Array:
+        def law(counts: IntArray) -> FloatArray:
             return confident_law(
                 counts, threshold=confident.threshold, scale1=confident.sigma_threshold, scale2=confident.sigma
             )
@@ -267,13 +266,13 @@ def check_mechanism(
         scale, noise = (null.sigma, "gaussian") if isinstance(null, GNMax) else (null.scale, "laplace")
         bank = law_bank(n_classes, scale)
 
-        def law(counts: Ints) -> Array:
+        def law(counts: IntArray) -> FloatArray:
             return argmax_law(counts, scale=scale, noise=noise)
 
     else:
         raise InvalidInputError(f"check_mechanism knows the laws of GNMax, LNMax and ConfidentGNMax, got {null!r}.")
 
-    def sample(counts: Ints) -> Ints:
+    def sample(counts: IntArray) -> IntArray:
         labels = mechanism.sample(counts, source).labels
         # The law's last column is the refusal; without one it is an outcome that may never happen.
         return np.where(labels == ABSTAIN, n_classes, labels)

@@ -1,1 +1,1 @@
-"""What every room stands on: checks, seeds, secrets, files, progress, provenance."""
+"""What every room stands on: checks, seeds, secrets, files, progress, provenance, names of arrays."""

@@ -23,7 +23,8 @@ def find_ledger(records: str, *folders: Path) -> Path | None:
     Examples
     --------
     >>> import tempfile
-    >>> find_ledger("0123abcd", Path(tempfile.mkdtemp()))
+    >>> find_ledger("0123abcd", Path(tempfile.mkdtemp())) is None
+    True
     """
     for folder in dict.fromkeys(folder.absolute() for folder in folders):
         for path in sorted(folder.glob("*.sqlite")):
@@ -48,7 +49,13 @@ def check_only_ledger(book: Ledger, records: str, private: Path, *, new_ledger: 
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> check_only_ledger(Ledger(folder / "a.sqlite"), "0123abcd", folder / "votes.npy", new_ledger=False)
+    >>> from pate.ledger import Registration
+    >>> from pate.privacy import Budget
+    >>> book = Ledger(folder / "a.sqlite", total=Budget(1.0, 1e-5))
+    >>> book.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
+    >>> check_only_ledger(Ledger(folder / "b.sqlite"), "0123abcd", folder / "votes.npy", new_ledger=False)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: ... holds the private data set of the ledger ...a.sqlite'. ...
     """
     if new_ledger or book.registration is not None:
         return
@@ -66,8 +73,9 @@ def check_absent(book: Ledger | None) -> None:
 
     Examples
     --------
-    >>> import tempfile
-    >>> check_absent(Ledger(Path(tempfile.mkdtemp()) / "a.sqlite"))
+    >>> check_absent(None)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: new_ledger starts the one that ledger= names, and ledger is None. Name a file.
     """
     if book is None:
         raise InvalidInputError("new_ledger starts the one that ledger= names, and ledger is None. Name a file.")

@@ -143,7 +143,8 @@ def unpack_counts(stored: bytes | None) -> tuple[float, ...] | None:
 
     Examples
     --------
-    >>> unpack_counts(None)
+    >>> unpack_counts(pack_counts([1.5, 2.0])), unpack_counts(None)
+    ((1.5, 2.0), None)
     """
     return None if stored is None else tuple(np.frombuffer(stored, dtype="<f8").tolist())
 

@@ -265,6 +265,8 @@ class Ledger(LedgerLooks):
         >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
         >>> ledger.revise("records of March added")
         >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="4567cdef"))
+        >>> ledger.recognises("4567cdef"), ledger.recognises("0123abcd")
+        (True, False)
         """
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidInputError(f"reason must say in words why the records changed, got {reason!r}.")

@@ -52,8 +52,6 @@ SCHEMA = {
     },
 }
 
-#: The tables of a draft that had no chain.
-_FIRST_FORMAT = {"meta", "releases", "answers"}
 #: What SQLite itself may add. A name alone is no proof: a planted trigger may be named sqlite_anything too.
 _OWN_TABLES = {"sqlite_sequence", "sqlite_stat1", "sqlite_stat2", "sqlite_stat3", "sqlite_stat4"}
 
@@ -85,8 +83,6 @@ def state(connection: sqlite3.Connection) -> str:
     if not rows:
         return "empty"
     found = {name: sql for _, name, sql in rows}
-    if set(found) >= _FIRST_FORMAT and "entries" not in found:
-        return "other format"
     if not {"meta", "entries", "answers"} <= set(found):
         return "foreign"
     row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()

@@ -8,11 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_real
+from pate.core.types import IntArray, WordArray
 from pate.exceptions import InvalidInputError
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
 
 #: Draws made at once.
 CHUNK = 1 << 18
@@ -30,7 +27,7 @@ class WordSource(Protocol):
     True
     """
 
-    def words(self, size: int) -> Words:
+    def words(self, size: int) -> WordArray:
         """Return ``size`` uniform 64-bit words.
 
         Examples
@@ -53,7 +50,7 @@ def check_scale(name: str, value: float, *, low: float, high: float) -> float:
     return check_real(name, value, low=low, high=high, remedy="It is in votes; typical values are 5 to 200.")
 
 
-def check_counts(counts: npt.ArrayLike) -> Ints:
+def check_counts(counts: npt.ArrayLike) -> IntArray:
     """Return whole vote counts of shape (n_queries, n_classes) as int64.
 
     Examples

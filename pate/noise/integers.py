@@ -1,7 +1,7 @@
 """Integer noise, exactly: the discrete Gaussian and Laplace (Canonne, Kamath and Steinke 2020), ties at random.
 
-Not what the mechanisms use (real noise is cheaper to account for): for whoever wants integers. The discrete Gaussian
-costs ``lattice_rho_star`` and :mod:`pate.noise.discrete_gaussian`, not ``rho_star``.
+Not what the mechanisms use (real noise is cheaper to account for): for whoever wants integers. What they cost is not
+``rho_star``: see docs/public-curve.md, theorem 3 and section 5.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice
+from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise._endless import LazyUniform, below_exp
-from pate.noise._shared import CHUNK, TAIL, Ints, WordSource, check_counts, check_scale
+from pate.noise._shared import CHUNK, TAIL, WordSource, check_counts, check_scale
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-6, 2.0**20
 _TRUST = 2.0**-36  # relative error granted to float64 exp, log; they are 2^-50
@@ -25,7 +26,7 @@ def _scale(name: str, value: float) -> float:
     return check_scale(name, value, low=_SMALLEST_SCALE, high=_LARGEST_SCALE)
 
 
-def uniform_below(limits: npt.ArrayLike, source: WordSource) -> Ints:
+def uniform_below(limits: npt.ArrayLike, source: WordSource) -> IntArray:
     """Return independent uniform integers in [0, limit), without bias.
 
     Parameters
@@ -60,7 +61,7 @@ def uniform_below(limits: npt.ArrayLike, source: WordSource) -> Ints:
     return out
 
 
-def _geometric(scale: float, size: int, source: WordSource) -> Ints:
+def _geometric(scale: float, size: int, source: WordSource) -> IntArray:
     """P(Y >= y) = exp(-y/scale): Y counts the y >= 1 for which an endless uniform is below exp(-y/scale)."""
     word = source.words(size)
     middle = word.astype(np.float64) + 0.5
@@ -83,9 +84,9 @@ def _geometric(scale: float, size: int, source: WordSource) -> Ints:
     return out
 
 
-def _signed(size: int, magnitudes: Callable[[int], Ints], source: WordSource) -> Ints:
+def _signed(size: int, magnitudes: Callable[[int], IntArray], source: WordSource) -> IntArray:
     """Attach a fair sign, refusing minus zero, until ``size`` values stand."""
-    parts: list[Ints] = []
+    parts: list[IntArray] = []
     left = size
     while left > 0:
         ask = min(CHUNK, left + left // 16 + 16)
@@ -98,7 +99,7 @@ def _signed(size: int, magnitudes: Callable[[int], Ints], source: WordSource) ->
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
-def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSource) -> Ints:
+def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSource) -> IntArray:
     """Return integers with P(x) proportional to exp(-|x|/scale), exactly.
 
     Parameters
@@ -129,7 +130,7 @@ def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSou
     return _signed(size, lambda n: _geometric(scale, n, source), source).reshape(shape)
 
 
-def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSource) -> Ints:
+def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSource) -> IntArray:
     """Return integers with P(x) proportional to exp(-x^2/(2 sigma^2)), exactly (Canonne et al. 2020, algorithm 3).
 
     Parameters
@@ -161,8 +162,8 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     variance = Fraction(sigma) ** 2
     centre = float(variance / t)
 
-    def magnitudes(n: int) -> Ints:
-        parts: list[Ints] = []
+    def magnitudes(n: int) -> IntArray:
+        parts: list[IntArray] = []
         left = n
         while left > 0:
             ask = min(CHUNK, int(1.6 * left) + 16)
@@ -183,7 +184,9 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     return magnitudes(size).reshape(shape)
 
 
-def noisy_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "discrete_gaussian") -> Ints:
+def noisy_argmax(
+    counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "discrete_gaussian"
+) -> IntArray:
     """Return the argmax of counts + integer noise, ties broken uniformly.
 
     Parameters
@@ -210,7 +213,7 @@ def noisy_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, noi
     scores = array + draw(scale, array.shape, source)
     top = scores == scores.max(axis=1, keepdims=True)
     number = top.sum(axis=1)
-    labels: Ints = top.argmax(axis=1)
+    labels: IntArray = top.argmax(axis=1)
     tied = np.flatnonzero(number > 1)
     # The r-th of the tied classes, r uniform.
     rank = uniform_below(number[tied], source)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp, ndtr
 
 from pate.core.checks import check_choice, check_real
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 
 __all__ = [
@@ -23,14 +24,13 @@ __all__ = [
     "renyi",
 ]
 
-Array = npt.NDArray[np.float64]
 NOISES = ("gaussian", "laplace", "discrete_gaussian", "discrete_laplace")
 
 _GAUSS_REACH = 38.0  # standard deviations: exp(-38^2/2) is 1e-314
 _LAPLACE_REACH = 100.0  # scales
 
 
-def lattice_law(scale: float, noise: str) -> tuple[int, Array, Array]:
+def lattice_law(scale: float, noise: str) -> tuple[int, FloatArray, FloatArray]:
     """Return r, the masses at -r .. r and P(X <= x) there (by sums of positive terms from the left)."""
     if noise == "discrete_gaussian":
         r = int(np.ceil(_GAUSS_REACH * scale)) + 2
@@ -43,7 +43,7 @@ def lattice_law(scale: float, noise: str) -> tuple[int, Array, Array]:
     return r, mass, np.cumsum(mass)
 
 
-def _product_law(density: Array, below: Array, repeats: npt.NDArray[np.int64], weight: Array) -> Array:
+def _product_law(density: FloatArray, below: FloatArray, repeats: IntArray, weight: FloatArray) -> FloatArray:
     """Integrate density_j below_j^(repeats_j - 1) prod_{i != j} below_i^repeats_i over the nodes, per group j."""
     n_groups = len(density)
     power = below ** repeats[:, None]
@@ -54,7 +54,7 @@ def _product_law(density: Array, below: Array, repeats: npt.NDArray[np.int64], w
     return np.asarray((weight * density * below ** (repeats - 1)[:, None] * before * after).sum(axis=1))
 
 
-def _discrete(values: npt.NDArray[np.int64], repeats: npt.NDArray[np.int64], scale: float, noise: str) -> Array:
+def _discrete(values: IntArray, repeats: IntArray, scale: float, noise: str) -> FloatArray:
     r, mass, cdf = lattice_law(scale, noise)
     top = int(values.max())
     # The winner's score x: not below top - r (the top class stands there at least), not above top + r.
@@ -72,7 +72,7 @@ def _discrete(values: npt.NDArray[np.int64], repeats: npt.NDArray[np.int64], sca
     return total
 
 
-def _continuous(values: npt.NDArray[np.int64], repeats: npt.NDArray[np.int64], scale: float, noise: str) -> Array:
+def _continuous(values: IntArray, repeats: IntArray, scale: float, noise: str) -> FloatArray:
     if noise == "gaussian":
         step = 0.1  # the trapezoid rule converges like exp(-2 pi^2 w^2 / step^2)
         centred = values / scale
@@ -91,7 +91,7 @@ def _continuous(values: npt.NDArray[np.int64], repeats: npt.NDArray[np.int64], s
     return _product_law(tail, np.where(z < 0, tail, 1.0 - tail), repeats, w)
 
 
-def argmax_law(counts: npt.ArrayLike, *, scale: float, noise: str = "gaussian") -> Array:
+def argmax_law(counts: npt.ArrayLike, *, scale: float, noise: str = "gaussian") -> FloatArray:
     """Return the exact probability of every class to win counts + noise.
 
     Parameters
@@ -127,7 +127,7 @@ def argmax_law(counts: npt.ArrayLike, *, scale: float, noise: str = "gaussian") 
     return out
 
 
-def pass_probability(values: npt.ArrayLike, *, threshold: float, scale: float, noise: str = "gaussian") -> Array:
+def pass_probability(values: npt.ArrayLike, *, threshold: float, scale: float, noise: str = "gaussian") -> FloatArray:
     """Return P(value + noise >= threshold).
 
     Examples
@@ -150,7 +150,7 @@ def pass_probability(values: npt.ArrayLike, *, threshold: float, scale: float, n
 
 def confident_law(
     counts: npt.ArrayLike, *, threshold: float, scale1: float, scale2: float, noise: str = "gaussian"
-) -> Array:
+) -> FloatArray:
     """Return the m + 1 probabilities of Confident: every class, then the refusal.
 
     Parameters
@@ -177,7 +177,7 @@ def confident_law(
     return np.concatenate([answered * law, 1.0 - answered], axis=1)
 
 
-def renyi(p: Array, q: Array, orders: npt.ArrayLike) -> Array:
+def renyi(p: FloatArray, q: FloatArray, orders: npt.ArrayLike) -> FloatArray:
     """Return D_a(p||q) of two laws on the same outcomes, without cancellation; orders > 1.
 
     Examples

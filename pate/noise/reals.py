@@ -17,9 +17,10 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from pate.core.checks import check_choice, check_real
+from pate.core.types import FloatArray, IntArray, Mask, WordArray
 from pate.exceptions import InvalidInputError
 from pate.noise._endless import RealNoise
-from pate.noise._shared import CHUNK, TAIL, Floats, Ints, Words, WordSource, check_counts, check_scale
+from pate.noise._shared import CHUNK, TAIL, WordSource, check_counts, check_scale
 
 _CLEAR = 1e-9  # distance, in standard deviations, beyond which floats decide; ndtri is good to 1e-12
 
@@ -28,7 +29,7 @@ def _scale(name: str, value: float) -> float:
     return check_scale(name, value, low=2.0**-20, high=2.0**200)
 
 
-def _reals(size: int, noise: str, source: WordSource) -> tuple[Words, Floats, npt.NDArray[np.bool_]]:
+def _reals(size: int, noise: str, source: WordSource) -> tuple[WordArray, FloatArray, Mask]:
     """Return the words, the real numbers they begin (within _CLEAR / 4), and which of them floats cannot place."""
     check_choice("noise", noise, ["gaussian", "laplace"])
     word = source.words(size)
@@ -40,7 +41,7 @@ def _reals(size: int, noise: str, source: WordSource) -> tuple[Words, Floats, np
     return word, value, half < TAIL
 
 
-def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "gaussian") -> Ints:
+def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "gaussian") -> IntArray:
     """Return the argmax of counts + real noise, exactly as for real numbers (no rounding, no ties).
 
     Parameters
@@ -100,7 +101,7 @@ def _largest(reals: list[tuple[int, RealNoise]], scale: Fraction) -> int:
 
 def real_at_least(
     values: npt.ArrayLike, *, threshold: float, scale: float, source: WordSource, noise: str = "gaussian"
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """Return whether value + real noise >= threshold, exactly as for real numbers.
 
     Parameters
@@ -135,7 +136,7 @@ def real_at_least(
 
 def rounded_counts(
     counts: npt.ArrayLike, *, scale: float, grid: float, source: WordSource, noise: str = "gaussian"
-) -> Floats:
+) -> FloatArray:
     """Return counts + real noise rounded to the nearest multiple of ``grid``, exactly: safe to publish.
 
     Parameters

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from pate.core.seeds import system_bytes
+from pate.core.types import FloatArray, WordArray
 from pate.exceptions import InvalidInputError
 
 _TWO_POW_MINUS_64 = 2.0**-64
@@ -51,7 +51,7 @@ class NoiseSource:
     def __repr__(self) -> str:
         return f"NoiseSource({'seeded' if self.seeded else 'operating system'})"
 
-    def words(self, size: int) -> npt.NDArray[np.uint64]:
+    def words(self, size: int) -> WordArray:
         """Return ``size`` uniform 64-bit words.
 
         Examples
@@ -63,10 +63,10 @@ class NoiseSource:
             return np.frombuffer(system_bytes(8 * size), dtype=np.uint64)
         return self._bits.random_raw(size)
 
-    def _uniform(self, size: int) -> npt.NDArray[np.float64]:
+    def _uniform(self, size: int) -> FloatArray:
         return (self.words(size).astype(np.float64) + 1.0) * _TWO_POW_MINUS_64
 
-    def normal(self, shape: int | tuple[int, ...]) -> npt.NDArray[np.float64]:
+    def normal(self, shape: int | tuple[int, ...]) -> FloatArray:
         """Return standard normals (Box and Muller 1958).
 
         Examples

@@ -176,7 +176,11 @@ def warn_if_weak(delta: float, n_units: int | None) -> None:
 
     Examples
     --------
-    >>> warn_if_weak(1e-5, 1000)
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     warn_if_weak(1e-5, 1000)
+    ...     warn_if_weak(1e-2, 1000)
+    >>> [str(w.message)[:35] for w in caught]
+    ['delta=0.01 is not below 1/n = 0.001']
     """
     if n_units is not None and delta >= 1 / n_units:
         warnings.warn(

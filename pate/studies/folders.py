@@ -281,7 +281,12 @@ def refuse_other_results(folder: Path, result: Mapping[str, Any]) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> refuse_other_results(Path(tempfile.mkdtemp()), {})
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> refuse_other_results(folder, {})
+    >>> (folder / "report.html").touch()
+    >>> refuse_other_results(folder, {})
+    Traceback (most recent call last):
+    pate.exceptions.RunFolderError: ... holds another report. Choose another folder to save in.
     """
     old = folder / "results.json"
     if folder.exists() and not folder.is_dir():

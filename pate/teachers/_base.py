@@ -20,10 +20,10 @@ from pate.core.checks import check_classes, check_int, check_labels, encode_labe
 from pate.core.progress import track
 from pate.core.secret import derive, fresh_secret, kept_secret
 from pate.core.seeds import system_bytes
+from pate.core.types import IntArray, Mask
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
-from pate.teachers._cells import Mask
 from pate.teachers._failed import fixed_vote, tell_of_failures
 from pate.teachers._rows import hash_rows, is_sparse, slices
 from pate.teachers._shards import Asked, Failure, Trained
@@ -37,13 +37,19 @@ _HASH_ROWS = 4096
 
 
 #: Rows of one shard, ascending.
-Shard = npt.NDArray[np.int64]
+Shard = IntArray
 
 
 class ShardEnsemble(BaseEstimator, ABC):
     """The part of an ensemble that does not depend on what a teacher is; abstract.
 
     A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
+
+    Examples
+    --------
+    >>> ShardEnsemble()
+    Traceback (most recent call last):
+    TypeError: Can't instantiate abstract class ShardEnsemble ...
     """
 
     n_teachers: int

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import cell_kind
+from pate.core.types import Mask
 from pate.data._columns import as_number, holds_numbers
 from pate.data._door import is_frame, is_sparse
-
-Mask = npt.NDArray[np.bool_]
 
 
 def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:

@@ -93,7 +93,16 @@ def raise_given_up(backend: Any) -> None:
 
     Examples
     --------
-    >>> raise_given_up(None)  # any other backend says so itself
+    >>> from types import SimpleNamespace
+    >>> class DaskDistributedBackend:
+    ...     def submit(self, task, callback):
+    ...         job = SimpleNamespace(exception=lambda: RuntimeError(f"{task} was given up"))
+    ...         job.add_done_callback = lambda tell: tell(job)
+    ...         return job
+    >>> backend = DaskDistributedBackend()
+    >>> raise_given_up(backend)
+    >>> job = backend.submit("shard 3", callback=print)
+    shard 3 was given up
     """
     if type(backend).__name__ != "DaskDistributedBackend" or "submit" in vars(backend):
         return
@@ -118,8 +127,13 @@ def quiet_callbacks() -> Iterator[None]:
 
     Examples
     --------
+    >>> logger = logging.getLogger("concurrent.futures")
+    >>> record = logger.makeRecord("", 40, "", 0, "exception calling callback for <Future>", (), None)
     >>> with quiet_callbacks():
-    ...     logging.getLogger("concurrent.futures").error("exception calling callback for <Future>")
+    ...     print(bool(logger.filter(record)))
+    False
+    >>> bool(logger.filter(record))
+    True
     """
     # loky logs there, in a thread of its own, what is raised to the caller as well.
     logger = logging.getLogger("concurrent.futures")

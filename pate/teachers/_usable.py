@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import cell_kind, encode_labels
+from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
 from pate.exceptions import CuratorWarning, InvalidInputError
-from pate.teachers._cells import Mask
 
 
 def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:

@@ -11,10 +11,11 @@ from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
 from pate.core.seeds import global_generators
+from pate.core.types import Mask
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import Shard, ShardEnsemble
-from pate.teachers._cells import Mask, private_cells
+from pate.teachers._cells import private_cells
 from pate.teachers._isolated import batches, side_by_side
 from pate.teachers._process import contained
 from pate.teachers._rehearsal import rehearse

@@ -1,4 +1,4 @@
-"""Exact laws, the cost of the discrete Gaussian, and the sequential law test with planted faults."""
+"""Exact laws, and the sequential law test with planted faults."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 from scipy.stats import binom
 
 from pate.audit.law_test import _dirichlet, law_bank, law_test
 from pate.noise import discrete_gaussian, noisy_argmax, real_argmax, real_at_least
-from pate.noise.discrete_gaussian import discrete_gaussian_delta, discrete_gaussian_epsilon, discrete_gaussian_mu
 from pate.noise.laws import NOISES, argmax_law, confident_law, pass_probability, renyi
 from pate.noise.source import NoiseSource
 
@@ -77,47 +75,6 @@ def test_threshold_probabilities():
         assert (np.diff(p) > 0).all()
     half = pass_probability([10], threshold=9.5, scale=2.0, noise="discrete_gaussian")
     assert half == pass_probability([10], threshold=10.0, scale=2.0, noise="discrete_gaussian")
-
-
-def gdp_epsilon(mu, delta):
-    return brentq(lambda e: ndtr(mu / 2 - e / mu) - np.exp(e) * ndtr(-mu / 2 - e / mu) - delta, 0, 100, xtol=1e-13)
-
-
-def test_discrete_gaussian_delta_by_enumeration():
-    sigma, x = 1.3, np.arange(-15, 16)
-    mass = np.exp(-0.5 * (x / sigma) ** 2)
-    mass /= mass.sum()
-    p = np.outer(mass, mass)
-    q = np.outer(np.exp(-0.5 * ((x + 1) / sigma) ** 2), np.exp(-0.5 * ((x - 1) / sigma) ** 2)) * p.max()
-    for epsilon in (0.1, 1.0, 2.0):
-        assert discrete_gaussian_delta(epsilon, sigma=sigma, n_queries=1) == pytest.approx(
-            np.maximum(p - np.exp(epsilon) * q, 0).sum(), abs=1e-11
-        )
-
-
-def test_what_the_discrete_gaussian_costs():
-    # J: 300 queries at sigma 40.
-    exact = discrete_gaussian_epsilon(1e-5, sigma=40.0, n_queries=300)
-    assert exact == pytest.approx(2.50174, abs=2e-5)
-    for sigma, n in [(3.0, 1), (3.0, 7), (10.0, 30), (40.0, 100)]:
-        exact = discrete_gaussian_epsilon(1e-5, sigma=sigma, n_queries=n)
-        inflated = gdp_epsilon(np.sqrt(2 * n) * discrete_gaussian_mu(sigma), 1e-5)
-        assert exact <= inflated
-        assert inflated <= 1.01 * exact
-    # The continuous formula is not a bound for discrete noise.
-    assert discrete_gaussian_epsilon(1e-5, sigma=3.0, n_queries=1) > gdp_epsilon(np.sqrt(2) / 3, 1e-5) + 1e-3
-
-
-@pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0, 17.3, 40.0, 150.0])
-def test_discrete_mu(sigma):
-    mu = discrete_gaussian_mu(sigma)
-    x = np.arange(-int(38 * sigma) - 2, int(38 * sigma) + 3)
-    mass = np.exp(-0.5 * (x / sigma) ** 2)
-    centre = mass[x == 0][0] / mass.sum()
-    assert mu == pytest.approx(2 * ndtri(0.5 + centre / 2), rel=1e-8)
-    assert 1 / sigma < mu
-    if sigma >= 3:
-        assert (mu * sigma - 1) * 24 * sigma**2 == pytest.approx(1, abs=0.02)
 
 
 def test_discrete_rdp_is_the_gaussian_one():

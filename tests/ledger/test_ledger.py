@@ -283,15 +283,6 @@ def test_a_truncated_ledger_is_refused(path):
         ledger.record(ONE, mechanism="m", n_queries=10)
 
 
-def test_a_ledger_of_another_format_is_refused(path):
-    Ledger(path, total=TOTAL)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value='99' WHERE key='format'")
-    connection.close()
-    with pytest.raises(LedgerError, match="another format"):
-        Ledger(path)
-
-
 def test_somebody_elses_database_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE patients (name TEXT)")

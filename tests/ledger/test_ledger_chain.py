@@ -704,25 +704,17 @@ def test_only_plain_charges_and_facts(path):
 
 # Other formats --------------------------------------------------------------------------------------------------------
 
-_FIRST = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE releases (id INTEGER PRIMARY KEY AUTOINCREMENT, mu_squared REAL NOT NULL) STRICT;
-CREATE TABLE answers (query TEXT NOT NULL, label INTEGER NOT NULL) STRICT;
-"""
 
-
-def test_a_draft_without_a_chain_and_a_chain_of_another_format_are_refused_and_left_alone(path, tmp_path):
+def test_a_chain_of_another_format_is_refused_and_left_alone(path):
+    filled(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_FIRST)
-    other = filled(tmp_path / "other.sqlite").path
-    with closing(sqlite3.connect(other)) as connection:
         connection.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
         connection.commit()
-    for file in (path, other):
-        before = file.read_bytes()
+    before = path.read_bytes()
+    for total in (TOTAL, None):
         with pytest.raises(LedgerError, match=r"another format than 3.*Nothing was charged"):
-            Ledger(file, total=TOTAL)
-        assert file.read_bytes() == before
+            Ledger(path, total=total)
+    assert path.read_bytes() == before
 
 
 # What a review found -------------------------------------------------------------------------------------------------

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
-from pate.exceptions import InvalidInputError
-from pate.privacy import rdp_to_epsilon
-from pate.privacy.papers import papernot
-from pate.privacy.papers.papernot_smooth import (
+from papernot_smooth import (
     gnmax_local_sensitivity,
     papernot2018_conditions,
     papernot2018_smooth,
     threshold_local_sensitivity,
 )
+
+from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
+from pate.exceptions import InvalidInputError
+from pate.privacy import rdp_to_epsilon
+from pate.privacy.papers import papernot
 
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
 

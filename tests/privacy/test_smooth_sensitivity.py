@@ -8,6 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from papernot_smooth import (
+    gnmax_local_sensitivity,
+    gnss_rdp_papernot2018,
+    papernot2018_conditions,
+    papernot2018_smooth,
+    release_papernot2018,
+    threshold_local_sensitivity,
+)
 from scipy.integrate import quad
 from scipy.stats import kstest, norm
 
@@ -16,14 +24,6 @@ from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_overhead, rdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences
 from pate.privacy.papers.papernot import rdp_bound
-from pate.privacy.papers.papernot_smooth import (
-    gnmax_local_sensitivity,
-    gnss_rdp_papernot2018,
-    papernot2018_conditions,
-    papernot2018_smooth,
-    release_papernot2018,
-    threshold_local_sensitivity,
-)
 from pate.privacy.publish.gate import query_scores
 from pate.privacy.publish.smooth_sensitivity import GRID, SmoothSensitivity, _draw, gnss_rdp, release_smooth
 from pate.privacy.publish.smooth_statistic import (

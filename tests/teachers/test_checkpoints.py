@@ -136,7 +136,7 @@ if __name__ == "__main__":
 """
 
 
-def interrupted(folder, tmp_path, *, n_jobs, seed, ending, epochs=60):
+def interrupted(folder, tmp_path, *, n_jobs, seed, ending, epochs=40):
     """Start a fit in a process of its own, end it when three teachers are on disk, and return (rc, stderr)."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -167,7 +167,7 @@ def interrupted(folder, tmp_path, *, n_jobs, seed, ending, epochs=60):
     return process.returncode, err
 
 
-def digits_mlp(folder, seed, epochs=60):
+def digits_mlp(folder, seed, epochs=40):
     model = MLPClassifier((50,), max_iter=epochs, tol=0, n_iter_no_change=10**6, batch_size=8)
     return TeacherEnsemble(model, 12, classes=range(10), random_state=seed, checkpoint_dir=folder)
 
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
     resumed = digits_mlp(folder, 0).fit(DIGITS[:600], LABELS[:600])
     assert resumed.n_resumed_ == done
     # No teacher that was stopped half-way was kept.
-    assert [getattr(t, "estimator", t).n_iter_ for t in resumed.teachers_] == [60] * 12
+    assert [getattr(t, "estimator", t).n_iter_ for t in resumed.teachers_] == [40] * 12
 
 
 def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):

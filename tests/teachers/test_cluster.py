@@ -23,7 +23,7 @@ from sklearn.naive_bayes import GaussianNB
 from pate import InvalidInputError, TeacherEnsemble
 from pate.exceptions import CuratorWarning
 from pate.networks import MLP
-from pate.teachers import _clusters, _isolated
+from pate.teachers import _dask, _isolated
 from pate.teachers._isolated import side_by_side
 from pate.teachers.torch.ensemble import TorchTeacherEnsemble
 
@@ -327,8 +327,8 @@ def test_joblib_hears_of_a_task_that_dask_gave_up_on():
             return job
 
     backend, heard = DaskDistributedBackend(), []
-    _clusters.raise_given_up(backend)
-    _clusters.raise_given_up(backend)  # training, then voting: still one call back each
+    _dask.raise_given_up(backend)
+    _dask.raise_given_up(backend)  # training, then voting: still one call back each
     error = RuntimeError("four workers died of it")
     backend.submit(error, callback=heard.append)
     backend.submit("result", callback=heard.append)
@@ -336,12 +336,12 @@ def test_joblib_hears_of_a_task_that_dask_gave_up_on():
 
 
 def test_tasks_in_a_foreign_process_wait_for_each_other(monkeypatch):
-    assert _clusters.answer(_clusters.HERE, 1, repeat, 5) == (1, [5])
-    with _clusters._ONE_AT_A_TIME:
-        assert _clusters.answer(_clusters.HERE, 1, repeat, 5) == (1, [5])  # our own threads never wait
+    assert _dask.answer(_dask.HERE, 1, repeat, 5) == (1, [5])
+    with _dask._ONE_AT_A_TIME:
+        assert _dask.answer(_dask.HERE, 1, repeat, 5) == (1, [5])  # our own threads never wait
         held = []
-        monkeypatch.setattr(_clusters, "_ONE_AT_A_TIME", Noting(held))
-        assert _clusters.answer("elsewhere", 2, repeat, 6) == (2, [6])
+        monkeypatch.setattr(_dask, "_ONE_AT_A_TIME", Noting(held))
+        assert _dask.answer("elsewhere", 2, repeat, 6) == (2, [6])
     assert held == ["in", "out"]
 
 

@@ -87,7 +87,7 @@ import numpy as np
 from pate import TorchTeacherEnsemble
 from pate.networks import MLP
 warnings.simplefilter("ignore")
-PEOPLE, D, GIANT, ROOM = 21, 200, 5, int(sys.argv[1])
+PEOPLE, D, GIANT, ROOM = 21, 2000, 5, int(sys.argv[1])
 
 def data(n):
     size = [n if p == GIANT else 30 for p in range(PEOPLE)]
@@ -104,11 +104,11 @@ def fit(n):
 usual = fit(30)
 limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (ROOM << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-other = fit(60_000)
+other = fit(6_000)
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 X, _, people = data(30)
 owner = int(usual.partition_.assignment[np.flatnonzero(people == GIANT)[0]])
-queries = np.random.default_rng(7).random((500, D), dtype=np.float32)
+queries = np.random.default_rng(7).random((200, D), dtype=np.float32)
 votes = [t.vote(queries) for t in (usual, other)]
 others = [i for i in range(7) if i != owner]
 weights = sum(any((usual.teachers_[i][k] != other.teachers_[i][k]).any() for k in usual.teachers_[i]) for i in others)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
 from pate.core.seeds import training_seed
+from pate.core.types import IndexArray
 from pate.data.named._fetch import data_folder, load_file
 from pate.data.named._formats import Raw
 from pate.data.named._sources import SOURCES
@@ -24,8 +25,6 @@ _PUBLIC_SHARE = 0.15
 _PAPER_PUBLIC, _PAPER_SHARE = 9_000, 0.9
 _SEED_PATH = (0xDA7A,)
 
-_Index = npt.NDArray[np.intp]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateRows:
@@ -38,6 +37,11 @@ class PrivateRows:
         Class indices.
     groups : int64 array of shape (n,) or None
         Whose row it is, where one person has several.
+
+    Examples
+    --------
+    >>> PrivateRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]), groups=np.array([7, 7]))
+    PrivateRows(n=2, grouped=True)
     """
 
     X: Any
@@ -57,6 +61,11 @@ class PublicRows:
     X : float32 array of shape (n, n_features), or DataFrame of n rows
     y_for_evaluation : int64 array of shape (n,)
         The true classes, to measure the released labels with. A student that sees them has cheated.
+
+    Examples
+    --------
+    >>> PublicRows(np.zeros((2, 3), dtype=np.float32), y_for_evaluation=np.array([0, 1]))
+    PublicRows(n=2)
     """
 
     X: Any
@@ -75,6 +84,11 @@ class HeldOutRows:
     X : float32 array of shape (n, n_features), or DataFrame of n rows
     y : int64 array of shape (n,)
         Class indices.
+
+    Examples
+    --------
+    >>> HeldOutRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]))
+    HeldOutRows(n=2)
     """
 
     X: Any
@@ -223,7 +237,7 @@ def load_dataset(
     )
 
 
-def _features(raw: Raw, rows: _Index) -> Any:
+def _features(raw: Raw, rows: IndexArray) -> Any:
     if hasattr(raw.X, "iloc"):
         return raw.X.iloc[rows].reset_index(drop=True)
     X = np.take(raw.X, rows, axis=0).astype(np.float32)
@@ -232,7 +246,7 @@ def _features(raw: Raw, rows: _Index) -> Any:
     return X
 
 
-def _random_order(raw: Raw, n: int, rng: np.random.Generator) -> _Index:
+def _random_order(raw: Raw, n: int, rng: np.random.Generator) -> IndexArray:
     """Return the first ``n`` rows in random order; rows of a group stand together, groups in random order."""
     if raw.groups is None:
         return rng.permutation(n)
@@ -240,7 +254,7 @@ def _random_order(raw: Raw, n: int, rng: np.random.Generator) -> _Index:
     return np.argsort(rng.permutation(unit.max() + 1)[unit], kind="stable")
 
 
-def _whole_groups(raw: Raw, order: _Index, n: int) -> int:
+def _whole_groups(raw: Raw, order: IndexArray, n: int) -> int:
     """Return the smallest number >= ``n`` of leading rows that splits no group."""
     if raw.groups is not None:
         while 0 < n < len(order) and raw.groups[order[n]] == raw.groups[order[n - 1]]:
@@ -248,7 +262,7 @@ def _whole_groups(raw: Raw, order: _Index, n: int) -> int:
     return n
 
 
-def _train_and_test(raw: Raw, rng: np.random.Generator) -> tuple[_Index, _Index]:
+def _train_and_test(raw: Raw, rng: np.random.Generator) -> tuple[IndexArray, IndexArray]:
     """Return the training rows in random order, and the test rows (in published order where there is one)."""
     n = len(raw.y)
     if raw.n_train is not None:
@@ -259,8 +273,8 @@ def _train_and_test(raw: Raw, rng: np.random.Generator) -> tuple[_Index, _Index]
 
 
 def _cut_standard(
-    raw: Raw, train: _Index, test: _Index, n_public: int | None, n_private: int | None
-) -> tuple[_Index, _Index, _Index, str]:
+    raw: Raw, train: IndexArray, test: IndexArray, n_public: int | None, n_private: int | None
+) -> tuple[IndexArray, IndexArray, IndexArray, str]:
     size = round(_PUBLIC_SHARE * len(train)) if n_public is None else n_public
     end = _whole_groups(raw, train, size)
     left = len(train) - end
@@ -279,8 +293,8 @@ def _cut_standard(
 
 
 def _cut_paper(
-    raw: Raw, train: _Index, test: _Index, n_public: int | None, n_private: int | None
-) -> tuple[_Index, _Index, _Index, str]:
+    raw: Raw, train: IndexArray, test: IndexArray, n_public: int | None, n_private: int | None
+) -> tuple[IndexArray, IndexArray, IndexArray, str]:
     size = min(_PAPER_PUBLIC, round(_PAPER_SHARE * len(test)))
     if n_public is not None and n_public > size:
         raise InvalidInputError(

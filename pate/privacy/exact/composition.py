@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import irfft, next_fast_len, rfft
 
+from pate.core.types import FloatArray, IntArray
+
 __all__ = ["PROBABILITY_ERROR", "LossTable", "compose_epsilons", "compose_masses"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 256
 #: Relative error of one probability: quadrature (proved below 1e-12) and rounding.

@@ -15,17 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from pate.core.types import FloatArray, IntArray
 from pate.privacy.exact.histograms import Groups
 from pate.privacy.exact.laws import NoiseLike
 from pate.privacy.exact.noise import ThresholdTest
 from pate.privacy.exact.pair_law import PairLaw, all_laws
 
 __all__ = ["LossMasses", "dominating_masses"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
 
 __all__ = ["Groups", "Histograms", "check_counts", "distinct_histograms", "group_counts", "merge_far", "most_classes"]
 
-IntArray = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 17
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact import native
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts, merge_far
@@ -35,8 +36,6 @@ from pate.privacy.exact.threshold import JoinTables, join_tables
 
 __all__ = ["SAFETY", "ExactDivergences", "exact_divergences", "exact_rdp", "log_probs", "upper_bound"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 NoiseLike = GaussianNoise | LaplaceNoise
 
 #: Factor that covers quadrature and rounding (measured below 1e-11), and a floor that covers underflow to 0.
@@ -66,6 +65,14 @@ class ExactDivergences:
     orders : (n_orders,)
     forward, reverse : (n_distinct, n_orders) largest over all neighbours
     histograms : Histograms
+
+    Examples
+    --------
+    >>> found = exact_divergences([[3, 1], [1, 3], [2, 2]], [2.0, 8.0], noise=GaussianNoise(2.0))
+    >>> found.forward.shape, found.per_query().shape
+    ((2, 2), (3, 2))
+    >>> found
+    ExactDivergences(orders=array([2., 8.]))
     """
 
     orders: FloatArray

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import PateError
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 from pate.privacy.exact.orders import log_terms
@@ -20,8 +21,6 @@ from pate.privacy.exact.structure import structure
 
 __all__ = ["LogLaw", "log_divergences", "log_law"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _HALF_WIDTH = 8.8
 #: Numbers in one table of all pairs of groups.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import FloatArray
 from pate.privacy.exact.histograms import Groups, most_classes
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 from pate.privacy.exact.orders import OrderPlan
@@ -21,7 +22,6 @@ from pate.privacy.exact.threshold import JoinTables
 
 __all__ = ["available", "maxima"]
 
-FloatArray = npt.NDArray[np.float64]
 
 _INT, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 _SUM = 6

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from pate.core.checks import check_real
+from pate.core.types import FloatArray
 
 __all__ = ["GaussianNoise", "LaplaceNoise", "Noise", "ThresholdTest"]
 
-FloatArray = npt.NDArray[np.float64]
 
 _ROOT_HALF = np.sqrt(0.5)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)

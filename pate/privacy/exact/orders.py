@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
+
+from pate.core.types import FloatArray
 
 __all__ = ["OrderPlan", "divergence_terms", "log_terms", "plan_orders"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import FloatArray, IntArray
 from pate.privacy.exact.histograms import Groups, most_classes
 from pate.privacy.exact.log_space import log_law
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
@@ -33,8 +34,6 @@ from pate.privacy.exact.structure import structure
 
 __all__ = ["PairLaw", "all_laws", "batches", "pair_law"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Beyond these, a linear-space number may leave the range of a double: the log-space engine takes over.
 MIN_LOG_PROBABILITY = -600.0

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts
 from pate.privacy.exact.laws import NoiseLike, check_orders, group_divergences, worker_count
@@ -32,8 +33,6 @@ from pate.privacy.exact.noise import ThresholdTest
 
 __all__ = ["VoteGroups", "per_teacher_rdp", "vote_groups"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _CHUNK = 2048
 #: Rounding of one long sum, relative to its terms: covers the corrections of a dissenter's total.

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_real
+from pate.core.types import FloatArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact.composition import LossTable, compose_epsilons, compose_masses
 from pate.privacy.exact.dominating import dominating_masses
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PldEpsilon", "composed_pld", "per_teacher_pld_epsilon", "pld_epsilon", "pld_seconds"]
 
-FloatArray = npt.NDArray[np.float64]
 
 _ORDERS = np.array(DEFAULT_ORDERS)
 #: Queries up to which the sweep over all sequences of votes is made (about 3 ms each).
@@ -42,7 +42,15 @@ _MEMORY = 2.0**30
 
 @dataclass(frozen=True)
 class PldEpsilon:
-    """Epsilon of a list of queries at ``delta``; private, its repr shows no value that depends on the votes."""
+    """Epsilon of a list of queries at ``delta``; private, its repr shows no value that depends on the votes.
+
+    Examples
+    --------
+    >>> from pate.privacy.exact import GaussianNoise
+    >>> found = pld_epsilon([[5, 1]], noise=GaussianNoise(4.0), delta=1e-5)
+    >>> found, found.epsilon == max(found.forward, found.reverse)
+    (PldEpsilon(delta=1e-05), True)
+    """
 
     delta: float
     epsilon: float = field(repr=False)

@@ -44,6 +44,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
+from pate.core.types import FloatArray, IntArray
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 
 __all__ = [
@@ -58,8 +59,6 @@ __all__ = [
     "trapezoid_tables",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Largest step in units of sigma, and half-widths of the window.
 STEP = 0.3

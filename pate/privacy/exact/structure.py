@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["structure"]
+from pate.core.types import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+__all__ = ["structure"]
 
 
 def structure(values: IntArray, sizes: IntArray) -> tuple[FloatArray, npt.NDArray[np.bool_], npt.NDArray[np.int8]]:

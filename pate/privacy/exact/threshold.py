@@ -12,14 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from pate.core.types import FloatArray
 from pate.privacy.exact.noise import ThresholdTest
 from pate.privacy.exact.orders import log_terms
 
 __all__ = ["JoinTables", "join_tables"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

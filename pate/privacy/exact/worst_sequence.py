@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from pate.core.types import FloatArray, IntArray
 from pate.privacy.exact.composition import PROBABILITY_ERROR, LossTable
 
 __all__ = ["worst_sequence_epsilon"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Masses below this are moved to the next larger loss, which is safe and keeps rows short.
 _NEGLIGIBLE = 1e-14

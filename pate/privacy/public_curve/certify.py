@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
-Array = npt.NDArray[np.float64]
+from pate.core.types import FloatArray, IntArray
 
 TABLE = Path(__file__).with_name("rho_star_table.npz")
 UNIT = 60_000  # the table holds ceil(constant * UNIT) as 16-bit integers
@@ -36,7 +36,7 @@ RIDGE = 8.0  # L: distance beyond which "neither" is negligible
 MARGIN = 8.0  # beyond it a class that lags by so many sigma is negligible
 
 
-def grid_orders(ratio: float = 1.08, smallest: float = 0.01, largest: float = 8192.0) -> Array:
+def grid_orders(ratio: float = 1.08, smallest: float = 0.01, largest: float = 8192.0) -> FloatArray:
     """Return the table's orders: a - 1 grows geometrically, whole orders up to 64 are hit exactly.
 
     Examples
@@ -51,7 +51,7 @@ def grid_orders(ratio: float = 1.08, smallest: float = 0.01, largest: float = 81
     return np.sort(np.concatenate([far, exact]))
 
 
-def grid_inverse_sigmas(ratio: float = 1.08, smallest: float = 1e-4, largest: float = 2.0) -> Array:
+def grid_inverse_sigmas(ratio: float = 1.08, smallest: float = 1e-4, largest: float = 2.0) -> FloatArray:
     """Return the table's values of 1/sigma (1/sensitivity for the threshold test), with 1/10, 1/40 ... exact.
 
     Examples
@@ -66,7 +66,7 @@ def grid_inverse_sigmas(ratio: float = 1.08, smallest: float = 1e-4, largest: fl
     return np.sort(np.concatenate([far, exact]))
 
 
-def excess(order: float, log_p: Array, log_q: Array) -> Array:
+def excess(order: float, log_p: FloatArray, log_q: FloatArray) -> FloatArray:
     """Return sum_j Q_j g_a(l_j) = exp((a-1) D_a(P||Q)) - 1 over the first axis (outcomes).
 
     Examples
@@ -101,7 +101,7 @@ def curvatures(order: float, shift_sq: float, per_step: float, third: float) -> 
     return float(k_g), 1.0 + (a - 1.0) * third
 
 
-def cell_bound(order: float, corner: Array, k_g: float, k_f: float, r_sq: float) -> Array:
+def cell_bound(order: float, corner: FloatArray, k_g: float, k_f: float, r_sq: float) -> FloatArray:
     """Return the bound on F over cells with the largest corner G and r_sq = squared distance corner - centre."""
     inflated = corner * (1.0 + SLACK)
     return np.minimum(np.log1p(inflated + k_g * r_sq / 2.0), np.log1p(inflated) + k_f * r_sq / 2.0)
@@ -141,7 +141,7 @@ class Plane:
     def __init__(self, reach: float = LARGEST_T, step: float = STEP) -> None:
         self.step = step
         self.low = -(MARGIN + reach)
-        self.axis: Array = np.asarray(
+        self.axis: FloatArray = np.asarray(
             self.low + step * np.arange(int(np.ceil((MARGIN + 18.0 - self.low) / step)) + 1), dtype=np.float64
         )
         node, weight = np.polynomial.legendre.leggauss(16)
@@ -150,9 +150,9 @@ class Plane:
         self._w = np.tile(0.5 * weight, len(panels)) / np.sqrt(2.0 * np.pi)
         self.win = self._win(self.axis, self.axis)  # P(first wins) at (x, y); P(second wins) is the transpose
 
-    def _win(self, x: Array, y: Array) -> Array:
+    def _win(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """P(N(x,1) > max(0, N(y,1))) on the product of two axes: a sum of positive terms, so no cancellation."""
-        density: Array = self._w * np.exp(-0.5 * (self._v[None, :] - x[:, None]) ** 2)
+        density: FloatArray = self._w * np.exp(-0.5 * (self._v[None, :] - x[:, None]) ** 2)
         return density @ ndtr(self._v[:, None] - y[None, :])
 
     def neither(self, i: int, k: int) -> float:
@@ -166,7 +166,7 @@ class Plane:
         self.second = self._win(self.axis + h, self.axis - h).T
         self._minus = (log_ndtr(-self.axis), log_ndtr(-(self.axis - h)), log_ndtr(-(self.axis + h)))
 
-    def laws(self, i: npt.NDArray[np.int64], k: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    def laws(self, i: IntArray, k: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return log P and log Q, each (3, n), at lattice points (i, k)."""
         base, left, right = self._minus
         log_p = np.stack([np.log(self.win[i, k]), np.log(self.win[k, i]), base[i] + base[k]])
@@ -226,7 +226,7 @@ def certify_plane(order: float, plane: Plane) -> float:
     return max(best, outside_triangle(a, h))
 
 
-def constants(h: float, orders: Array, plane: Plane) -> Array:
+def constants(h: float, orders: FloatArray, plane: Plane) -> FloatArray:
     """Return the certified constants (2, n_orders): rho* / (a h^2), and the threshold's / (a h^2 / 2).
 
     Where the Gaussian bound is as good, the constant is 1.
@@ -241,12 +241,12 @@ def constants(h: float, orders: Array, plane: Plane) -> Array:
     return out
 
 
-def _columns(hs: Array, orders: Array) -> list[Array]:
+def _columns(hs: FloatArray, orders: FloatArray) -> list[FloatArray]:
     plane = Plane()
     return [constants(float(h), orders, plane) for h in hs]
 
 
-def build(jobs: int) -> tuple[Array, Array, npt.NDArray[np.uint16]]:
+def build(jobs: int) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint16]]:
     """Return the table: orders, values of 1/sigma, and ceil(constant * UNIT) (2, n_h, n_orders)."""
     orders, hs = grid_orders(), grid_inverse_sigmas()
     shares = [hs[j :: max(1, 4 * jobs)] for j in range(max(1, 4 * jobs))]

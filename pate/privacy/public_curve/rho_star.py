@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
+from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 
 __all__ = ["rho_star", "threshold_rho_star", "vote_cap_rho_star"]
 
-Array = npt.NDArray[np.float64]
 
 _TABLE = Path(__file__).with_name("rho_star_table.npz")
 _UNIT = 60_000.0
@@ -28,12 +28,12 @@ _PAIR, _SINGLE = 0, 1
 
 
 @cache
-def _table() -> tuple[Array, Array, Array]:
+def _table() -> tuple[FloatArray, FloatArray, FloatArray]:
     with np.load(_TABLE, allow_pickle=False) as stored:
         return stored["orders"], stored["inverse_sigmas"], stored["table"] / _UNIT
 
 
-def _check_orders(orders: npt.ArrayLike) -> Array:
+def _check_orders(orders: npt.ArrayLike) -> FloatArray:
     array = np.asarray(orders, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all() or (array <= 0).any():
         raise InvalidInputError(
@@ -43,7 +43,7 @@ def _check_orders(orders: npt.ArrayLike) -> Array:
     return array
 
 
-def _bound(orders: Array, h: float, kind: int) -> Array:
+def _bound(orders: FloatArray, h: float, kind: int) -> FloatArray:
     """Return the certified bound, never above the Gaussian one (squared shift 2 h^2 or h^2)."""
     knots, hs, constants = _table()
     shift_sq = 2.0 * h * h if kind == _PAIR else h * h
@@ -62,11 +62,11 @@ def _bound(orders: Array, h: float, kind: int) -> Array:
     # Orders below the first knot: D_a does not decrease in a. Above the last: the Gaussian bound.
     inner = np.clip(orders, knots[0], knots[-1])
     bound = np.interp(inner, knots, at_knots) / (inner - 1.0)
-    result: Array = np.where(orders > knots[-1], gaussian, np.minimum(gaussian, bound))
+    result: FloatArray = np.where(orders > knots[-1], gaussian, np.minimum(gaussian, bound))
     return result
 
 
-def rho_star(orders: npt.ArrayLike, sigma: float) -> Array:
+def rho_star(orders: npt.ArrayLike, sigma: float) -> FloatArray:
     """Return the public Renyi divergence of one released argmax of counts + N(0, sigma^2).
 
     Parameters
@@ -85,8 +85,8 @@ def rho_star(orders: npt.ArrayLike, sigma: float) -> Array:
     -----
     Guarantee: replacement of one vote (u to b, any u and b), both directions, every histogram, any number of teachers
     and of classes >= 2, queries chosen adaptively. Only the label may be released. The noise has to be the continuous
-    Gaussian, independent on every class of a fixed public list (empty ones too); for the discrete Gaussian use
-    ``lattice_rho_star``. Proved in docs/public-curve.md, theorem 1; 0 to 0.3% above the exact supremum.
+    Gaussian, independent on every class of a fixed public list (empty ones too); the discrete Gaussian
+    has another curve (theorem 3). Proved in docs/public-curve.md, theorem 1; 0 to 0.3% above the exact supremum.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def rho_star(orders: npt.ArrayLike, sigma: float) -> Array:
     return _bound(_check_orders(orders), 1.0 / sigma, _PAIR)
 
 
-def threshold_rho_star(orders: npt.ArrayLike, sigma1: float) -> Array:
+def threshold_rho_star(orders: npt.ArrayLike, sigma1: float) -> FloatArray:
     """Return the public Renyi divergence of one released bit ``top count + N(0, sigma1^2) >= T``.
 
     The top count moves by at most 1. The same number bounds a noisy argmax when one single count moves by 1 (a voter
@@ -129,7 +129,7 @@ def threshold_rho_star(orders: npt.ArrayLike, sigma1: float) -> Array:
     return _bound(_check_orders(orders), 1.0 / sigma1, _SINGLE)
 
 
-def vote_cap_rho_star(orders: npt.ArrayLike, sigma: float, max_votes: int) -> Array:
+def vote_cap_rho_star(orders: npt.ArrayLike, sigma: float, max_votes: int) -> FloatArray:
     """Return the public Renyi divergence of a whole run in which every teacher votes at most ``max_votes`` times.
 
     A step where the changed teacher votes in one world only moves one count (binary bound), a step where it votes in

@@ -27,14 +27,12 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from pate.core.checks import check_int
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.publish.gate import query_scores
 from pate.privacy.publish.tail_bound import TailBound
 from pate.privacy.publish.term_tables import answer_weights, loser_tables, term_table
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LOWEST, _HIGHEST = -38.0, 8.0
 _SPLITS = 64

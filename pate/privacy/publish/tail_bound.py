@@ -40,10 +40,9 @@ import numpy.typing as npt
 from scipy.special import logsumexp, ndtr, ndtri_exp
 
 from pate.core.checks import check_real
+from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.publish.term_tables import LOG_SLACK, SCORE_SLACK, TermTable, answer_weights, loser_tables, term_table
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Ways to split the losers' mass; queries at once.
 _SPLITS = 16

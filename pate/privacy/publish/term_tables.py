@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
-FloatArray = npt.NDArray[np.float64]
+from pate.core.types import FloatArray
 
 #: Standard deviations that the tables reach beyond where the terms matter; Phi(-37.5) is about 1e-307.
 _REACH = 37.5

@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pate.core.checks import check_choice, check_int, check_real
+from pate.core.types import Mask
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments
 from pate.networks._devices import named_device, visible_devices
 from pate.teachers import _base
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._cells import Mask, private_cells
+from pate.teachers._cells import private_cells
 from pate.teachers._isolated import batches, on_cluster, side_by_side, workers
 from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import column_kinds, is_frame, match_columns

@@ -1,4 +1,4 @@
-"""The smooth-sensitivity release of the 2018 paper, kept for comparison.
+"""The smooth-sensitivity release of the 2018 paper: a comparison that tests reproduce, and no part of pate.
 
 Papernot et al. 2018, Appendix B: local sensitivity of the Theorem 6 bound at every distance (Algorithms 3 to 5),
 released with Gaussian noise scaled by it (GNSS). Three reasons why this is a comparison and not a guarantee: Theorem
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from pate.core.checks import check_int, check_real
+from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.noise import rounded_up
 from pate.noise.source import NoiseSource
@@ -25,8 +26,6 @@ from pate.privacy.convert import check_delta, rdp_overhead
 from pate.privacy.papers.papernot import check_votes, log_answer_probability, log_q_gaussian, rdp_bound
 from pate.privacy.publish.smooth_sensitivity import GRID, gnss_rdp
 from pate.privacy.words import Guarantee, Sensitive
-
-FloatArray = npt.NDArray[np.float64]
 
 _POINTS = 20_000
 
