@@ -108,7 +108,14 @@ def check_promise(engine: Engine, trial: Trial) -> None:
     --------
     >>> from pate.dpsgd._checks import try_module
     >>> from pate.dpsgd.engines import PerRecordEngine
-    >>> check_promise(PerRecordEngine(nn.Linear(4, 3)), try_module(nn.Linear(4, 3), (4,), 3))
+    >>> class Generous(PerRecordEngine):
+    ...     def clipped_sum(self, X, y, norm, *, seed):
+    ...         return super().clipped_sum(X, y, 9 * norm, seed=seed)
+    >>> linear = nn.Linear(4, 3)
+    >>> check_promise(PerRecordEngine(linear), try_module(linear, (4,), 3))
+    >>> check_promise(Generous(linear), try_module(linear, (4,), 3))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: module cannot be trained ... the sum of one record has ... the clipping norm. ...
     """
     before = [t.detach().clone() for t in _tensors(engine.module)]
     labels = torch.arange(_ROWS) % trial.n_classes
