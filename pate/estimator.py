@@ -25,13 +25,15 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.queries import select_queries
 from pate.release import (
+    ReleaseTerms,
     check_release_stated,
     classes_were_named,
     count_fresh,
     drawn_here,
-    quote,
-    release_labels,
+    price_of,
+    released,
     vouch_for_training,
+    warn_if_weak,
 )
 from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
@@ -332,8 +334,17 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
                 "fit(X, y, X_public=...)."
             )
         teachers = self._ensemble()
+        terms = ReleaseTerms(
+            budget=budget,
+            ledger=self.ledger,
+            max_answers=self.max_answers,
+            on_exhausted=self.on_exhausted,
+            noise_seed=self.noise_seed,
+            tuning=self.tuning,
+            stated=self.stated,
+        )
         check_release_stated(
-            self.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
+            terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
         student = self._student(teachers)
         same = X is X_public
@@ -355,15 +366,10 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         queries = select_queries(X_public, n_queries, strategy=self.select, random_state=seed)
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
         hashes = hash_rows(asked, chunk_size=_HASH_ROWS)
-        price: dict[str, Any] = {
-            "budget": budget,
-            "ledger": self.ledger,
-            "max_answers": self.max_answers,
-            "on_exhausted": self.on_exhausted,
-        }
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
-        n_fresh = count_fresh(hashes, mechanism, **price)
-        cap = quote(n_fresh, mechanism, **price).max_answers
+        n_fresh = count_fresh(hashes, mechanism, terms)
+        price = price_of(n_fresh, mechanism, terms)
+        cap = price.max_answers
         try_student(
             student,
             X_public,
@@ -379,8 +385,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups, X_public=asked)
         votes = teachers.vote(asked, keep_labels=False)
         votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
-        said: dict[str, Any] = {"tuning": self.tuning, "stated": self.stated}
-        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, **said, **price)
+        warn_if_weak(budget.delta, votes.n_units)
+        release = released(votes, mechanism, terms, planned=(n_fresh, price))
         statement = release.statement if inferred else classes_were_named(release.statement)
         if drawn_here(statement, release.quote.n_queries, teachers):
             looked = "declared" if self.overlap_is_public else "checked"

@@ -308,6 +308,6 @@ def test_only_the_lock_and_what_draws_it_make_noise():
                 makers.add(module)
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "mechanism.sample":
                 makers.add(module)
-    # The law test samples made-up votes, from a source that the caller makes; an account draws a sanitised epsilon
-    # when asked for, whose own price is in it and charged to the ledger.
-    assert {m.split(".")[0] for m in makers} == {"release", "dpsgd", "audit", "studies"}
+    # The law test samples made-up votes, from a source that the caller makes.
+    rooms = {m if m.startswith("release") else m.split(".")[0] for m in makers}
+    assert rooms == {"release._door", "dpsgd", "audit"}

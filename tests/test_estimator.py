@@ -635,18 +635,18 @@ def test_a_data_frames_index_does_not_matter():
 
 
 def test_a_killed_fit_goes_on_with_its_teachers(tmp_path, monkeypatch):
-    release_labels = pate.estimator.release_labels
+    released = pate.estimator.released
 
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
     options = {"checkpoint_dir": tmp_path / "teachers", "n_queries": 30}
-    monkeypatch.setattr(pate.estimator, "release_labels", killed)
+    monkeypatch.setattr(pate.estimator, "released", killed)
     first = classifier(**options)
     with pytest.raises(KeyboardInterrupt):
         first.fit(X, Y, X_public=PUBLIC)
     assert not hasattr(first, "student_")
-    monkeypatch.setattr(pate.estimator, "release_labels", release_labels)
+    monkeypatch.setattr(pate.estimator, "released", released)
     second = classifier(**options)
     teachers, _ = second.fit_keeping(X, Y, X_public=PUBLIC)
     assert teachers.n_resumed_ == 10

@@ -31,13 +31,15 @@ from pate.privacy.budget import Budget, check_budget
 from pate.release import (
     LabelRelease,
     LabelSession,
+    ReleaseTerms,
+    affordable_answers,
     check_release_stated,
     classes_were_named,
     count_fresh,
     drawn_here,
-    open_session,
-    quote,
-    release_labels,
+    opened,
+    price_of,
+    released,
     session_left,
     vouch_for_training,
     warn_if_weak,
@@ -46,8 +48,6 @@ from pate.teachers import ShardEnsemble, class_indices, make_ensemble
 from pate.votes import ABSTAIN, Votes, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
-#: Up to so many answers the plan counts what the budget buys.
-_MOST_ANSWERS = 10_000_000
 #: Public rows on which it is seen that a teacher can be trained at all.
 _REHEARSED = 100
 
@@ -229,13 +229,15 @@ class LabelJob:
             estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
         self._rows = source.public if self._encoder is None else self._encoder.transform(source.public)
         self._chooser_rows = self._numbers(select, max_categories)
-        self._price: dict[str, Any] = {
-            "budget": budget,
-            "ledger": self._ledger,
-            "max_answers": max_answers,
-            "on_exhausted": on_exhausted,
-        }
-        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning, "stated": said}
+        self._terms = ReleaseTerms(
+            budget=budget,
+            ledger=self._ledger,
+            max_answers=max_answers,
+            on_exhausted=on_exhausted,
+            noise_seed=noise_seed,
+            tuning=tuning,
+            stated=said,
+        )
         self.plan = self._make_plan(
             chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
         )
@@ -285,7 +287,7 @@ class LabelJob:
             # Hashes of the rows as they stand in the file, so that another encoding still finds its stored answers.
             self._hashes = np.array(hash_queries(take(self._source.hashed, queries)), dtype=object)
             rounds = (len(queries),)
-            fresh = count_fresh(self._hashes.tolist(), mechanism, **self._price)
+            fresh = count_fresh(self._hashes.tolist(), mechanism, self._terms)
             n_free = len(queries) - fresh
         else:
             self._hashes = np.array(hash_queries(self._source.hashed), dtype=object)
@@ -293,10 +295,16 @@ class LabelJob:
             rounds = self._rounds(n_asked)
             left = None
             if self._ledger is not None:
-                left = session_left(mechanism, **self._session_terms(mechanism, n_asked, n_teachers))
+                left = session_left(
+                    mechanism,
+                    self._terms,
+                    n_queries=n_asked,
+                    n_teachers=n_teachers,
+                    name=self._session_name(n_asked),
+                )
             fresh, n_free = (n_asked, 0) if left is None else (0, n_asked)
-        price = quote(fresh, mechanism, **self._price)
-        buys = quote(_MOST_ANSWERS, mechanism, **{**self._price, "on_exhausted": "abstain", "max_answers": None})
+        price = price_of(fresh, mechanism, self._terms)
+        self._n_fresh = fresh
         return LabelPlan(
             n_records=len(self._source.y),
             n_units=n_units,
@@ -312,7 +320,7 @@ class LabelJob:
             select=select if isinstance(select, str) else type(select).__name__,
             rounds=rounds,
             encoding=self._encoding(),
-            affordable=buys.max_answers,
+            affordable=affordable_answers(mechanism, self._terms),
         )
 
     def _encoding(self) -> str:
@@ -343,18 +351,9 @@ class LabelJob:
             )
         return rows.astype(np.int64)
 
-    def _session_terms(self, mechanism: Mechanism, n_queries: int, n_teachers: int) -> dict[str, Any]:
-        name = None
-        if self._ledger is not None:
-            what = f"{type(self._choice).__name__} {self._rounds(n_queries)} {self._seed}\n" + "\n".join(self._hashes)
-            name = f"pate label {hashlib.sha256(what.encode()).hexdigest()}"
-        return {
-            **self._price,
-            "n_queries": n_queries,
-            "n_teachers": n_teachers,
-            "name": name,
-            "noise_seed": self._lock["noise_seed"],
-        }
+    def _session_name(self, n_queries: int) -> str:
+        what = f"{type(self._choice).__name__} {self._rounds(n_queries)} {self._seed}\n" + "\n".join(self._hashes)
+        return f"pate label {hashlib.sha256(what.encode()).hexdigest()}"
 
     # Running -----------------------------------------------------------------------------------------------------
 
@@ -385,7 +384,7 @@ class LabelJob:
         if self.plan.queries is not None:
             self.queries_ = self.plan.queries
             votes = self._votes(self.queries_, self._hashes)
-            release = release_labels(votes, self.plan.mechanism, **self._price, **self._lock)
+            release = released(votes, self.plan.mechanism, self._terms, planned=(self._n_fresh, self.plan.quote))
         else:
             release = self._run_rounds()
         statement = release.statement if self._classes is None else classes_were_named(release.statement)
@@ -427,16 +426,15 @@ class LabelJob:
                 session.close()
 
     def _open(self, votes: Votes) -> LabelSession:
-        return open_session(
+        n_queries = sum(self.plan.rounds)
+        return opened(
             self.plan.mechanism,
-            **self._session_terms(self.plan.mechanism, sum(self.plan.rounds), self.plan.n_teachers),
-            classes=votes.classes,
-            unit=votes.unit,
-            n_units=votes.n_units,
-            fingerprint=votes.fingerprint,
+            self._terms,
+            Registration.of_votes(votes),
+            votes.classes,
+            n_queries=n_queries,
             classes_inferred=votes.classes_inferred,
-            tuning=self._lock["tuning"],
-            stated=self._lock["stated"],
+            name=None if self._ledger is None else self._session_name(n_queries),
         )
 
     def _votes(self, queries: npt.NDArray[np.int64], hashes: npt.NDArray[np.object_]) -> Votes:

@@ -25,11 +25,12 @@ from pate.queries import select_queries
 from pate.release import (
     LabelRelease,
     Quote,
+    ReleaseTerms,
     check_release_stated,
     classes_were_named,
     count_fresh,
-    quote,
-    release_labels,
+    price_of,
+    released,
     warn_if_weak,
 )
 from pate.votes import hash_queries
@@ -227,13 +228,16 @@ class VoteJob:
         book = Ledger(place, currency=ledger_currency)
         check_votes_ledger(book, records, file, new_ledger=new_ledger)
         book.check(Registration(unit, cast.classes, n_units=n_units, fingerprint=records))
-        price: dict[str, Any] = {
-            "budget": budget,
-            "ledger": book,
-            "max_answers": max_answers,
-            "on_exhausted": on_exhausted,
-        }
-        fresh = len(queries) if hashes is None else count_fresh(hashes, chosen, **price)
+        self._terms = ReleaseTerms(
+            budget=budget,
+            ledger=book,
+            max_answers=max_answers,
+            on_exhausted=on_exhausted,
+            noise_seed=noise_seed,
+            tuning=tuning,
+            stated=said,
+        )
+        fresh = len(queries) if hashes is None else count_fresh(hashes, chosen, self._terms)
         self.plan = VotePlan(
             n_public=cast.n_queries,
             n_teachers=cast.n_teachers,
@@ -242,9 +246,9 @@ class VoteJob:
             queries=queries,
             gap=lead,
             n_free=len(queries) - fresh,
-            quote=quote(fresh, chosen, **price),
+            quote=price_of(fresh, chosen, self._terms),
         )
-        self._release_options = {**price, "noise_seed": noise_seed, "tuning": tuning, "stated": said}
+        self._n_fresh = fresh
 
     def run(self) -> LabelRelease:
         """Release; the charge is in the ledger before this returns.
@@ -254,7 +258,7 @@ class VoteJob:
         LabelRelease
             In the order of ``plan.queries``.
         """
-        release = release_labels(self._votes, self.plan.mechanism, **self._release_options)
+        release = released(self._votes, self.plan.mechanism, self._terms, planned=(self._n_fresh, self.plan.quote))
         release = replace(release, statement=classes_were_named(release.statement))
         return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
 

@@ -7,25 +7,34 @@ from pate.release._assumptions import (
     vouch_for_training,
 )
 from pate.release._labels import LabelRelease
-from pate.release._lock import release_labels
-from pate.release._quote import Quote, count_fresh, quote, warn_if_weak
+from pate.release._lock import release_labels, released
+from pate.release._open_session import open_session, opened
+from pate.release._quote import Quote, affordable_answers, count_fresh, price_of, quote, warn_if_weak
 from pate.release._resume import session_left
-from pate.release._session import LabelSession, open_session
+from pate.release._sanitised import sanitised_epsilon
+from pate.release._session import LabelSession
+from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
 
 __all__ = [
     "LabelRelease",
     "LabelSession",
     "Quote",
+    "ReleaseTerms",
     "VoteCapRun",
+    "affordable_answers",
     "check_release_stated",
     "classes_were_named",
     "count_fresh",
     "drawn_here",
     "open_session",
     "open_vote_cap",
+    "opened",
+    "price_of",
     "quote",
     "release_labels",
+    "released",
+    "sanitised_epsilon",
     "session_left",
     "vouch_for_training",
     "warn_if_weak",
