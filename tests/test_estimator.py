@@ -38,8 +38,8 @@ from pate import (
     TorchTeacherEnsemble,
     Votes,
 )
-from pate.estimator import plan_release
 from pate.exceptions import CuratorWarning, PrivacyParameterWarning, StudentWarning
+from pate.release import plan_release
 from pate.students import VoteSpreading
 from pate.teachers import TeacherEnsemble
 from pate.teachers.torch.modules import MLP
@@ -635,18 +635,16 @@ def test_a_data_frames_index_does_not_matter():
 
 
 def test_a_killed_fit_goes_on_with_its_teachers(tmp_path, monkeypatch):
-    released = pate.estimator.released
-
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
     options = {"checkpoint_dir": tmp_path / "teachers", "n_queries": 30}
-    monkeypatch.setattr(pate.estimator, "released", killed)
+    monkeypatch.setattr("pate.release._pipeline.released", killed)
     first = classifier(**options)
     with pytest.raises(KeyboardInterrupt):
         first.fit(X, Y, X_public=PUBLIC)
     assert not hasattr(first, "student_")
-    monkeypatch.setattr(pate.estimator, "released", released)
+    monkeypatch.undo()
     second = classifier(**options)
     teachers, _ = second.fit_keeping(X, Y, X_public=PUBLIC)
     assert teachers.n_resumed_ == 10

@@ -9,6 +9,7 @@ from pate.release._assumptions import (
 from pate.release._labels import LabelRelease
 from pate.release._lock import release_labels, released
 from pate.release._open_session import open_session, opened
+from pate.release._pipeline import Asking, BatchPlan, Evidence, Outcome, cast_votes, plan_release
 from pate.release._quote import Quote, affordable_answers, count_fresh, price_of, quote, warn_if_weak
 from pate.release._resume import session_left
 from pate.release._sanitised import sanitised_epsilon
@@ -17,12 +18,17 @@ from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
 
 __all__ = [
+    "Asking",
+    "BatchPlan",
+    "Evidence",
     "LabelRelease",
     "LabelSession",
+    "Outcome",
     "Quote",
     "ReleaseTerms",
     "VoteCapRun",
     "affordable_answers",
+    "cast_votes",
     "check_release_stated",
     "classes_were_named",
     "count_fresh",
@@ -30,6 +36,7 @@ __all__ = [
     "open_session",
     "open_vote_cap",
     "opened",
+    "plan_release",
     "price_of",
     "quote",
     "release_labels",

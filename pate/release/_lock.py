@@ -15,7 +15,7 @@ from pate.privacy.budget import Budget
 from pate.release._assumptions import check_release_stated
 from pate.release._door import Door, answers_to_store
 from pate.release._labels import LabelRelease
-from pate.release._quote import Quote, price_of, request_digest, warn_if_weak
+from pate.release._quote import Quote, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import make_statement
 from pate.release._terms import ReleaseTerms
 from pate.votes import ABSTAIN, Votes
@@ -104,8 +104,7 @@ def released(
 ) -> LabelRelease:
     """Return what :func:`release_labels` does, on terms that are checked already.
 
-    ``planned`` is a number of new queries and its price: it is not worked out again where so many are still new and the
-    ledger can still pay for them.
+    ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
 
     Examples
     --------
@@ -132,9 +131,7 @@ def released(
         if ledger.has_request(request):
             # The same call again: what it did not ask then (a cap was reached) it does not ask now.
             fresh = fresh[:0]
-    price = None if planned is None or planned[0] != len(fresh) else planned[1]
-    if price is None or (ledger is not None and not ledger.allows(price.charge, default_total=terms.budget)):
-        price = price_of(len(fresh), mechanism, terms)
+    price = price_as_planned(len(fresh), mechanism, terms, planned)
     asked = fresh[: price.n_queries]
     draw, release = door.labels(
         mechanism,

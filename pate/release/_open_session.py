@@ -12,7 +12,7 @@ from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.release._assumptions import check_release_stated
 from pate.release._door import Door
-from pate.release._quote import price_of, warn_if_weak
+from pate.release._quote import Quote, price_as_planned, warn_if_weak
 from pate.release._resume import Claim, left_over, mark_of
 from pate.release._session import LabelSession
 from pate.release._terms import ReleaseTerms
@@ -123,8 +123,11 @@ def opened(
     n_queries: int,
     classes_inferred: bool = False,
     name: str | None = None,
+    planned: tuple[int, Quote] | None = None,
 ) -> LabelSession:
     """Return what :func:`open_session` does, on terms that are checked already, for teachers of ``data.n_shards``.
+
+    ``planned`` is a number of queries and its price, see :func:`price_as_planned`.
 
     Examples
     --------
@@ -150,7 +153,7 @@ def opened(
             release, price, n_used = left
             paid = door.session_again(mechanism, price, release, n_used)
         else:
-            paid = door.session(mechanism, price_of(n_queries, mechanism, terms), request=mark or "")
+            paid = door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
     except BaseException:
         if claim is not None:
             claim.let_go()

@@ -126,6 +126,35 @@ def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote
     return Quote(asked, most, charge, charge.guarantee(terms.budget.delta))
 
 
+def price_as_planned(
+    n_queries: int, mechanism: Mechanism, terms: ReleaseTerms, planned: tuple[int, Quote] | None
+) -> Quote:
+    """Return the planned price, where it is for as many queries and the ledger can still pay it; else a new one.
+
+    Parameters
+    ----------
+    n_queries, mechanism, terms
+        See :func:`price_of`.
+    planned : (int, Quote) or None
+        A number of queries, and its price on the same terms.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> terms = ReleaseTerms(budget=Budget(2.0, 1e-5))
+    >>> plan = price_of(9, GNMax(sigma=40.0), terms)
+    >>> price_as_planned(9, GNMax(sigma=40.0), terms, (9, plan)) is plan
+    True
+    >>> price_as_planned(8, GNMax(sigma=40.0), terms, (9, plan)).n_queries
+    8
+    """
+    if planned is not None and planned[0] == n_queries:
+        ledger, price = terms.ledger, planned[1]
+        if ledger is None or ledger.allows(price.charge, default_total=terms.budget):
+            return price
+    return price_of(n_queries, mechanism, terms)
+
+
 def affordable_answers(mechanism: Mechanism, terms: ReleaseTerms) -> int:
     """Return how many answers the whole budget, or what is left of it, buys at this noise.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pate.ledger import Answer, Registration
 from pate.release._door import PaidQueries, answers_to_store
 from pate.release._labels import LabelRelease
 from pate.release._lock import assembled, distinct, stored_answers
+from pate.release._pipeline import lean
 from pate.release._resume import Claim
 from pate.release._statement import make_statement
 from pate.release._terms import ReleaseTerms
@@ -180,12 +180,11 @@ class LabelSession:
         >>> [release.n_queries for release in session.stream(teachers, (X[i : i + 2] for i in range(0, 40, 2)))]
         [2, 2, 2]
         """
-        # Votes by teacher are of no use here, and there are teachers x rows of them.
-        lean = {"keep_labels": False} if "keep_labels" in inspect.signature(voter.vote).parameters else {}
+        options = lean(voter)
         for rows in batches:
             if not self.n_left:
                 return
-            yield self.ask(voter.vote(rows, **lean), on_exhausted="abstain")
+            yield self.ask(voter.vote(rows, **options), on_exhausted="abstain")
 
     def _check(self, votes: Votes) -> None:
         if os.getpid() != self._process:
