@@ -266,7 +266,6 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
                 "fit(X, y, X_public=...)."
             )
-        teachers = self._ensemble()
         terms = ReleaseTerms(
             budget=budget,
             ledger=self.ledger,
@@ -276,6 +275,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             tuning=self.tuning,
             stated=self.stated,
         )
+        teachers = self._ensemble()
         check_release_stated(
             terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )

@@ -10,12 +10,15 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from pate import (
+    ABSTAIN,
     Budget,
     BudgetExceededError,
     Charge,
     ConfidentGNMax,
     GNMax,
+    InvalidInputError,
     Ledger,
+    NoisyHistogram,
     PATEClassifier,
     Votes,
     open_session,
@@ -27,6 +30,7 @@ from pate.mechanisms import VoteCap
 from pate.noise.source import NoiseSource
 from pate.privacy.compose.calibrate import largest
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
+from pate.release import Asking, BatchPlan, Quote, ReleaseTerms
 from pate.studies.account import account
 
 BUDGET = Budget(3.0, 1e-5)
@@ -285,3 +289,79 @@ def test_a_charge_that_is_refused_at_the_last_moment_draws_no_noise(tmp_path, mo
         ROADS[road](ledger, tmp_path)
     assert not any(drawn)
     assert [row.mechanism for row in Ledger(ledger.path).releases()] == ["somebody else"]
+
+
+# Plans ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("road", ["by_release", "by_session", "by_classifier", "by_job", "by_rounds", "by_vote_job"])
+def test_a_release_is_priced_once(tmp_path, monkeypatch, road):
+    made = []
+    monkeypatch.setattr("pate.release._quote.Quote", lambda *a, **k: made.append(Quote(*a, **k)) or made[-1])
+    ROADS[road](ledger_for(road, tmp_path), tmp_path)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("on_exhausted", ["raise", "abstain"])
+def test_a_plan_that_others_overtook_is_priced_anew(tmp_path, on_exhausted):
+    """Between plan and release somebody spends: the planned price is no licence."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    np.save(tmp_path / "votes.npy", COUNTS)
+    given = {"classes": 3, "budget": BUDGET, "ledger": ledger.path, "mechanism": GNMax(5.5), "n_queries": 9}
+    work = VoteJob(tmp_path / "votes.npy", new_ledger=True, on_exhausted=on_exhausted, **given)
+    assert work.plan.quote.n_queries == 9
+    VoteJob(tmp_path / "votes.npy", new_ledger=True, **(given | {"n_queries": 7})).run()
+    if on_exhausted == "raise":
+        with pytest.raises(BudgetExceededError, match=r"buys [1-8] of these 9 queries"):
+            work.run()
+        assert len(ledger.releases()) == 1
+        return
+    release = work.run()
+    row = ledger.releases()[1]
+    assert 0 < release.quote.n_queries == row.n_queries == release.n_answered < 9
+    assert row.charge == release.quote.charge == GNMax(5.5).charge(row.n_queries)
+
+
+def test_whoever_votes_only_implements_voter():
+    class Sites:
+        classes_, n_teachers = ("a", "b", "c"), 100
+
+        def vote(self, X):
+            return Votes.from_counts(COUNTS[X[:, 0]], classes=self.classes_)
+
+    asking = Asking(NoisyHistogram(sigma=4.0), 3, gap=25.0)
+    queries = np.array([0, 4, 5])
+    plan = BatchPlan.of(ReleaseTerms(budget=BUDGET, noise_seed=5), asking, queries, None)
+    outcome = plan.run(Sites(), queries.reshape(-1, 1))
+    assert outcome.release.labels.tolist() == [0, ABSTAIN, ABSTAIN]  # 88 of 100, and two leads under the gap
+    assert outcome.release.quote is plan.quote
+    assert {a.name: a.by for a in outcome.release.statement.assumptions}["own shard only"] == "nobody"
+
+
+class NeverTrained(GaussianNB):
+    def fit(self, X, y):
+        raise AssertionError("a teacher was trained")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"noise_seed": -1}, "noise_seed must be a whole number >= 0"),
+        ({"max_answers": 0}, "max_answers must be a whole number >= 1"),
+        ({"on_exhausted": "stop"}, "on_exhausted must be one of"),
+        ({"ledger": "ledger.sqlite"}, "ledger must be a pate.Ledger or None"),
+        ({"budget": 1.0}, "budget must be pate.Budget"),
+    ],
+)
+def test_terms_are_checked_at_the_door_wherever_they_come_in(tmp_path, wrong, text):
+    given = {"budget": BUDGET} | wrong
+    clf = PATEClassifier(NeverTrained(), n_teachers=5, classes=[0, 1], student=GaussianNB(), **given)
+    doors = {
+        "terms": lambda: ReleaseTerms(**given),
+        "release": lambda: release_labels(votes(), GNMax(40.0), **given),
+        "session": lambda: open_session(GNMax(40.0), n_queries=3, n_teachers=9, classes=2, **given),
+        "classifier": lambda: clf.fit(X, Y, X_public=PUBLIC),
+    }
+    for name, door in doors.items():
+        with pytest.raises(InvalidInputError, match=text):
+            pytest.fail(f"{name} let {door()} in")
