@@ -40,6 +40,9 @@ class FileVotes:
     def __init__(self, votes: Votes) -> None:
         self.classes_, self.n_teachers, self._votes = votes.classes, votes.n_teachers, votes
 
+    def __repr__(self) -> str:
+        return f"FileVotes({self._votes!r})"
+
     def vote(self, X: Any) -> Votes:
         """Return the votes at these places."""
         return self._votes.take(np.asarray(X)[:, 0])

@@ -26,11 +26,13 @@ from pate import (
     release_labels,
 )
 from pate.jobs import LabelJob, VoteJob
+from pate.ledger import Registration
 from pate.mechanisms import VoteCap
 from pate.noise.source import NoiseSource
 from pate.privacy.compose.calibrate import largest
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
-from pate.release import Asking, BatchPlan, Quote, ReleaseTerms
+from pate.release import Asking, BatchPlan, Quote, ReleaseTerms, price_of
+from pate.release._door import Door
 from pate.studies.account import account
 
 BUDGET = Budget(3.0, 1e-5)
@@ -289,6 +291,46 @@ def test_a_charge_that_is_refused_at_the_last_moment_draws_no_noise(tmp_path, mo
         ROADS[road](ledger, tmp_path)
     assert not any(drawn)
     assert [row.mechanism for row in Ledger(ledger.path).releases()] == ["somebody else"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_sampled_is_what_was_charged(tmp_path, monkeypatch, seed):
+    """On random terms: the ledger's charge is that of as many queries, and of the cap, as the sampler was given."""
+    rng, sampled, sample = np.random.default_rng(seed), [], ConfidentGNMax.sample
+
+    def noted(self, counts, noise, max_answers=None):
+        drawn = sample(self, counts, noise, max_answers=max_answers)
+        sampled.append((len(counts), max_answers, int((drawn.status == "answered").sum())))
+        return drawn
+
+    monkeypatch.setattr(ConfidentGNMax, "sample", noted)
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(30.0, 1e-5))
+    given = {"budget": Budget(float(rng.uniform(0.5, 4.0)), 1e-5), "ledger": ledger, "on_exhausted": "abstain"}
+    given["max_answers"] = None if seed % 2 else int(rng.integers(1, 9))
+    release_labels(votes(slice(0, int(rng.integers(3, 9)))), CONFIDENT, **given)
+    [(n, cap, answered)] = sampled
+    assert ledger.releases()[0].charge == CONFIDENT.charge(n, cap)
+    assert answered <= cap
+    sampled.clear()
+    asked = {"n_queries": int(rng.integers(1, 15)), "n_teachers": 100, "classes": ("a", "b", "c"), "n_units": 1000}
+    with open_session(CONFIDENT, **given, **asked) as session:
+        for row in rng.permutation(len(COUNTS)).tolist() * 2:
+            session.ask(votes(slice(row, row + 2)), on_exhausted="abstain")
+    row = ledger.releases()[1]
+    assert row.charge == CONFIDENT.charge(row.n_queries, row.facts["max_answers"])
+    assert sum(n for n, _, _ in sampled) <= row.n_queries
+    assert sum(answered for _, _, answered in sampled) <= row.facts["max_answers"]
+
+
+def test_paid_queries_are_drawn_once_each():
+    """The door itself counts: a caller that miscounts gets nothing."""
+    terms = ReleaseTerms(budget=BUDGET)
+    door = Door(terms, Registration("record", ("a", "b", "c"), n_shards=100))
+    paid = door.session(GNMax(40.0), price_of(3, GNMax(40.0), terms))
+    paid.draw(COUNTS[:2], lambda drawn: ())
+    with pytest.raises(BudgetExceededError, match="2 queries were asked, and 1 of 3 are paid for and left"):
+        paid.draw(COUNTS[:2], lambda drawn: ())
+    assert paid.n_left == 1
 
 
 # Plans ------------------------------------------------------------------------------------------------------------
