@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,85 +13,22 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_int, check_real, quietly
+from pate.core.checks import quietly
 from pate.core.secret import beside_ledger
 from pate.core.seeds import training_seed
 from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.calibrate import calibrate
 from pate.queries import select_queries
-from pate.release import (
-    check_release_stated,
-    classes_were_named,
-    count_fresh,
-    drawn_here,
-    quote,
-    release_labels,
-    vouch_for_training,
-)
+from pate.release import BatchPlan, Evidence, ReleaseTerms, check_release_stated, plan_release, warn_if_weak
 from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
 from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
 from pate.votes import ABSTAIN, Votes
 
-#: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
-#: depend on the votes.
-_DEFAULT_NOISE_PER_TEACHER = 0.1
 _HASH_ROWS = 4096
-
-
-def plan_release(
-    budget: Budget,
-    n_public: int,
-    *,
-    n_teachers: int,
-    mechanism: Mechanism | None = None,
-    n_queries: int | None = None,
-    gap: float | None = None,
-) -> tuple[Mechanism, int, float]:
-    """Return the mechanism, how many queries to ask and the gap below which to abstain, from public numbers alone.
-
-    Parameters
-    ----------
-    budget : Budget
-    n_public : int
-        Public rows at hand.
-    n_teachers, mechanism, n_queries, gap
-        See :class:`PATEClassifier`.
-
-    Returns
-    -------
-    mechanism : Mechanism
-    n_queries : int
-    gap : float
-        In votes.
-
-    Examples
-    --------
-    >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250)
-    (NoisyHistogram(sigma=24.74...), 22, 0.0)
-    """
-    if n_queries is not None:
-        remedy = f"There are {n_public} public rows."
-        n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=remedy)
-    if gap is not None:
-        gap = check_real("gap", gap, low=0)
-    if mechanism is not None:
-        if gap is not None and not isinstance(mechanism, NoisyHistogram):
-            raise InvalidInputError(
-                f"gap must be None for {mechanism}, got {gap!r}: only NoisyHistogram releases the counts from which a "
-                "gap can be seen."
-            )
-        return mechanism, n_queries or n_public, gap or 0.0
-    n_teachers = check_int("n_teachers", n_teachers, low=1)
-    if n_queries is None:
-        sigma = _DEFAULT_NOISE_PER_TEACHER * n_teachers
-        n_queries = min(n_public, max(1, math.floor(budget.mu_squared * sigma**2 / 2)))
-    calibrated = calibrate(NoisyHistogram(sigma=1.0), budget, n_queries=n_queries)
-    return calibrated, n_queries, gap or 0.0
 
 
 def _digest(hashes: tuple[str, ...]) -> str:
@@ -331,16 +266,25 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
                 "fit(X, y, X_public=...)."
             )
+        terms = ReleaseTerms(
+            budget=budget,
+            ledger=self.ledger,
+            max_answers=self.max_answers,
+            on_exhausted=self.on_exhausted,
+            noise_seed=self.noise_seed,
+            tuning=self.tuning,
+            stated=self.stated,
+        )
         teachers = self._ensemble()
         check_release_stated(
-            self.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
+            terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
         student = self._student(teachers)
         same = X is X_public
         X, y = self._check_private(X, y, teachers, X_public)
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
-        mechanism, n_queries, gap = plan_release(
+        asking = plan_release(
             budget,
             n_public,
             n_teachers=teachers.n_teachers,
@@ -352,47 +296,35 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             held = quietly("X", teachers.readable_rows, X, X_public)
             check_public_rows(held, held if same else X_public, groups)
         seed = self._query_seed(X_public)
-        queries = select_queries(X_public, n_queries, strategy=self.select, random_state=seed)
+        queries = select_queries(X_public, asking.n_queries, strategy=self.select, random_state=seed)
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
-        hashes = hash_rows(asked, chunk_size=_HASH_ROWS)
-        price: dict[str, Any] = {
-            "budget": budget,
-            "ledger": self.ledger,
-            "max_answers": self.max_answers,
-            "on_exhausted": self.on_exhausted,
-        }
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
-        n_fresh = count_fresh(hashes, mechanism, **price)
-        cap = quote(n_fresh, mechanism, **price).max_answers
+        plan = BatchPlan.of(terms, asking, queries, hash_rows(asked, chunk_size=_HASH_ROWS))
         try_student(
             student,
             X_public,
             n_classes=len(self.classes_),
             queries=queries,
-            n_answers=len(queries) - n_fresh + cap,
-            noisy_counts=isinstance(mechanism, NoisyHistogram),
+            n_answers=plan.n_free + plan.quote.max_answers,
+            noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
         )
-        if self.ledger is not None and n_fresh:
+        if self.ledger is not None and plan.n_fresh:
             self.ledger.check_writable()
 
-        inferred = teachers.classes is None
+        evidence = Evidence(
+            classes_inferred=teachers.classes is None,
+            trained=True,
+            public_rows="declared" if self.overlap_is_public else "checked",
+        )
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups, X_public=asked)
-        votes = teachers.vote(asked, keep_labels=False)
-        votes = replace(votes, query_hashes=hashes, classes_inferred=inferred)
-        said: dict[str, Any] = {"tuning": self.tuning, "stated": self.stated}
-        release = release_labels(votes, mechanism, noise_seed=self.noise_seed, **said, **price)
-        statement = release.statement if inferred else classes_were_named(release.statement)
-        if drawn_here(statement, release.quote.n_queries, teachers):
-            looked = "declared" if self.overlap_is_public else "checked"
-            statement = vouch_for_training(statement, public_rows=looked)
-        release = replace(release, statement=statement)
-        self.release_ = release.decide(gap=gap) if release.noisy_counts is not None else release
-        self.statement_ = release.statement
+        warn_if_weak(budget.delta, teachers.partition_.n_units)
+        outcome = plan.run(teachers, asked, evidence)
+        self.release_, self.statement_ = outcome.release, outcome.release.statement
         self.queries_ = queries
-        self._asked = _digest(hashes)
+        self._asked = _digest(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         self._learn(student, X_public)
-        return teachers, votes
+        return teachers, outcome.votes
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.

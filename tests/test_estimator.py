@@ -38,9 +38,9 @@ from pate import (
     TorchTeacherEnsemble,
     Votes,
 )
-from pate.estimator import plan_release
 from pate.exceptions import CuratorWarning, PrivacyParameterWarning, StudentWarning
 from pate.networks import MLP
+from pate.release import plan_release
 from pate.students import VoteSpreading
 from pate.teachers import TeacherEnsemble
 
@@ -635,18 +635,16 @@ def test_a_data_frames_index_does_not_matter():
 
 
 def test_a_killed_fit_goes_on_with_its_teachers(tmp_path, monkeypatch):
-    release_labels = pate.estimator.release_labels
-
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
     options = {"checkpoint_dir": tmp_path / "teachers", "n_queries": 30}
-    monkeypatch.setattr(pate.estimator, "release_labels", killed)
+    monkeypatch.setattr("pate.release._pipeline.released", killed)
     first = classifier(**options)
     with pytest.raises(KeyboardInterrupt):
         first.fit(X, Y, X_public=PUBLIC)
     assert not hasattr(first, "student_")
-    monkeypatch.setattr(pate.estimator, "release_labels", release_labels)
+    monkeypatch.undo()
     second = classifier(**options)
     teachers, _ = second.fit_keeping(X, Y, X_public=PUBLIC)
     assert teachers.n_resumed_ == 10

@@ -2,9 +2,9 @@
 
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._ledgers import find_ledger
-from pate.jobs._plan import LabelPlan
+from pate.jobs._plan import LabelPlan, VotePlan
 from pate.jobs._tables import PREPROCESSING, LabelJob
-from pate.jobs._votes import VoteJob, VotePlan
+from pate.jobs._votes import VoteJob
 from pate.jobs._writing import check_new_files
 
 __all__ = [

@@ -11,24 +11,98 @@ from pate.mechanisms import Mechanism
 from pate.release import Quote
 
 
-@dataclass(frozen=True, eq=False)
-class LabelPlan:
-    """What labelling will do and cost: made from the private file's shape alone, before any training.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VotePlan:
+    """What releasing labels will do and cost: from public shapes alone.
 
     Attributes
     ----------
-    n_records, n_units, n_public : int
-    unit : {"record", "group"}
+    n_public : int
+        Public rows that the teachers vote on.
     n_teachers : int
+    unit : {"record", "group"}
     mechanism : Mechanism
     queries : int64 array or None
-        Rows of the public file that will be asked about; None when they are chosen in rounds.
+        Rows that will be asked about; None when they are chosen in rounds.
     gap : float
         Abstain below so many votes of lead (:class:`NoisyHistogram` only).
     n_free : int
         How many of those rows are repeats, or were answered before, or are paid for already.
     quote : Quote
         The most that will be spent.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> from pate.release import quote
+    >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
+    >>> facts = {"n_public": 50, "n_teachers": 250, "unit": "record", "gap": 0.0, "n_free": 0, "quote": price}
+    >>> plan = VotePlan(mechanism=GNMax(40.0), queries=np.arange(20), **facts)
+    >>> print(plan.text().splitlines()[0])
+    teachers   250, each with a shard of its own (record)
+    """
+
+    n_public: int
+    n_teachers: int
+    unit: str
+    mechanism: Mechanism
+    queries: npt.NDArray[np.int64] | None
+    gap: float
+    n_free: int
+    quote: Quote
+
+    def __str__(self) -> str:
+        stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
+        answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
+        asked = f"{self.quote.n_queries} of {self.n_public} public rows asked{answers}{stored}"
+        return f"{self._who()}; {self.mechanism}; {asked}; will spend {self.quote.guarantee}"
+
+    def text(self) -> str:
+        """Return the plan line by line.
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax
+        >>> from pate.release import quote
+        >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
+        >>> facts = {"n_public": 50, "n_teachers": 250, "unit": "group", "gap": 0.0, "n_free": 0, "quote": price}
+        >>> print(VotePlan(mechanism=GNMax(40.0), queries=np.arange(20), **facts).text().splitlines()[2])
+        questions  20 of 50 public rows
+        """
+        return "\n".join(f"{name:<11}{value}" for name, value in self._lines() if value)
+
+    def _who(self) -> str:
+        return f"{self.n_teachers} teachers"
+
+    def _asked(self) -> str:
+        return f"{0 if self.queries is None else len(self.queries)} of {self.n_public} public rows"
+
+    def _noise(self) -> str:
+        return f"{self.mechanism}, in votes" + (
+            f"; abstains below a noisy lead of {self.gap:g} votes" if self.gap else ""
+        )
+
+    def _questions(self) -> str:
+        cap = f"; at most {self.quote.max_answers} are answered" if self.mechanism.may_refuse else ""
+        free = f"; {self.n_free} of them are repeats or were answered before: free" if self.n_free else ""
+        return f"{self._asked()}{cap}{free}"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("teachers", f"{self.n_teachers}, each with a shard of its own ({self.unit})"),
+            ("noise", self._noise()),
+            ("questions", self._questions()),
+            ("spends", str(self.quote.guarantee)),
+        ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelPlan(VotePlan):
+    """What labelling will do and cost: made from the private file's shape alone, before any training.
+
+    Attributes
+    ----------
+    n_records, n_units : int
     teacher : str
     select : str
         How the rows are chosen.
@@ -39,64 +113,48 @@ class LabelPlan:
     affordable : int
         How many answers the whole budget (what is left of it) buys at this noise.
 
+    All of :class:`VotePlan` besides.
+
     Examples
     --------
-    >>> LabelPlan.__dataclass_params__.frozen
-    True
+    >>> from pate import Budget, GNMax
+    >>> from pate.release import quote
+    >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
+    >>> facts = {"n_public": 50, "n_teachers": 250, "unit": "record", "gap": 0.0, "n_free": 0, "quote": price}
+    >>> plan = LabelPlan(
+    ...     n_records=600, n_units=600, mechanism=GNMax(40.0), queries=None, teacher="svm", rounds=(10, 10), **facts)
+    >>> print(plan.text().splitlines()[0])
+    shards     250, each of 2 to 3 of the 600 records
     """
 
     n_records: int
     n_units: int
-    n_public: int
-    unit: str
-    n_teachers: int
-    mechanism: Mechanism
-    queries: npt.NDArray[np.int64] | None
-    gap: float
-    n_free: int
-    quote: Quote
     teacher: str = ""
     select: str = "random"
     rounds: tuple[int, ...] = ()
     encoding: str = ""
     affordable: int = 0
 
-    def __str__(self) -> str:
-        stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
-        answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
-        asked = f"{self.quote.n_queries} of {self.n_public} public rows asked{answers}{stored}"
-        who = f"{self.n_units} {self.unit}s over {self.n_teachers} teachers"
-        return f"{who}; {self.mechanism}; {asked}; will spend {self.quote.guarantee}"
+    def _who(self) -> str:
+        return f"{self.n_units} {self.unit}s over {self.n_teachers} teachers"
 
-    def text(self) -> str:
-        """Return the plan line by line: shards, teachers, noise, what the budget buys and what will be spent.
+    def _asked(self) -> str:
+        how = f"{sum(self.rounds)} of {self.n_public} public rows, chosen by {self.select}"
+        if len(self.rounds) > 1:
+            how += f" in {len(self.rounds)} rounds of {', '.join(map(str, self.rounds))}, all paid for before the first"
+        return how
 
-        Examples
-        --------
-        >>> from pate import Budget, GNMax
-        >>> from pate.release import quote
-        >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
-        >>> plan = LabelPlan(600, 600, 50, "record", 250, GNMax(40.0), None, 0.0, 0, price, "svm", rounds=(10, 10))
-        >>> print(plan.text().splitlines()[0])
-        shards     250, each of 2 to 3 of the 600 records
-        """
+    def _lines(self) -> list[tuple[str, str]]:
         small, more = divmod(self.n_units, self.n_teachers)
         size = f"{small}" if not more else f"{small} to {small + 1}"
         if self.unit == "group":  # by a hash of each id: some shards get more, some none
             size = f"about {self.n_units / self.n_teachers:.3g}"
-        how = f"{sum(self.rounds)} of {self.n_public} public rows, chosen by {self.select}"
-        if len(self.rounds) > 1:
-            how += f" in {len(self.rounds)} rounds of {', '.join(map(str, self.rounds))}, all paid for before the first"
-        free = f"; {self.n_free} of them are repeats or were answered before: free" if self.n_free else ""
-        cap = f"; at most {self.quote.max_answers} are answered" if self.mechanism.may_refuse else ""
-        lead = f"; abstains below a noisy lead of {self.gap:g} votes" if self.gap else ""
-        lines = [
+        return [
             ("shards", f"{self.n_teachers}, each of {size} of the {self.n_units} {self.unit}s"),
             ("teachers", f"{self.n_teachers} x {self.teacher}"),
             ("rows", self.encoding),
-            ("noise", f"{self.mechanism}, in votes{lead}"),
-            ("questions", f"{how}{cap}{free}"),
+            ("noise", self._noise()),
+            ("questions", self._questions()),
             ("budget", f"buys {self.affordable:,} answers at this noise"),
             ("will spend", f"{self.quote.guarantee} for {self.quote.n_queries} new questions"),
         ]
-        return "\n".join(f"{name:<11}{value}" for name, value in lines if value)

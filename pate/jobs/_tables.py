@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +13,34 @@ from sklearn.pipeline import make_pipeline
 
 from pate.core.checks import check_choice, check_classes, check_int
 from pate.core.secret import beside_ledger
-from pate.core.seeds import training_seed
 from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
-from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import Uncertain, make_choice
 from pate.jobs._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import LabelPlan
 from pate.jobs._reading import read_sources
+from pate.jobs._rounds import Chooser, RoundsPlan
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
-from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import (
+    Asking,
+    BatchPlan,
+    Evidence,
     LabelRelease,
-    LabelSession,
+    ReleaseTerms,
+    affordable_answers,
     check_release_stated,
-    classes_were_named,
-    count_fresh,
-    drawn_here,
-    open_session,
-    quote,
-    release_labels,
-    session_left,
-    vouch_for_training,
+    plan_release,
     warn_if_weak,
 )
 from pate.teachers import ShardEnsemble, class_indices, make_ensemble
 from pate.teachers._usable import owned
-from pate.votes import ABSTAIN, Votes, hash_queries
+from pate.votes import ABSTAIN, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
-#: Up to so many answers the plan counts what the budget buys.
-_MOST_ANSWERS = 10_000_000
 #: Public rows on which it is seen that a teacher can be trained at all.
 _REHEARSED = 100
 
@@ -143,7 +135,6 @@ class LabelJob:
     """
 
     queries_: npt.NDArray[np.int64]
-    _hashes: npt.NDArray[np.object_]
 
     def __init__(
         self,
@@ -189,7 +180,7 @@ class LabelJob:
         check_choice("preprocess", preprocess, PREPROCESSING)
         check_int("max_categories", max_categories, low=2)
         n_teachers = check_int("n_teachers", n_teachers, low=1)
-        self._choice = make_choice(select, rounds=rounds, student=student)
+        choice = make_choice(select, rounds=rounds, student=student)
         named = check_classes(classes) if classes is not None else None
         estimator = chosen_teacher(teacher, allow_import=allow_import)
         if not overlap_is_public:
@@ -198,8 +189,7 @@ class LabelJob:
             private, public, target=target, group=group, drop=drop, text=text,
             size=size, resize=resize, color=color, verbose=verbose,
         )  # fmt: skip
-        self._source, self._classes, self._seed = source, named, random_state
-        self._resumed = False
+        self._source, self._classes = source, named
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         if new_ledger:
             check_absent(self._ledger)
@@ -207,18 +197,22 @@ class LabelJob:
         unit, n_units = units_of(source)
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
-        self._public_rows = "declared" if overlap_is_public else "checked"
         said = check_release_stated(stated, unit=unit, classes_inferred=named is None)
         if n_units < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
             )
         warn_if_weak(budget.delta, n_units)
-        chosen, n_asked, lead = plan_release(
+        asking = plan_release(
             budget, len(source.public), n_teachers=n_teachers, mechanism=mechanism, n_queries=n_queries, gap=gap
         )
         table = source.kind == "table"
-        self._preprocess = preprocess if table else "none"
+        self._evidence = Evidence(
+            classes_inferred=named is None,
+            trained=True,
+            preprocessing=preprocess if table else "none",
+            public_rows="declared" if overlap_is_public else "checked",
+        )
         self._encoder = None
         if table and preprocess == "public":
             self._encoder = TableEncoder(max_categories=max_categories).fit(source.public)
@@ -230,19 +224,36 @@ class LabelJob:
                 )
             estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
         self._rows = source.public if self._encoder is None else self._encoder.transform(source.public)
-        self._chooser_rows = self._numbers(select, max_categories)
-        self._price: dict[str, Any] = {
-            "budget": budget,
-            "ledger": self._ledger,
-            "max_answers": max_answers,
-            "on_exhausted": on_exhausted,
-        }
-        self._lock: dict[str, Any] = {"noise_seed": noise_seed, "tuning": tuning, "stated": said}
-        self.plan = self._make_plan(
-            chosen, n_asked, lead, unit, n_units, n_teachers, name_of(teacher, estimator), select
+        terms = ReleaseTerms(
+            budget=budget,
+            ledger=self._ledger,
+            max_answers=max_answers,
+            on_exhausted=on_exhausted,
+            noise_seed=noise_seed,
+            tuning=tuning,
+            stated=said,
         )
-        if isinstance(self._choice, Uncertain) and len(self.plan.rounds) > 1:
-            self._choice.try_out(self._chooser_rows, sum(self.plan.rounds), 2 if named is None else len(named))
+        chooser = Chooser(choice, self._numbers(select, max_categories), random_state)
+        self._road = self._planned(terms, asking, chooser, n_teachers)
+        self.plan = LabelPlan(
+            n_records=len(source.y),
+            n_units=n_units,
+            n_public=len(source.public),
+            unit=unit,
+            n_teachers=n_teachers,
+            mechanism=asking.mechanism,
+            queries=self._road.queries if isinstance(self._road, BatchPlan) else None,
+            gap=asking.gap,
+            n_free=self._road.n_free,
+            quote=self._road.quote,
+            teacher=name_of(teacher, estimator),
+            select=select if isinstance(select, str) else type(select).__name__,
+            rounds=(len(self._road.queries),) if isinstance(self._road, BatchPlan) else self._road.rounds,
+            encoding=self._encoding(),
+            affordable=affordable_answers(asking.mechanism, terms),
+        )
+        if isinstance(choice, Uncertain) and len(self.plan.rounds) > 1:
+            choice.try_out(chooser.rows, sum(self.plan.rounds), 2 if named is None else len(named))
         self._teachers: ShardEnsemble = make_ensemble(
             estimator,
             n_teachers,
@@ -267,55 +278,18 @@ class LabelJob:
             return self._rows
         return TableEncoder(max_categories=max_categories).fit_transform(self._source.public)
 
-    def _make_plan(
-        self,
-        mechanism: Mechanism,
-        n_asked: int,
-        gap: float,
-        unit: str,
-        n_units: int,
-        n_teachers: int,
-        teacher: str,
-        select: Any,
-    ) -> LabelPlan:
+    def _planned(
+        self, terms: ReleaseTerms, asking: Asking, chooser: Chooser, n_teachers: int
+    ) -> BatchPlan | RoundsPlan:
+        """Choose the rows, or how they will be chosen, and price them: this job's one quote."""
+        # Hashes of the rows as they stand in the file, so that another encoding still finds its stored answers.
+        hashed = self._source.hashed
+        if len(chooser.rounds(asking.n_queries)) > 1:
+            hashes = np.array(hash_queries(hashed), dtype=object)
+            return RoundsPlan.of(terms, asking, chooser, hashes, n_teachers=n_teachers)
         n_public = len(self._source.public)
-        rounds = self._rounds(n_asked)
-        queries: npt.NDArray[np.int64] | None = None
-        if len(rounds) == 1:
-            every = np.arange(n_public)
-            queries = self._choose(n_asked, np.full(n_public, ABSTAIN), every, 0)
-            # Hashes of the rows as they stand in the file, so that another encoding still finds its stored answers.
-            self._hashes = np.array(hash_queries(take(self._source.hashed, queries)), dtype=object)
-            rounds = (len(queries),)
-            fresh = count_fresh(self._hashes.tolist(), mechanism, **self._price)
-            n_free = len(queries) - fresh
-        else:
-            self._hashes = np.array(hash_queries(self._source.hashed), dtype=object)
-            n_asked = min(n_asked, len(set(self._hashes)))
-            rounds = self._rounds(n_asked)
-            left = None
-            if self._ledger is not None:
-                left = session_left(mechanism, **self._session_terms(mechanism, n_asked, n_teachers))
-            fresh, n_free = (n_asked, 0) if left is None else (0, n_asked)
-        price = quote(fresh, mechanism, **self._price)
-        buys = quote(_MOST_ANSWERS, mechanism, **{**self._price, "on_exhausted": "abstain", "max_answers": None})
-        return LabelPlan(
-            n_records=len(self._source.y),
-            n_units=n_units,
-            n_public=n_public,
-            unit=unit,
-            n_teachers=n_teachers,
-            mechanism=mechanism,
-            queries=queries,
-            gap=gap,
-            n_free=n_free,
-            quote=price,
-            teacher=teacher,
-            select=select if isinstance(select, str) else type(select).__name__,
-            rounds=rounds,
-            encoding=self._encoding(),
-            affordable=buys.max_answers,
-        )
+        queries = chooser.choose(asking.n_queries, np.full(n_public, ABSTAIN), np.arange(n_public), 0)
+        return BatchPlan.of(terms, asking, queries, hash_queries(take(hashed, queries)))
 
     def _encoding(self) -> str:
         if self._source.kind == "images":
@@ -323,40 +297,8 @@ class LabelJob:
         n_columns = self._source.public.shape[1]
         if self._encoder is not None:
             return f"{n_columns} columns become {self._rows.shape[1]} numbers, by what the public rows teach"
-        where = "inside every shard" if self._preprocess == "shard" else "nowhere: as they are"
+        where = "inside every shard" if self._evidence.preprocessing == "shard" else "nowhere: as they are"
         return f"{n_columns} columns, encoded {where}"
-
-    def _rounds(self, n_queries: int) -> tuple[int, ...]:
-        found = tuple(self._choice.rounds(n_queries))
-        if not found or any(check_int("a round of select", n, low=1) < 1 for n in found) or sum(found) != n_queries:
-            raise InvalidInputError(f"select must ask {n_queries} rows in its rounds, got rounds of {found}.")
-        return found
-
-    def _choose(
-        self, n: int, labels: npt.NDArray[np.int64], open_rows: npt.NDArray[np.int64], number: int
-    ) -> npt.NDArray[np.int64]:
-        """Return a round's rows, ascending, and see that a plug-in gave what it may."""
-        seed = self._seed if self._seed is None or not number else training_seed(self._seed, 0xADA, number)
-        found = self._choice.choose(self._chooser_rows, n, labels=labels.copy(), open_rows=open_rows, random_state=seed)
-        rows = np.unique(np.asarray(found))
-        if rows.dtype.kind not in "iu" or not 1 <= len(rows) <= n or not np.isin(rows, open_rows).all():
-            raise InvalidInputError(
-                f"select chose {len(rows)} rows that are not 1 to {n} positions of open rows. Return some of open_rows."
-            )
-        return rows.astype(np.int64)
-
-    def _session_terms(self, mechanism: Mechanism, n_queries: int, n_teachers: int) -> dict[str, Any]:
-        name = None
-        if self._ledger is not None:
-            what = f"{type(self._choice).__name__} {self._rounds(n_queries)} {self._seed}\n" + "\n".join(self._hashes)
-            name = f"pate label {hashlib.sha256(what.encode()).hexdigest()}"
-        return {
-            **self._price,
-            "n_queries": n_queries,
-            "n_teachers": n_teachers,
-            "name": name,
-            "noise_seed": self._lock["noise_seed"],
-        }
 
     # Running -----------------------------------------------------------------------------------------------------
 
@@ -386,69 +328,11 @@ class LabelJob:
         shown = take(self._rows, np.arange(min(_REHEARSED, len(self._rows))))
         self._teachers.fit(X, y, groups=source.groups, X_public=shown)
         del X
-        if self.plan.queries is not None:
-            self.queries_ = self.plan.queries
-            votes = self._votes(self.queries_, self._hashes)
-            release = release_labels(votes, self.plan.mechanism, **self._price, **self._lock)
-        else:
-            release = self._run_rounds()
-        statement = release.statement if self._classes is None else classes_were_named(release.statement)
-        if not self._resumed and drawn_here(statement, release.quote.n_queries, self._teachers):
-            statement = vouch_for_training(statement, preprocessing=self._preprocess, public_rows=self._public_rows)
-        return self._decided(replace(release, statement=statement))
-
-    def _run_rounds(self) -> LabelRelease:
-        """Ask round by round; labels released so far are all that decides the next round's rows."""
-        n_public = self.plan.n_public
-        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
-        _, first = np.unique(self._hashes, return_index=True)
-        open_rows = np.sort(first).astype(np.int64)
-        asked: list[Votes] = []
-        rows: list[npt.NDArray[np.int64]] = []
-        session: LabelSession | None = None
-        try:
-            for number, n in enumerate(self.plan.rounds):
-                chosen = self._choose(n, labels, open_rows, number)
-                votes = self._votes(chosen, self._hashes[chosen])
-                if session is None:
-                    session = self._open(votes)
-                    # Then some labels are of teachers that an earlier process trained: nobody here saw those.
-                    self._resumed = session.n_left < session.quote.n_queries
-                release = self._decided(session.ask(votes, on_exhausted="abstain"))
-                labels[chosen] = release.labels
-                open_rows = np.setdiff1d(open_rows, chosen, assume_unique=True)
-                asked.append(votes)
-                rows.append(chosen)
-            # All once more, free: one release, whose statement covers every round.
-            order = np.argsort(np.concatenate(rows))
-            self.queries_ = np.concatenate(rows)[order]
-            counts = np.concatenate([votes.counts for votes in asked])[order]
-            hashes = tuple(self._hashes[self.queries_])
-            assert session is not None
-            return session.ask(replace(asked[0], counts=counts, query_hashes=hashes), on_exhausted="abstain")
-        finally:
-            if session is not None:
-                session.close()
-
-    def _open(self, votes: Votes) -> LabelSession:
-        return open_session(
-            self.plan.mechanism,
-            **self._session_terms(self.plan.mechanism, sum(self.plan.rounds), self.plan.n_teachers),
-            classes=votes.classes,
-            unit=votes.unit,
-            n_units=votes.n_units,
-            fingerprint=votes.fingerprint,
-            classes_inferred=votes.classes_inferred,
-            tuning=self._lock["tuning"],
-            stated=self._lock["stated"],
-        )
-
-    def _votes(self, queries: npt.NDArray[np.int64], hashes: npt.NDArray[np.object_]) -> Votes:
-        votes = self._teachers.vote(take(self._rows, queries), keep_labels=False)
-        return replace(votes, query_hashes=tuple(hashes), classes_inferred=self._classes is None)
-
-    def _decided(self, release: LabelRelease) -> LabelRelease:
-        return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
+        road = self._road
+        rows = take(self._rows, road.queries) if isinstance(road, BatchPlan) else self._rows
+        outcome = road.run(self._teachers, rows, self._evidence)
+        self.queries_ = outcome.queries
+        return outcome.release
 
     def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
         """Write the labels and the statement.

@@ -4,101 +4,48 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
 from pate.data import read_table, votes_fingerprint
-from pate.estimator import plan_release
 from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
+from pate.jobs._plan import VotePlan
 from pate.jobs._writing import write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
-from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
-from pate.release import (
-    LabelRelease,
-    Quote,
-    check_release_stated,
-    classes_were_named,
-    count_fresh,
-    quote,
-    release_labels,
-    warn_if_weak,
-)
-from pate.votes import hash_queries
+from pate.release import BatchPlan, LabelRelease, ReleaseTerms, check_release_stated, plan_release, warn_if_weak
+from pate.votes import Votes, hash_queries
 
 UNITS = ("record", "group")
 
 
-@dataclass(frozen=True, eq=False)
-class VotePlan:
-    """What releasing labels of a vote file will cost: from its shape alone.
-
-    Attributes
-    ----------
-    n_public : int
-        Public rows that the teachers voted on.
-    n_teachers : int
-    unit : {"record", "group"}
-    mechanism : Mechanism
-    queries : int64 array
-        Rows that will be asked about.
-    gap : float
-        Abstain below so many votes of lead (:class:`NoisyHistogram` only).
-    n_free : int
-        How many of those rows are repeats, or were answered before.
-    quote : Quote
-        The most that will be spent.
+class FileVotes:
+    """Teachers elsewhere, whose votes are in a file: a :class:`pate.votes.Voter` on places in it, shape (n, 1).
 
     Examples
     --------
-    >>> VotePlan.__dataclass_params__.frozen
-    True
+    >>> voter = FileVotes(Votes.from_counts([[9, 1], [2, 8]]))
+    >>> voter.vote([[1]]).counts.tolist()
+    [[2, 8]]
     """
 
-    n_public: int
-    n_teachers: int
-    unit: str
-    mechanism: Mechanism
-    queries: npt.NDArray[np.int64]
-    gap: float
-    n_free: int
-    quote: Quote
+    def __init__(self, votes: Votes) -> None:
+        self.classes_, self.n_teachers, self._votes = votes.classes, votes.n_teachers, votes
 
-    def __str__(self) -> str:
-        stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
-        answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
-        asked = f"{self.quote.n_queries} of {self.n_public} public rows asked{answers}{stored}"
-        return f"{self.n_teachers} teachers; {self.mechanism}; {asked}; will spend {self.quote.guarantee}"
+    def __repr__(self) -> str:
+        return f"FileVotes({self._votes!r})"
 
-    def text(self) -> str:
-        """Return the plan line by line.
-
-        Examples
-        --------
-        >>> from pate import GNMax
-        >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
-        >>> plan = VotePlan(50, 250, "record", GNMax(40.0), np.arange(20), 0.0, 0, price)
-        >>> print(plan.text().splitlines()[0])
-        teachers   250, each with a shard of its own (record)
-        """
-        cap = f"; at most {self.quote.max_answers} are answered" if self.mechanism.may_refuse else ""
-        free = f"; {self.n_free} of them are repeats or were answered before: free" if self.n_free else ""
-        lead = f"; abstains below a noisy lead of {self.gap:g} votes" if self.gap else ""
-        lines = [
-            ("teachers", f"{self.n_teachers}, each with a shard of its own ({self.unit})"),
-            ("noise", f"{self.mechanism}, in votes{lead}"),
-            ("questions", f"{len(self.queries)} of {self.n_public} public rows{cap}{free}"),
-            ("spends", str(self.quote.guarantee)),
-        ]
-        return "\n".join(f"{name:<11}{value}" for name, value in lines)
+    def vote(self, X: Any) -> Votes:
+        """Return the votes at these places."""
+        return self._votes.take(np.asarray(X)[:, 0])
 
 
 class VoteJob:
@@ -215,36 +162,38 @@ class VoteJob:
                 f"public must have one row per query: {public} has {len(rows)}, {file} has votes on {cast.n_queries}."
             )
         warn_if_weak(budget.delta, n_units)
-        chosen, n_asked, lead = plan_release(
+        asking = plan_release(
             budget, cast.n_queries, n_teachers=cast.n_teachers, mechanism=mechanism, n_queries=n_queries, gap=gap
         )
         places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
-        queries = select_queries(places, n_asked, strategy=select, random_state=random_state)
+        queries = select_queries(places, asking.n_queries, strategy=select, random_state=random_state)
         hashes = None if rows is None else hash_queries(rows.iloc[queries])
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
-        self._votes = replace(cast.take(queries), unit=unit, n_units=n_units, query_hashes=hashes, fingerprint=records)
+        self._voter = FileVotes(replace(cast, unit=unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger
         book = Ledger(place, currency=ledger_currency)
         check_votes_ledger(book, records, file, new_ledger=new_ledger)
         book.check(Registration(unit, cast.classes, n_units=n_units, fingerprint=records))
-        price: dict[str, Any] = {
-            "budget": budget,
-            "ledger": book,
-            "max_answers": max_answers,
-            "on_exhausted": on_exhausted,
-        }
-        fresh = len(queries) if hashes is None else count_fresh(hashes, chosen, **price)
+        terms = ReleaseTerms(
+            budget=budget,
+            ledger=book,
+            max_answers=max_answers,
+            on_exhausted=on_exhausted,
+            noise_seed=noise_seed,
+            tuning=tuning,
+            stated=said,
+        )
+        self._asked, self._batch = places[queries], BatchPlan.of(terms, asking, queries, hashes)
         self.plan = VotePlan(
             n_public=cast.n_queries,
             n_teachers=cast.n_teachers,
             unit=unit,
-            mechanism=chosen,
+            mechanism=asking.mechanism,
             queries=queries,
-            gap=lead,
-            n_free=len(queries) - fresh,
-            quote=quote(fresh, chosen, **price),
+            gap=asking.gap,
+            n_free=self._batch.n_free,
+            quote=self._batch.quote,
         )
-        self._release_options = {**price, "noise_seed": noise_seed, "tuning": tuning, "stated": said}
 
     def run(self) -> LabelRelease:
         """Release; the charge is in the ledger before this returns.
@@ -254,9 +203,7 @@ class VoteJob:
         LabelRelease
             In the order of ``plan.queries``.
         """
-        release = release_labels(self._votes, self.plan.mechanism, **self._release_options)
-        release = replace(release, statement=classes_were_named(release.statement))
-        return release.decide(gap=self.plan.gap) if isinstance(self.plan.mechanism, NoisyHistogram) else release
+        return self._batch.run(self._voter, self._asked).release
 
     def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
         """Write the labels and the statement.
@@ -281,4 +228,4 @@ class VoteJob:
             One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
             :meth:`run`.
         """
-        return write_labels(release, self.plan.queries, out, n_public=self.plan.n_public, safe_csv=safe_csv)
+        return write_labels(release, self._batch.queries, out, n_public=self.plan.n_public, safe_csv=safe_csv)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -334,7 +334,7 @@ class Ledger(LedgerLooks):
         mechanism: str,
         n_queries: int,
         answers: Iterable[NewAnswer] = (),
-        facts: dict[str, Any] | None = None,
+        facts: dict[str, Any] | Callable[[], dict[str, Any]] | None = None,
         request: str = "",
         seeded: bool = False,
         open_ended: bool = False,
@@ -353,9 +353,10 @@ class Ledger(LedgerLooks):
             0 for what answers no queries, such as a DP-SGD fit or a sanitised value.
         answers : iterable of (query hash, family, label, noisy counts or None)
             Taken one by one: a generator of a million needs no list.
-        facts : dict or None
+        facts : dict, callable or None
             Further public facts, JSON. With ``adaptive`` true an open-ended release takes ``n_queries`` answers in all,
-            and no more.
+            and no more. A callable is asked for them (and before the answers are) once the charge was found to fit, in
+            the same transaction: where noise is to be drawn. What it raises leaves nothing charged.
         request : str
             What identifies the request, for :meth:`find`.
         seeded : bool
@@ -396,7 +397,13 @@ class Ledger(LedgerLooks):
         check_choice("kind", kind, KINDS)
         try:
             body = _entries.release_body(
-                whole, mechanism, n_queries, facts, seeded=seeded, open_ended=open_ended, kind=kind
+                whole,
+                mechanism,
+                n_queries,
+                None if callable(facts) else facts,
+                seeded=seeded,
+                open_ended=open_ended,
+                kind=kind,
             )
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
@@ -414,6 +421,8 @@ class Ledger(LedgerLooks):
             if opening.terms is None:
                 # Fixed by public facts, before anything is spent, in the transaction of the first charge.
                 _entries.append(connection, self.path, "terms", _now(), body=_entries.terms_body(terms))
+            if callable(facts):
+                body["facts"] = facts()
             entry = _entries.append(
                 connection,
                 self.path,

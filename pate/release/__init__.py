@@ -1,32 +1,38 @@
-"""The lock: prices, the release itself, and what was released."""
+"""The lock: terms, prices, plans, the one door, and what was released."""
 
-from pate.release._assumptions import (
-    check_release_stated,
-    classes_were_named,
-    drawn_here,
-    vouch_for_training,
-)
+from pate.release._assumptions import check_release_stated
 from pate.release._labels import LabelRelease
 from pate.release._lock import release_labels
-from pate.release._quote import Quote, count_fresh, quote, warn_if_weak
+from pate.release._open_session import open_session, opened
+from pate.release._pipeline import Asking, BatchPlan, Evidence, Outcome, cast_votes, plan_release
+from pate.release._quote import Quote, affordable_answers, price_of, quote, warn_if_weak
 from pate.release._resume import session_left
-from pate.release._session import LabelSession, open_session
+from pate.release._sanitised import sanitised_epsilon
+from pate.release._session import LabelSession
+from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
 
 __all__ = [
+    "Asking",
+    "BatchPlan",
+    "Evidence",
     "LabelRelease",
     "LabelSession",
+    "Outcome",
     "Quote",
+    "ReleaseTerms",
     "VoteCapRun",
+    "affordable_answers",
+    "cast_votes",
     "check_release_stated",
-    "classes_were_named",
-    "count_fresh",
-    "drawn_here",
     "open_session",
     "open_vote_cap",
+    "opened",
+    "plan_release",
+    "price_of",
     "quote",
     "release_labels",
+    "sanitised_epsilon",
     "session_left",
-    "vouch_for_training",
     "warn_if_weak",
 ]

@@ -1,8 +1,8 @@
-"""THE LOCK: the one place where something learnt from private data becomes public."""
+"""Labels of public rows, in one release: priced, let out by the door, and told with their statement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,13 @@ from pate.core.checks import shown
 from pate.exceptions import InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
-from pate.noise.source import NoiseSource
-from pate.privacy.budget import Budget, check_budget
+from pate.privacy.budget import Budget
 from pate.release._assumptions import check_release_stated
+from pate.release._door import Door, answers_to_store
 from pate.release._labels import LabelRelease
-from pate.release._quote import quote, request_digest, warn_if_weak
+from pate.release._quote import Quote, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import make_statement
+from pate.release._terms import ReleaseTerms
 from pate.votes import ABSTAIN, Votes
 
 
@@ -84,70 +85,78 @@ def release_labels(
     Traceback (most recent call last):
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) buys 0 of these 3 queries ...
     """
+    terms = ReleaseTerms(
+        budget=budget,
+        ledger=ledger,
+        max_answers=max_answers,
+        on_exhausted=on_exhausted,
+        noise_seed=noise_seed,
+        tuning=tuning,
+        stated=stated,
+    )
+    if isinstance(votes, Votes):
+        warn_if_weak(budget.delta, votes.n_units)
+    return released(votes, mechanism, terms)
+
+
+def released(
+    votes: Votes, mechanism: Mechanism, terms: ReleaseTerms, *, planned: tuple[int, Quote] | None = None
+) -> LabelRelease:
+    """Return what :func:`release_labels` does, on terms that are checked already.
+
+    ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> released(Votes.from_counts([[98, 2]]), GNMax(sigma=2.0), ReleaseTerms(budget=Budget(10.0, 1e-5))).labels
+    array([0])
+    """
     if not isinstance(votes, Votes):
         raise InvalidInputError(
             f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
         )
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
-    check_budget(budget)
-    stated = check_release_stated(stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
-    warn_if_weak(budget.delta, votes.n_units)
-    noise = NoiseSource(noise_seed)
-    data = Registration.of_votes(votes)
-    if ledger is not None:
-        ledger.check(data)
+    ledger = terms.ledger
+    stated = check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
+    door = Door(terms, Registration.of_votes(votes))
     # Equal public rows are one query: it is asked, charged and stored once.
     first, same_as = distinct(votes)
     known = stored_answers(votes, first, mechanism, ledger)
     fresh = np.array([i for i in first if i not in known], dtype=np.int64)
     request = ""
     if ledger is not None and votes.query_hashes is not None:
-        request = request_digest(votes.query_hashes, mechanism, budget, max_answers, on_exhausted)
+        request = request_digest(votes.query_hashes, mechanism, terms)
         if ledger.has_request(request):
             # The same call again: what it did not ask then (a cap was reached) it does not ask now.
             fresh = fresh[:0]
-    price = quote(
-        len(fresh),
-        mechanism,
-        budget=budget,
-        ledger=ledger,
-        max_answers=max_answers,
-        on_exhausted=on_exhausted,
-    )
+    price = price_as_planned(len(fresh), mechanism, terms, planned)
     asked = fresh[: price.n_queries]
-    draw = mechanism.sample(votes.counts[asked], noise, max_answers=price.max_answers)
-
-    sources = {answer.release for answer in known.values()}
-    if ledger is not None and len(asked):
-        ledger.open_total(ledger.total or budget)
-        # Charge and labels in one transaction; only once it is on the disk does anybody see a label.
-        sources.add(
-            ledger.record(
-                price.charge,
-                mechanism=str(mechanism),
-                n_queries=len(asked),
-                answers=answers_to_store(votes, mechanism, draw, asked),
-                facts={"max_answers": price.max_answers, "n_teachers": votes.n_teachers},
-                request=request,
-                seeded=noise.seeded,
-                registration=data,
-            )
-        )
-
-    labels, status, noisy = assembled(votes, draw, asked, known)
-    labels, status = labels[same_as], status[same_as]
-    noisy = None if noisy is None else noisy[same_as]
-
-    statement = make_statement(
-        votes, mechanism, price, budget, ledger, sources, seeded=noise.seeded, tuning=tuning, stated=stated
+    draw, release = door.labels(
+        mechanism,
+        votes.counts[asked],
+        price,
+        answers=lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn),
+        request=request,
     )
-    return LabelRelease(labels, status, votes.classes, mechanism, price, statement.guarantee, statement, noisy)
+    sources = {answer.release for answer in known.values()}
+    if release is not None:
+        sources.add(release)
+    found = assembled(votes, draw, asked, known, same_as)
+    statement = make_statement(votes, mechanism, price, terms, sources, stated=stated)
+    return LabelRelease(
+        found.labels, found.status, votes.classes, mechanism, price, statement.guarantee, statement, found.noisy_counts
+    )
 
 
 def assembled(
-    votes: Votes, draw: Draw, asked: npt.NDArray[np.int64], known: Mapping[int, Answer]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], npt.NDArray[np.float64] | None]:
+    votes: Votes,
+    draw: Draw,
+    asked: npt.NDArray[np.int64],
+    known: Mapping[int, Answer],
+    same_as: npt.NDArray[np.int64],
+) -> Draw:
     """Return labels, status and noisy counts of all queries: drawn now, stored before, or not asked."""
     labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
     status = np.full(votes.n_queries, NOT_ASKED, dtype="<U9")
@@ -160,7 +169,7 @@ def assembled(
         status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
         if noisy is not None and answer.noisy_counts is not None:
             noisy[i] = answer.noisy_counts
-    return labels, status, noisy
+    return Draw(labels[same_as], status[same_as], None if noisy is None else noisy[same_as])
 
 
 def distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -180,19 +189,3 @@ def stored_answers(
         return {}
     stored = ledger.stored([votes.query_hashes[i] for i in positions], mechanism.family)
     return {int(i): stored[h] for i in positions if (h := votes.query_hashes[i]) in stored}
-
-
-def answers_to_store(
-    votes: Votes, mechanism: Mechanism, draw: Draw, asked: npt.NDArray[np.int64]
-) -> Iterator[tuple[str, str, int, Sequence[float] | None]]:
-    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
-    labels, asked_rows = draw.labels.tolist(), asked.tolist()
-    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
-        query = asked_rows[position]
-        key = f"#{query}" if votes.query_hashes is None else votes.query_hashes[query]
-        yield (
-            key,
-            mechanism.family,
-            labels[position],
-            None if draw.noisy_counts is None else draw.noisy_counts[position],
-        )

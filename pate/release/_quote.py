@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pate.core.checks import check_choice, check_int
+from pate.core.checks import check_int
 from pate.exceptions import BudgetExceededError, PrivacyParameterWarning
-from pate.ledger import Ledger
+from pate.ledger import Ledger, Remaining
 from pate.mechanisms import Mechanism
-from pate.privacy.budget import Budget, check_budget
+from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import largest
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.release._terms import ReleaseTerms
+
+#: Up to so many answers it is counted what a budget buys.
+_MOST_ANSWERS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -82,88 +86,138 @@ def quote(
     >>> quote(640, m, budget=Budget(2.0, 1e-5)).max_answers
     247
     """
+    terms = ReleaseTerms(budget=budget, ledger=ledger, max_answers=max_answers, on_exhausted=on_exhausted)
+    return price_of(n_queries, mechanism, terms)
+
+
+def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote:
+    """Return what :func:`quote` does, on terms that are checked already.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> price_of(9, GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5), max_answers=4)).n_queries
+    4
+    """
     n_queries = check_int("n_queries", n_queries, low=0)
-    check_budget(budget)
-    check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
-    if max_answers is not None:
-        max_answers = check_int("max_answers", max_answers, low=1)
-
-        if not mechanism.may_refuse:
-            n_queries = min(n_queries, max_answers)
-
-    # Read once: what another process charges meanwhile is checked again when the release is recorded.
-    left = None if ledger is None else ledger.remaining(default_total=budget)
-
-    def fits(asked: int, cap: int | None) -> bool:
-        charge = mechanism.charge(asked, cap)
-        return budget.allows(charge) and (left is None or left.allows(charge))
-
+    max_answers = terms.max_answers
+    if max_answers is not None and not mechanism.may_refuse:
+        n_queries = min(n_queries, max_answers)
+    fits, left = _what_fits(mechanism, terms)
     asked, cap = n_queries, max_answers
     if mechanism.may_refuse and cap is None and n_queries:
         # The cap is a public constant: it depends on the budget alone.
         cap = largest(lambda c: fits(n_queries, c), n_queries) or None
     if not fits(asked, cap):
         affordable = largest(lambda n: fits(n, max_answers), n_queries)
-        if on_exhausted == "raise":
-            also = "" if ledger is None else " and what is left in the ledger"
+        if terms.on_exhausted == "raise":
+            also = "" if left is None else " and what is left in the ledger"
             refusal = "" if left is None or affordable else left.refusal(mechanism.charge(1, max_answers))
             why = f" (the ledger: {refusal})" if refusal else ""
             raise BudgetExceededError(
-                f"the budget {budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}{why}. "
+                f"the budget {terms.budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}{why}. "
                 "Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
                 "on_exhausted='abstain'. Nothing was spent."
             )
         asked, cap = affordable, max_answers
     most = asked if cap is None else min(cap, asked)
     charge = mechanism.charge(asked, most)
-    return Quote(asked, most, charge, charge.guarantee(budget.delta))
+    return Quote(asked, most, charge, charge.guarantee(terms.budget.delta))
 
 
-def count_fresh(
-    query_hashes: Sequence[str],
-    mechanism: Mechanism,
-    *,
-    budget: Budget,
-    ledger: Ledger | None = None,
-    max_answers: int | None = None,
-    on_exhausted: str = "raise",
-) -> int:
+def price_as_planned(
+    n_queries: int, mechanism: Mechanism, terms: ReleaseTerms, planned: tuple[int, Quote] | None
+) -> Quote:
+    """Return the planned price, where it is for as many queries and the ledger can still pay it; else a new one.
+
+    Parameters
+    ----------
+    n_queries, mechanism, terms
+        See :func:`price_of`.
+    planned : (int, Quote) or None
+        A number of queries, and its price on the same terms.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> terms = ReleaseTerms(budget=Budget(2.0, 1e-5))
+    >>> plan = price_of(9, GNMax(sigma=40.0), terms)
+    >>> price_as_planned(9, GNMax(sigma=40.0), terms, (9, plan)) is plan
+    True
+    >>> price_as_planned(8, GNMax(sigma=40.0), terms, (9, plan)).n_queries
+    8
+    """
+    if planned is not None and planned[0] == n_queries:
+        ledger, price = terms.ledger, planned[1]
+        if ledger is None or ledger.allows(price.charge, default_total=terms.budget):
+            return price
+    return price_of(n_queries, mechanism, terms)
+
+
+def affordable_answers(mechanism: Mechanism, terms: ReleaseTerms) -> int:
+    """Return how many answers the whole budget, or what is left of it, buys at this noise.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> affordable_answers(GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5), max_answers=9))
+    269
+    """
+    fits, _ = _what_fits(mechanism, terms)
+    # With refusals it is the answers that cost most: as many questions as one likes, and a cap.
+    capped = largest(lambda cap: fits(_MOST_ANSWERS, cap), _MOST_ANSWERS) if mechanism.may_refuse else 0
+    return capped or largest(lambda n: fits(n, None), _MOST_ANSWERS)
+
+
+def _what_fits(mechanism: Mechanism, terms: ReleaseTerms) -> tuple[Callable[[int, int | None], bool], Remaining | None]:
+    """Return whether so many queries, and at most so many answers, can be paid for, and what the ledger has left."""
+    # Read once: what another process charges meanwhile is checked again when the release is recorded.
+    left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
+
+    def fits(asked: int, cap: int | None) -> bool:
+        charge = mechanism.charge(asked, cap)
+        return terms.budget.allows(charge) and (left is None or left.allows(charge))
+
+    return fits, left
+
+
+def count_fresh(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> int:
     """Return how many of these rows would be asked anew: repeats, and rows answered before, cost nothing.
 
     Parameters
     ----------
     query_hashes : sequence of str
         See :func:`pate.votes.hash_queries`.
-    mechanism, budget, ledger, max_answers, on_exhausted
-        See :func:`quote`.
+    mechanism : Mechanism
+    terms : ReleaseTerms
 
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> count_fresh(["a", "b", "a"], GNMax(sigma=40.0), budget=Budget(2.0, 1e-5))
+    >>> count_fresh(["a", "b", "a"], GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5)))
     2
     """
-    check_budget(budget)
     distinct = list(dict.fromkeys(query_hashes))
-    if ledger is None:
+    if terms.ledger is None:
         return len(distinct)
-    if ledger.has_request(request_digest(query_hashes, mechanism, budget, max_answers, on_exhausted)):
+    if terms.ledger.has_request(request_digest(query_hashes, mechanism, terms)):
         return 0
-    return len(distinct) - len(ledger.stored(distinct, mechanism.family))
+    return len(distinct) - len(terms.ledger.stored(distinct, mechanism.family))
 
 
-def request_digest(
-    query_hashes: Sequence[str], mechanism: Mechanism, budget: Budget, max_answers: int | None, on_exhausted: str
-) -> str:
+def request_digest(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> str:
     """Return what identifies a request, so that repeating it after a crash gives the stored release again.
 
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> len(request_digest(["a"], GNMax(sigma=1.0), Budget(1.0, 1e-5), None, "raise"))
+    >>> len(request_digest(["a"], GNMax(sigma=1.0), ReleaseTerms(budget=Budget(1.0, 1e-5))))
     64
     """
-    parts = [str(mechanism), budget.epsilon, budget.delta, max_answers, on_exhausted, len(query_hashes)]
+    budget = terms.budget
+    parts = [
+        str(mechanism), budget.epsilon, budget.delta, terms.max_answers, terms.on_exhausted, len(query_hashes),
+    ]  # fmt: skip
     digest = hashlib.sha256(json.dumps(parts).encode())
     # One by one: a million hashes are no reason for another copy of them.
     for query in query_hashes:

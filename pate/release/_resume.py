@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 try:
     import fcntl
@@ -20,53 +19,37 @@ from pate.ledger._chain import NewAnswer
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote
+from pate.release._terms import ReleaseTerms
 
 
 def session_left(
-    mechanism: Mechanism,
-    *,
-    n_queries: int,
-    n_teachers: int,
-    budget: Budget,
-    ledger: Ledger,
-    name: str,
-    max_answers: int | None = None,
-    on_exhausted: str = "raise",
-    noise_seed: int | None = None,
+    mechanism: Mechanism, terms: ReleaseTerms, *, n_queries: int, n_teachers: int, name: str
 ) -> int | None:
     """Return how many queries a named session has left, or None when there is none: what opening it would not charge.
 
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from pate import Budget, GNMax, open_session
-    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite")
-    >>> terms = {"n_queries": 3, "n_teachers": 9, "budget": Budget(10.0, 1e-5), "ledger": ledger, "name": "May"}
-    >>> session_left(GNMax(2.0), **terms)
-    >>> open_session(GNMax(2.0), classes=2, **terms).close()
-    >>> session_left(GNMax(2.0), **terms)
+    >>> from pate import Budget, GNMax, Ledger, open_session
+    >>> given = {"budget": Budget(10.0, 1e-5), "ledger": Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite")}
+    >>> asked = {"n_queries": 3, "n_teachers": 9, "name": "May"}
+    >>> session_left(GNMax(2.0), ReleaseTerms(**given), **asked)
+    >>> open_session(GNMax(2.0), classes=2, **asked, **given).close()
+    >>> session_left(GNMax(2.0), ReleaseTerms(**given), **asked)
     3
     """
-    terms = {"max_answers": max_answers, "on_exhausted": on_exhausted}
-    mark = mark_of(name, mechanism, n_queries, n_teachers, budget, terms, seeded=noise_seed is not None)
-    left = None if mark is None else left_over(ledger, mark, budget)
+    mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
+    left = None if mark is None or terms.ledger is None else left_over(terms.ledger, mark, terms.budget)
     return None if left is None else max(0, left[1].n_queries - left[2])
 
 
-def mark_of(
-    name: str | None,
-    mechanism: Mechanism,
-    n_queries: int,
-    n_teachers: int,
-    budget: Budget,
-    terms: dict[str, Any],
-    *,
-    seeded: bool,
-) -> str | None:
+def mark_of(name: str | None, mechanism: Mechanism, terms: ReleaseTerms, n_queries: int, n_teachers: int) -> str | None:
     """Return what a named session is recognised by: its name and everything that its price depends on."""
     if name is None or fcntl is None:
         return None
-    parts = (name, str(mechanism), n_queries, n_teachers, budget.epsilon, budget.delta, sorted(terms.items()), seeded)
+    caps = [("max_answers", terms.max_answers), ("on_exhausted", terms.on_exhausted)]
+    budget = terms.budget
+    parts = (name, str(mechanism), n_queries, n_teachers, budget.epsilon, budget.delta, caps, terms.seeded)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,24 +10,22 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, shown
+from pate.core.checks import check_choice
 from pate.exceptions import BudgetExceededError, InvalidInputError
-from pate.ledger import Answer, Ledger, Registration
-from pate.mechanisms import ANSWERED, NOT_ASKED, Mechanism
-from pate.noise.source import NoiseSource
-from pate.privacy.budget import Budget, check_budget
-from pate.release._assumptions import check_release_stated
+from pate.ledger import Answer, Registration
+from pate.release._door import PaidQueries, answers_to_store
 from pate.release._labels import LabelRelease
-from pate.release._lock import answers_to_store, assembled, distinct, stored_answers
-from pate.release._quote import Quote, quote, warn_if_weak
-from pate.release._resume import Claim, StoredSoFar, left_over, mark_of
+from pate.release._lock import assembled, distinct, stored_answers
+from pate.release._pipeline import lean
+from pate.release._resume import Claim
 from pate.release._statement import make_statement
+from pate.release._terms import ReleaseTerms
 from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 
 class LabelSession:
-    """Queries that are paid for and not yet asked; :func:`open_session` makes it.
+    """Queries that are paid for and not yet asked; :func:`pate.open_session` makes it.
 
     Attributes
     ----------
@@ -42,7 +39,7 @@ class LabelSession:
 
     Examples
     --------
-    >>> from pate import Budget, GNMax, Votes
+    >>> from pate import Budget, GNMax, Votes, open_session
     >>> session = open_session(GNMax(sigma=2.0), n_queries=3, n_teachers=100, classes=2, budget=Budget(10.0, 1e-5))
     >>> session.ask(Votes.from_counts([[98, 2], [5, 95]])).labels, session.n_left
     (array([0, 1]), 1)
@@ -53,37 +50,23 @@ class LabelSession:
 
     def __init__(
         self,
-        mechanism: Mechanism,
-        price: Quote,
+        paid: PaidQueries,
+        terms: ReleaseTerms,
         data: Registration,
         classes: tuple[Any, ...],
         *,
-        budget: Budget,
-        noise: NoiseSource,
-        tuning: str,
         stated: Mapping[str, str],
         classes_inferred: bool = False,
-        ledger: Ledger | None = None,
-        release: int | None = None,
-        n_used: int = 0,
         claim: Claim | None = None,
     ) -> None:
-        self.mechanism = mechanism
-        self.quote = price
-        self.release = release
-        self._data, self._classes, self._classes_inferred = data, classes, classes_inferred
-        self._budget, self._noise, self._tuning, self._ledger = budget, noise, tuning, ledger
-        self._stated = stated
-        self._n_used = n_used
-        # After a crash nobody knows how many of the used ones were refused: all count as answered.
-        self._n_answered = n_used
+        self.mechanism, self.quote, self.release = paid.mechanism, paid.quote, paid.release
+        self._paid, self._terms, self._data, self._classes = paid, terms, data, classes
+        self._stated, self._classes_inferred = stated, classes_inferred
         self._known: dict[str, Answer] = {}
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used)
         self._claim = claim
         self._turn = threading.Lock()
         self._process = os.getpid()
         self._closed = False
-        self._in_doubt = False
 
     def __repr__(self) -> str:
         return (
@@ -105,7 +88,7 @@ class LabelSession:
 
         Examples
         --------
-        >>> from pate import Budget, GNMax
+        >>> from pate import Budget, GNMax, open_session
         >>> with open_session(GNMax(2.0), n_queries=3, n_teachers=9, classes=2, budget=Budget(10.0, 1e-5)) as session:
         ...     session.n_left
         3
@@ -120,14 +103,12 @@ class LabelSession:
             self._closed = True
             if self._claim is not None:
                 # Nothing left, and the file agrees: whoever takes it up again has nothing to ask either.
-                self._claim.let_go(remove=not self.n_left and not self._in_doubt)
+                self._claim.let_go(remove=not self.n_left and not self._paid.in_doubt)
 
     @property
     def n_left(self) -> int:
         """How many queries may still be asked."""
-        if self.mechanism.may_refuse and self._n_answered >= self.quote.max_answers:
-            return 0
-        return max(0, self.quote.n_queries - self._n_used)
+        return self._paid.n_left
 
     def ask(self, votes: Votes, *, on_exhausted: str = "raise") -> LabelRelease:
         """Release labels for these votes; rows asked before give their stored answer and use up nothing.
@@ -158,7 +139,7 @@ class LabelSession:
 
         Examples
         --------
-        >>> from pate import Budget, GNMax, Votes
+        >>> from pate import Budget, GNMax, Votes, open_session
         >>> session = open_session(GNMax(sigma=2.0), n_queries=1, n_teachers=9, classes=2, budget=Budget(9.0, 1e-5))
         >>> session.ask(Votes.from_counts([[9, 0], [0, 9]]), on_exhausted="abstain").status.tolist()
         ['answered', 'not asked']
@@ -191,7 +172,7 @@ class LabelSession:
         --------
         >>> import numpy as np
         >>> from sklearn.naive_bayes import GaussianNB
-        >>> from pate import Budget, GNMax, TeacherEnsemble
+        >>> from pate import Budget, GNMax, TeacherEnsemble, open_session
         >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
         >>> teachers = TeacherEnsemble(GaussianNB(), 4, classes=(0, 1), random_state=0).fit(X, y)
         >>> session = open_session(GNMax(2.0), n_queries=5, n_teachers=4, classes=(0, 1), budget=Budget(9.0, 1e-5),
@@ -199,12 +180,11 @@ class LabelSession:
         >>> [release.n_queries for release in session.stream(teachers, (X[i : i + 2] for i in range(0, 40, 2)))]
         [2, 2, 2]
         """
-        # Votes by teacher are of no use here, and there are teachers x rows of them.
-        lean = {"keep_labels": False} if "keep_labels" in inspect.signature(voter.vote).parameters else {}
+        options = lean(voter)
         for rows in batches:
             if not self.n_left:
                 return
-            yield self.ask(voter.vote(rows, **lean), on_exhausted="abstain")
+            yield self.ask(voter.vote(rows, **options), on_exhausted="abstain")
 
     def _check(self, votes: Votes) -> None:
         if os.getpid() != self._process:
@@ -226,7 +206,7 @@ class LabelSession:
                 raise InvalidInputError(
                     f"votes must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
                 )
-        if self._ledger is not None and votes.query_hashes is None:
+        if self._terms.ledger is not None and votes.query_hashes is None:
             raise InvalidInputError(
                 "votes of a session with a ledger need query_hashes (pate.votes.hash_queries of the public rows): "
                 "answers are stored under them."
@@ -235,9 +215,9 @@ class LabelSession:
             raise InvalidInputError("votes come from other private records than the session's. Open one for those.")
 
     def _ask(self, votes: Votes, on_exhausted: str) -> LabelRelease:
-        mechanism = self.mechanism
+        mechanism, ledger = self.mechanism, self._terms.ledger
         first, same_as = distinct(votes)
-        known = stored_answers(votes, first, mechanism, self._ledger)
+        known = stored_answers(votes, first, mechanism, ledger)
         if votes.query_hashes is not None:
             known |= {int(i): self._known[h] for i in first if (h := votes.query_hashes[i]) in self._known}
         fresh = np.array([i for i in first if i not in known], dtype=np.int64)
@@ -248,50 +228,36 @@ class LabelSession:
                 "asked. Ask fewer, or pass on_exhausted='abstain'. Nothing was asked."
             )
         asked = fresh[:n_left]
-        cap = self.quote.max_answers - self._n_answered if mechanism.may_refuse else None
-        # Used up before anything is drawn: whatever fails from here on, no query is asked twice for one price.
-        self._n_used += len(asked)
-        draw = mechanism.sample(votes.counts[asked], self._noise, max_answers=cap)
-        self._n_answered += int((draw.status == ANSWERED).sum())
+        draw, head = self._paid.draw(
+            votes.counts[asked], lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn)
+        )
+        if votes.query_hashes is not None and ledger is None:
+            for key, _, label, counts in answers_to_store(votes.query_hashes, asked, mechanism, draw):
+                self._known[key] = Answer(label, None if counts is None else tuple(map(float, counts)), 0)
         sources = {answer.release for answer in known.values() if answer.release}
-        head = None
-        if self._stored is not None and self.release is not None:
+        if self.release is not None:
             sources.add(self.release)
-            if len(asked):
-                before, self._in_doubt = self._in_doubt, True
-                n_new = int((draw.status != NOT_ASKED).sum())
-                head = self._stored.add(answers_to_store(votes, mechanism, draw, asked), n_new)
-                self._in_doubt = before
-
-        labels, status, noisy = assembled(votes, draw, asked, known)
-        if votes.query_hashes is not None and self._ledger is None:
-            for i in asked[status[asked] != NOT_ASKED]:
-                counts = None if noisy is None else tuple(noisy[i].tolist())
-                self._known[votes.query_hashes[i]] = Answer(int(labels[i]), counts, 0)
+        found = assembled(votes, draw, asked, known, same_as)
         statement = self._statement(votes, sources, head)
         return LabelRelease(
-            labels[same_as],
-            status[same_as],
+            found.labels,
+            found.status,
             votes.classes,
             mechanism,
             self.quote,
             statement.guarantee,
             statement,
-            None if noisy is None else noisy[same_as],
+            found.noisy_counts,
         )
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
+        inferred = votes.classes_inferred | self._classes_inferred
         statement = make_statement(
-            replace(
-                votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
-            ),
+            replace(votes, n_units=self._data.n_units, classes_inferred=inferred),
             self.mechanism,
             self.quote,
-            self._budget,
-            self._ledger,
+            self._terms,
             sources,
-            seeded=self._noise.seeded,
-            tuning=self._tuning,
             stated=self._stated,
             classes_named=True,
             head=head,
@@ -305,146 +271,3 @@ class LabelSession:
             accounting=f"{statement.accounting}; adaptive: the number of queries and the noise were fixed, and all of "
             "it charged, before the first round; every charge is a public worst-case constant",
         )
-
-
-def open_session(
-    mechanism: Mechanism,
-    *,
-    n_queries: int,
-    n_teachers: int,
-    classes: object,
-    budget: Budget,
-    ledger: Ledger | None = None,
-    max_answers: int | None = None,
-    on_exhausted: str = "raise",
-    unit: str = "record",
-    n_units: int | None = None,
-    fingerprint: str | None = None,
-    classes_inferred: bool = False,
-    name: str | None = None,
-    noise_seed: int | None = None,
-    tuning: str = "",
-    stated: Mapping[str, str] | None = None,
-) -> LabelSession:
-    """Charge a number of queries whole, to be asked in rounds, each perhaps chosen by what earlier ones answered.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-    n_queries : int
-        How many new public rows the session may ask about in all.
-    n_teachers : int
-    classes : iterable or int
-        Class values, or their number.
-    budget : Budget
-        The most this session may cost.
-    ledger : Ledger or None
-        Also stay within its total. The charge is stored before the session is opened, every answer before it is
-        returned.
-    max_answers, on_exhausted
-        See :func:`pate.quote`.
-    unit : {"record", "group"}
-    n_units : int or None
-    fingerprint : str or None
-        Of the private records (``votes.fingerprint``). **Sensitive.**
-    classes_inferred : bool
-        The classes were read off the private labels, which the statement then says.
-    name : str or None
-        With a ledger: a session of this name, price and mechanism that was left (a crash, say) is taken up again
-        with what it has left, and nothing is charged. One process at a time may hold it, by a lock that ends with the
-        process, however that ends; on systems without such locks (Windows) the name is ignored.
-    noise_seed : int or None
-        For tests only: the statement then says that nothing is private.
-    tuning, stated
-        See :func:`pate.release_labels`.
-
-    Returns
-    -------
-    LabelSession
-
-    Guarantees
-    ----------
-    Replace-one adjacency, both directions, fully adaptive queries. The number of queries asked, the cap on answers and
-    the noise are constants fixed beforehand, so on every path of rounds the Renyi divergence at each order, mu^2 and
-    pure epsilon are at most the charge's (adaptive composition; where refusals make the cost of a query depend on its
-    answer: Feldman and Zrnic 2021, Theorem 3.1, whose filter the two caps are).
-
-    Raises
-    ------
-    BudgetExceededError
-        The budget, or what is left in the ledger, does not buy the queries; nothing was spent.
-    InvalidInputError
-        A bad parameter.
-    LedgerError
-        The ledger could not be written, or another process holds the session of this name.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> open_session(GNMax(sigma=40.0), n_queries=300, n_teachers=250, classes=10, budget=Budget(3.0, 1e-5)).n_left
-    300
-    >>> open_session(GNMax(sigma=1.0), n_queries=300, n_teachers=250, classes=10, budget=Budget(3.0, 1e-5))
-    Traceback (most recent call last):
-    pate.exceptions.BudgetExceededError: the budget Budget(epsilon=3.0, delta=1e-05) buys 0 of these 300 queries ...
-    """
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
-    n_queries = check_int("n_queries", n_queries, low=1)
-    check_int("n_teachers", n_teachers, low=1)
-    values = check_classes(range(classes) if isinstance(classes, int) else classes)
-    check_budget(budget)
-    if name is not None and (not isinstance(name, str) or not name or ledger is None):
-        raise InvalidInputError(f"name must be some text, and needs a ledger, got {name!r} and ledger={ledger!r}.")
-    data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
-    stated = check_release_stated(stated, unit=unit, classes_inferred=classes_inferred)
-    warn_if_weak(budget.delta, n_units)
-    noise = NoiseSource(noise_seed)
-    terms: dict[str, Any] = {"max_answers": max_answers, "on_exhausted": on_exhausted}
-    keep: dict[str, Any] = {
-        "budget": budget,
-        "noise": noise,
-        "tuning": tuning,
-        "stated": stated,
-        "classes_inferred": classes_inferred,
-    }
-    if ledger is None:
-        price = quote(n_queries, mechanism, budget=budget, **terms)
-        return LabelSession(mechanism, price, data, values, **keep)
-
-    ledger.check(data)
-    mark = mark_of(name, mechanism, n_queries, n_teachers, budget, terms, seeded=noise.seeded)
-    claim = None if mark is None else Claim(ledger.path, mark)
-    try:
-        left = None if mark is None else left_over(ledger, mark, budget)
-        if left is not None:
-            release, price, n_used = left
-            # As whenever records are charged for: after Ledger.revise the first ones to come are the ledger's.
-            ledger.register(data)
-        else:
-            price = quote(n_queries, mechanism, budget=budget, ledger=ledger, **terms)
-            ledger.open_total(ledger.total or budget)
-            release, n_used = (
-                ledger.record(
-                    price.charge,
-                    mechanism=str(mechanism),
-                    n_queries=price.n_queries,
-                    facts={
-                        "max_answers": price.max_answers,
-                        "n_teachers": n_teachers,
-                        "adaptive": True,
-                    },
-                    request=mark or "",
-                    seeded=noise.seeded,
-                    open_ended=True,
-                    registration=data,
-                    kind="session",
-                ),
-                0,
-            )
-    except BaseException:
-        if claim is not None:
-            claim.let_go()
-        raise
-    return LabelSession(
-        mechanism, price, data, values, ledger=ledger, release=release, n_used=n_used, claim=claim, **keep
-    )

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from pate.ledger import Ledger, LedgerRow
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.privacy.budget import Budget
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.release._assumptions import make_assumptions
 from pate.release._quote import Quote
+from pate.release._terms import ReleaseTerms
 from pate.statement.assumptions import NAMED
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
@@ -35,13 +35,10 @@ def make_statement(
     votes: Votes,
     mechanism: Mechanism,
     price: Quote,
-    budget: Budget,
-    ledger: Ledger | None,
+    terms: ReleaseTerms,
     sources: set[int],
     *,
-    seeded: bool,
-    tuning: str,
-    stated: Mapping[str, str] | None = None,
+    stated: Mapping[str, str],
     classes_named: bool = False,
     head: str | None = None,
 ) -> PrivacyStatement:
@@ -57,23 +54,24 @@ def make_statement(
     >>> release.statement.released
     'noisy labels of 1 public rows'
     """
+    ledger = terms.ledger
     rows = [] if ledger is None else ledger.releases(sources)
-    seeded = seeded or any(row.seeded for row in rows)
+    seeded = terms.seeded or any(row.seeded for row in rows)
     charge, guarantee, accounting = price.charge, price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
     noise = f"{mechanism}, {votes.n_teachers} teachers"
     if len(rows) == 1 and not price.n_queries:
         charge = rows[0].charge
-        guarantee = charge.guarantee(budget.delta)
+        guarantee = charge.guarantee(terms.budget.delta)
         accounting = f"{_ACCOUNTING[guarantee.method]}; answered from the ledger, charged there once"
         noise = _noise_of(rows)
         released = f"labels of public rows, stored by release {rows[0].id} of the ledger ({rows[0].mechanism})"
         verify = "read the ledger's release and recompute its charge's guarantee"
     elif len(rows) > 1:
         # Several releases, each perhaps chosen after the last: only the filter's constant is a guarantee.
-        terms = None if ledger is None else ledger.remaining().terms
-        assert terms is not None  # there are releases
-        total, currency = terms.total, terms.currency
+        counted = None if ledger is None else ledger.remaining().terms
+        assert counted is not None  # there are releases
+        total, currency = counted.total, counted.currency
         guarantee = Guarantee(
             epsilon=total.epsilon,
             delta=total.delta,
@@ -81,7 +79,7 @@ def make_statement(
             method=currency.method,
             order=currency.order if currency.method == "renyi-filter" else None,
         )
-        charge = terms.filled
+        charge = counted.filled
         numbers = ", ".join(str(row.id) for row in rows)
         released = f"labels of {votes.n_queries} public rows, by releases {numbers} of the ledger"
         accounting = (
@@ -91,7 +89,7 @@ def make_statement(
         noise = _noise_of(rows)
         verify = (
             f"pate ledger verify; or sum {currency.unit} over the ledger's releases and compare it with "
-            f"{terms.limit!r}, the most within the total budget"
+            f"{counted.limit!r}, the most within the total budget"
         )
     statement = PrivacyStatement(
         released=released,
@@ -118,7 +116,7 @@ def make_statement(
             partition_seeded=votes.partition_seeded,
         ),
         # The charge is in the ledger by now: no text of the caller's may stop the labels.
-        tuning=as_plain_text(tuning),
+        tuning=as_plain_text(terms.tuning),
         verify=verify,
         # Of the entry with the answers, not of the one with the charge: a ledger without them must not fit.
         ledger_head="" if ledger is None else head or ledger.head_of(sources),
@@ -127,7 +125,7 @@ def make_statement(
     )
     # Likewise: what was checked at the door for classes that votes then turn out to have read off has no place.
     known = {*NAMED, *(a.name for a in statement.assumptions)}
-    return statement.with_stated({name: text for name, text in (stated or {}).items() if name in known})
+    return statement.with_stated({name: text for name, text in stated.items() if name in known})
 
 
 def _noise_of(rows: list[LedgerRow]) -> str:

@@ -1,26 +1,27 @@
-"""The lock's second door: a run of capped votes is paid for whole before its first answer."""
+"""Capped votes: a run is paid for whole before its first answer."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_classes, shown
-from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.core.checks import check_classes, check_int, shown
+from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Draw
-from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
-from pate.noise.source import NoiseSource
-from pate.privacy.budget import Budget, check_budget
+from pate.mechanisms.vote_cap import VoteCap
+from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
 from pate.release._assumptions import check_release_stated, make_assumptions
+from pate.release._door import Door, PaidVotes
 from pate.release._quote import warn_if_weak
-from pate.release._resume import StoredSoFar
 from pate.release._statement import _ACCOUNTING, _NOISE, _others
+from pate.release._terms import ReleaseTerms
 from pate.statement.model import Assumption, PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.statement.promises import promises
@@ -52,22 +53,14 @@ class VoteCapRun:
     """
 
     def __init__(
-        self,
-        session: VoteCapSession,
-        guarantee: Guarantee,
-        statement: PrivacyStatement,
-        *,
-        ledger: Ledger | None = None,
-        release: int | None = None,
+        self, paid: PaidVotes, guarantee: Guarantee, statement: PrivacyStatement, *, ledger: Ledger | None = None
     ) -> None:
-        self.session = session
+        self.session, self.release = paid.session, paid.release
         self.guarantee = guarantee
         self.statement = statement
-        self.release = release
-        self._ledger = ledger
+        self._paid, self._ledger = paid, ledger
         self._n_asked = 0
         self._turn = threading.Lock()
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, 0)
 
     def __repr__(self) -> str:
         return f"VoteCapRun({self.session!r}, release={self.release}, guarantee={self.guarantee})"
@@ -105,30 +98,25 @@ class VoteCapRun:
             raise InvalidInputError(
                 f"query_hashes must name every query, got {len(query_hashes)} for labels of shape {array.shape}."
             )
-        if self._ledger is None or self.release is None:
-            return self.session.ask(array)
-        if query_hashes is None:
-            draw = self.session.ask(array)
-            keys = [f"#{self._n_asked + i}" for i in range(len(draw.labels))]
-            self._store(keys, draw.labels)
-            return draw
+        if self._ledger is None or query_hashes is None:
+            n_queries = array.shape[1] if array.ndim == 2 else 0
+            return self._draw(array, [f"#{self._n_asked + i}" for i in range(n_queries)])
         # Which rows are asked depends on what was released before, so it may.
         stored = self._ledger.stored(list(query_hashes), VoteCap.family, release=self.release)
         known = {key: answer.label for key, answer in stored.items()}
         fresh = list(dict.fromkeys(key for key in query_hashes if key not in known))
         where = {key: i for i, key in reversed(list(enumerate(query_hashes)))}
-        draw = self.session.ask(array[:, [where[key] for key in fresh]])
-        self._store(fresh, draw.labels)
+        draw = self._draw(array[:, [where[key] for key in fresh]], fresh)
         known |= dict(zip(fresh, draw.labels.tolist(), strict=True))
         found = np.array([known[key] for key in query_hashes], dtype=np.int64)
         return Draw(found, np.full(len(found), "answered", dtype="<U9"))
 
-    def _store(self, keys: Sequence[str], labels: npt.NDArray[np.int64]) -> None:
-        assert self._stored is not None
-        self._n_asked += len(keys)
-        if len(keys):
-            rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, labels.tolist(), strict=True)]
-            self.statement = replace(self.statement, ledger_head=self._stored.add(rows, len(rows)))
+    def _draw(self, labels: npt.NDArray[Any], keys: Sequence[str]) -> Draw:
+        self._n_asked += len(keys)  # first: answers that could not be stored keep their numbers
+        draw, head = self._paid.draw(labels, keys)
+        if head is not None:
+            self.statement = replace(self.statement, ledger_head=head)
+        return draw
 
 
 def open_vote_cap(
@@ -187,43 +175,36 @@ def open_vote_cap(
     """
     if not isinstance(mechanism, VoteCap):
         raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {shown(mechanism)}.")
+    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
     stated = check_release_stated(stated, unit=unit, also=("abstaining",))
+    n_teachers = check_int("n_teachers", n_teachers, low=1)
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
-    charge = mechanism.charge()
-    if not check_budget(budget).allows(charge):
-        raise BudgetExceededError(
-            f"the budget {budget} does not buy {mechanism}. Lower max_votes or use more noise "
-            "(pate.calibrate does it). Nothing was spent."
-        )
     warn_if_weak(budget.delta, n_units)
-    noise = NoiseSource(noise_seed)
-    session = mechanism.session(n_teachers=n_teachers, n_classes=len(values), noise=noise)
-    if ledger is not None:
-        ledger.check(data)
-        ledger.open_total(ledger.total or budget)
+    paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
+    charge = mechanism.charge()
     guarantee = charge.guarantee(budget.delta)
-    if noise.seeded:
+    if terms.seeded:
         guarantee = replace(guarantee, kind="seeded")
     statement = PrivacyStatement(
         released="noisy labels of any number of public rows, chosen adaptively",
         unit=unit,
         n_units=n_units,
         guarantee=guarantee,
-        mechanism=f"{mechanism}, {session.n_teachers} teachers, {session.n_classes} classes",
+        mechanism=f"{mechanism}, {n_teachers} teachers, {len(values)} classes",
         accounting=(
             f"{_ACCOUNTING[guarantee.method]}; a constant for the whole run, fully adaptive (filter on the changed "
             "teacher's votes: Smith and Thakurta 2022; Feldman and Zrnic 2021, Theorem 3.1)"
         ),
-        noise_source=_NOISE[noise.seeded],
-        seeded=noise.seeded,
+        noise_source=_NOISE[terms.seeded],
+        seeded=terms.seeded,
         covered=("the released labels and everything computed from them and from public data",),
         not_covered=(
             "the teachers, their votes, which of them abstained and every file made from those",
             _others(ledger),
         ),
         assumptions=(
-            *make_assumptions(unit=unit, classes_inferred=False, seeded=noise.seeded, classes_named=True),
+            *make_assumptions(unit=unit, classes_inferred=False, seeded=terms.seeded, classes_named=True),
             Assumption(
                 name="abstaining",
                 claim="whether a teacher abstains depends on its own shard and on earlier answers alone",
@@ -233,18 +214,7 @@ def open_vote_cap(
         verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
         **promises(charge),
     ).with_stated(stated)
-    if ledger is None:
-        return VoteCapRun(session, guarantee, statement)
-    # The number of queries is open: what is charged is the votes.
-    release = ledger.record(
-        charge,
-        mechanism=str(mechanism),
-        n_queries=mechanism.max_votes,
-        facts={"n_teachers": session.n_teachers},
-        seeded=noise.seeded,
-        open_ended=True,
-        registration=data,
-        kind="capped votes",
-    )
-    statement = replace(statement, ledger_head=ledger.releases([release])[0].digest, ledger_releases=(release,))
-    return VoteCapRun(session, guarantee, statement, ledger=ledger, release=release)
+    if ledger is not None and paid.release is not None:
+        head = ledger.releases([paid.release])[0].digest
+        statement = replace(statement, ledger_head=head, ledger_releases=(paid.release,))
+    return VoteCapRun(paid, guarantee, statement, ledger=ledger)

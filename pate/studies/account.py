@@ -5,26 +5,23 @@ Nothing is released here but, when asked for, a sanitised epsilon, whose own pri
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int, shown
-from pate.exceptions import BudgetExceededError, InvalidInputError
-from pate.ledger import Ledger, Registration
+from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp_to_epsilon
 from pate.privacy.papers import papernot
-from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
+from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee, Sensitive
-from pate.release import warn_if_weak
+from pate.release import sanitised_epsilon, warn_if_weak
 from pate.votes import Votes, as_votes
 
 #: ``pld="auto"`` composes privacy loss distributions where that is estimated to take at most so many seconds.
@@ -157,7 +154,7 @@ def account(
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
     sanitised = None
     if sanitise is not None:
-        sanitised = _sanitised(votes, mechanism, check_delta(delta), sanitise, ledger, NoiseSource(noise_seed))
+        sanitised = sanitised_epsilon(votes, mechanism, sanitise, ledger, delta=delta, noise_seed=noise_seed)
     warn_if_weak(delta, votes.n_units)
     public = mechanism.charge(votes.n_queries, max_answers).guarantee(delta)
     exact = _exact(votes, mechanism, delta, pld)
@@ -178,59 +175,6 @@ def account(
         exact=Sensitive(exact, "exact guarantees"),
         sanitised=sanitised,
     )
-
-
-def _sanitised(
-    votes: Votes,
-    mechanism: Mechanism,
-    delta: float,
-    how: SmoothSensitivity,
-    ledger: Ledger | None,
-    noise: NoiseSource,
-) -> Guarantee:
-    """Return the one sanitised epsilon of a request: from the ledger, or drawn and charged there."""
-    if not isinstance(mechanism, GNMax | ConfidentGNMax):
-        raise InvalidInputError(
-            f"sanitise must be None for {mechanism}: smooth sensitivity here covers GNMax and Confident-GNMax."
-        )
-    if ledger is None or ledger.total is None:
-        raise InvalidInputError(
-            "ledger must be given with sanitise, and have a total: the number is drawn once and paid for. Pass "
-            "ledger=Ledger(path, total=Budget(...), currency='renyi') of these private data."
-        )
-    how.delta_left(delta)
-    data = Registration.of_votes(votes)
-    # Refused before anything is read off the votes; the registration makes the key by which they are recognised.
-    if refusal := ledger.remaining().refusal(how.cost):
-        raise BudgetExceededError(f"the ledger {str(ledger.path)!r} cannot pay for a sanitised epsilon: {refusal}.")
-    ledger.register(data)
-    said = json.dumps([str(mechanism), asdict(how), delta, noise.seeded, votes.counts.shape])
-    content = hashlib.sha256(np.ascontiguousarray(votes.counts, dtype="<i8").tobytes()).hexdigest()
-    request = ledger.keyed_digest(f"sanitised {said} {content}")
-    row = ledger.find(request)
-    if row is None:
-        drawn = release_smooth(
-            votes.counts,
-            mechanism.sigma,
-            **asdict(how),
-            threshold=mechanism.threshold if isinstance(mechanism, ConfidentGNMax) else None,
-            sigma_threshold=mechanism.sigma_threshold if isinstance(mechanism, ConfidentGNMax) else None,
-            delta=delta,
-            noise=noise,
-        )
-        ledger.record(
-            how.cost,
-            mechanism=f"sanitised epsilon of {votes.n_queries} queries by {mechanism}",
-            n_queries=0,
-            facts={"guarantee": drawn.to_dict()},
-            request=request,
-            seeded=noise.seeded,
-            kind="sanitised value",
-        )
-        # What the ledger holds is what gets out: two processes that ask at once get the first one's draw.
-        row = ledger.find(request)
-    assert row is not None
-    return Guarantee(**row.facts["guarantee"])
 
 
 def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:

@@ -178,7 +178,7 @@ def test_a_public_table_of_other_length_is_refused(tmp_path, votes):
 
 def test_nothing_of_the_votes_is_in_texts(votes):
     work = job(votes, n_queries=5)
-    assert "counts=<sensitive>" in repr(work._votes)
+    assert "counts=<sensitive>" in repr(work._voter)
     assert "Votes" not in str(work.plan)
 
 

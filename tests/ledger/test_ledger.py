@@ -481,3 +481,27 @@ def test_a_session_cannot_begin_with_more_answers_than_it_pays_for(tmp_path):
         ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=answers, facts=facts, open_ended=True)
     assert ledger.releases() == []
     assert ledger.verify().ok
+
+
+def test_facts_that_are_drawn_come_after_the_charge_fits(tmp_path):
+    """A callable is asked in the transaction: not where the charge is refused, and nothing is charged if it fails."""
+    ledger, asked = Ledger(tmp_path / "ledger.sqlite", total=Budget(1.0, 1e-5)), []
+    cost = Charge.gaussian(sensitivity=1.0, sigma=5.0)
+
+    def record(cost, facts):
+        return ledger.record(cost, mechanism="m", n_queries=1, facts=facts, answers=iter([("q", "f", 0, None)]))
+
+    def broken():
+        raise RuntimeError("no noise")
+
+    with pytest.raises(BudgetExceededError):
+        record(cost * 1000, lambda: asked.append(1) or {})
+    with pytest.raises(RuntimeError, match="no noise"):
+        record(cost, broken)
+    with pytest.raises(TypeError):
+        record(cost, lambda: {"drawn": object()})
+    assert (ledger.releases(), ledger.spent, asked) == ([], 0.0, [])
+    record(cost, lambda: {"drawn": 7})
+    [row] = ledger.releases()
+    assert (row.facts, row.n_answers, row.charge) == ({"drawn": 7}, 1, cost)
+    assert ledger.verify().ok

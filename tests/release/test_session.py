@@ -28,7 +28,7 @@ from pate import (
     release_labels,
 )
 from pate.exceptions import LedgerError
-from pate.release import quote, session_left
+from pate.release import ReleaseTerms, quote, session_left
 from pate.votes import ABSTAIN, hash_queries
 
 BUDGET = Budget(4.0, 1e-5)
@@ -283,9 +283,9 @@ def test_a_named_session_goes_on_with_what_is_left(ledger):
         session(ledger=ledger, name="May")
     labels = first.ask(votes_of(range(8))).labels
     first.close()
-    terms = {"n_queries": 20, "n_teachers": 100, "budget": BUDGET, "ledger": ledger}
-    assert session_left(GNMax(20.0), name="May", **terms) == 12
-    assert session_left(GNMax(20.0), name="June", **terms) is None
+    terms = ReleaseTerms(budget=BUDGET, ledger=ledger)
+    assert session_left(GNMax(20.0), terms, name="May", n_queries=20, n_teachers=100) == 12
+    assert session_left(GNMax(20.0), terms, name="June", n_queries=20, n_teachers=100) is None
     with session(ledger=ledger, name="May") as again:
         assert len(ledger.releases()) == 1
         assert again.n_left == 12

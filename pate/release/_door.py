@@ -1,0 +1,319 @@
+"""THE DOOR: whatever is let out is registered, then paid for, and only then drawn; here and nowhere else.
+
+The order is the same for labels, sessions, capped votes and sanitised numbers, and :meth:`Door._pay` is the one place
+where it stands:
+
+1. whose data they are is compared with the ledger's registration;
+2. the cost, worked out from the very arguments that will be sampled with, is taken from the budget and in the ledger;
+3. noise is drawn: inside the ledger's write transaction, after the charge was found to fit, so that nobody can spend
+   between; charge and answers are committed together, and nothing is shown before that.
+
+The noise source never leaves this module: nobody else in the house can sample votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.exceptions import BudgetExceededError
+from pate.ledger import Ledger, Registration
+from pate.ledger._chain import NewAnswer
+from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GNMax, Mechanism
+from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
+from pate.noise.source import NoiseSource
+from pate.privacy.cost import Charge
+from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
+from pate.release._quote import Quote
+from pate.release._resume import StoredSoFar
+from pate.release._terms import ReleaseTerms
+
+T = TypeVar("T")
+
+
+def _nothing(drawn: Any) -> Iterator[NewAnswer]:
+    return iter(())
+
+
+class Door:
+    """The way out for one private data set on one set of terms.
+
+    Parameters
+    ----------
+    terms : ReleaseTerms
+    data : Registration
+        Compared with the ledger's, here already: a mistake is refused before anything is priced.
+
+    Raises
+    ------
+    LedgerError
+        The ledger is for another private data set.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> door = Door(ReleaseTerms(budget=Budget(1.0, 1e-5)), Registration("record", ("no", "yes")))
+    >>> door.labels(GNMax(1.0), np.array([[9, 1]]), Quote(1, 1, Charge.zero(), Charge.zero().guarantee(1e-5)))
+    Traceback (most recent call last):
+    pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) does not buy GNMax(sigma=1.0)...
+    """
+
+    def __init__(self, terms: ReleaseTerms, data: Registration) -> None:
+        self.terms, self.data = terms, data
+        self._noise = NoiseSource(terms.noise_seed)
+        if terms.ledger is not None:
+            terms.ledger.check(data)
+
+    def labels(
+        self,
+        mechanism: Mechanism,
+        counts: npt.NDArray[np.int64],
+        price: Quote,
+        *,
+        answers: Callable[[Draw], Iterable[NewAnswer]] = _nothing,
+        request: str = "",
+    ) -> tuple[Draw, int | None]:
+        """Charge for these queries and at most ``price.max_answers`` answers, then draw them.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+        counts : int array of shape (n_queries, n_classes)
+            Of the queries that are asked, and of no others.
+        price : Quote
+        answers : callable
+            What of a draw the ledger is to hold.
+        request : str
+            What identifies the request in the ledger.
+
+        Returns
+        -------
+        draw : Draw
+        release : int or None
+            Its number in the ledger; None without one, or where nothing is asked.
+        """
+
+        def draw() -> Draw:
+            return mechanism.sample(counts, self._noise, max_answers=price.max_answers)
+
+        if not len(counts):  # all of them are stored, and paid for
+            return draw(), None
+        return self._pay(
+            mechanism.charge(len(counts), price.max_answers),
+            draw,
+            mechanism=str(mechanism),
+            n_queries=len(counts),
+            facts=lambda drawn: {"max_answers": price.max_answers, "n_teachers": self.data.n_shards},
+            answers=answers,
+            request=request,
+        )
+
+    def session(self, mechanism: Mechanism, price: Quote, *, request: str = "") -> PaidQueries:
+        """Charge for a number of queries whole, to be asked later; see :func:`pate.open_session`."""
+        facts = {"max_answers": price.max_answers, "n_teachers": self.data.n_shards, "adaptive": True}
+        _, release = self._pay(
+            mechanism.charge(price.n_queries, price.max_answers),
+            lambda: None,
+            mechanism=str(mechanism),
+            n_queries=price.n_queries,
+            facts=lambda drawn: facts,
+            request=request,
+            open_ended=True,
+            kind="session",
+        )
+        return PaidQueries(mechanism, price, self._noise, self.terms.ledger, release)
+
+    def session_again(self, mechanism: Mechanism, price: Quote, release: int, n_used: int) -> PaidQueries:
+        """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
+        assert self.terms.ledger is not None
+        self.terms.ledger.register(self.data)
+        return PaidQueries(mechanism, price, self._noise, self.terms.ledger, release, n_used)
+
+    def capped_votes(self, mechanism: VoteCap, *, n_teachers: int, n_classes: int) -> PaidVotes:
+        """Charge for all votes of a run, then make it: the number of queries is open."""
+        session, release = self._pay(
+            mechanism.charge(),
+            lambda: mechanism.session(n_teachers=n_teachers, n_classes=n_classes, noise=self._noise),
+            mechanism=str(mechanism),
+            n_queries=mechanism.max_votes,
+            facts=lambda drawn: {"n_teachers": n_teachers},
+            open_ended=True,
+            kind="capped votes",
+        )
+        return PaidVotes(session, self.terms.ledger, release)
+
+    def sanitised(
+        self,
+        how: SmoothSensitivity,
+        counts: npt.NDArray[np.int64],
+        mechanism: GNMax | ConfidentGNMax,
+        delta: float,
+        *,
+        request: str,
+    ) -> None:
+        """Charge for one sanitised epsilon of answers at these votes, then draw it: a fact that the ledger keeps."""
+        confident = mechanism if isinstance(mechanism, ConfidentGNMax) else None
+        self._pay(
+            how.cost,
+            lambda: release_smooth(
+                counts,
+                mechanism.sigma,
+                order=how.order,
+                beta=how.beta,
+                noise_scale=how.noise_scale,
+                delta0=how.delta0,
+                threshold=None if confident is None else confident.threshold,
+                sigma_threshold=None if confident is None else confident.sigma_threshold,
+                delta=delta,
+                noise=self._noise,
+            ),
+            mechanism=f"sanitised epsilon of {len(counts)} queries by {mechanism}",
+            n_queries=0,
+            facts=lambda drawn: {"guarantee": drawn.to_dict()},
+            request=request,
+            kind="sanitised value",
+        )
+
+    def _pay(
+        self,
+        charge: Charge,
+        draw: Callable[[], T],
+        *,
+        mechanism: str,
+        n_queries: int,
+        facts: Callable[[T], dict[str, Any]],
+        answers: Callable[[T], Iterable[NewAnswer]] = _nothing,
+        request: str = "",
+        open_ended: bool = False,
+        kind: str | None = None,
+    ) -> tuple[T, int | None]:
+        """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order."""
+        terms = self.terms
+        if charge.guarantee(terms.budget.delta).epsilon > terms.budget.epsilon:
+            raise BudgetExceededError(
+                f"the budget {terms.budget} does not buy {mechanism}. Ask for less or use more noise (pate.calibrate "
+                "does it). Nothing was spent."
+            )
+        if terms.ledger is None:
+            return draw(), None
+        terms.ledger.open_total(terms.ledger.total or terms.budget)
+        drawn: list[T] = []
+
+        def once_it_fits() -> dict[str, Any]:
+            drawn.append(draw())
+            return facts(drawn[0])
+
+        release = terms.ledger.record(
+            charge,
+            mechanism=mechanism,
+            n_queries=n_queries,
+            facts=once_it_fits,
+            answers=(answer for found in drawn for answer in answers(found)),
+            request=request,
+            seeded=terms.seeded,
+            open_ended=open_ended,
+            registration=self.data,
+            kind=kind,
+        )
+        return drawn[0], release
+
+
+class PaidQueries:
+    """Queries that are paid for and not yet asked: draws no more than those, and stores before it shows.
+
+    Attributes
+    ----------
+    quote : Quote
+        What was charged.
+    release : int or None
+        Its number in the ledger.
+    in_doubt : bool
+        The last answers may not have been stored.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        price: Quote,
+        noise: NoiseSource,
+        ledger: Ledger | None,
+        release: int | None,
+        n_used: int = 0,
+    ) -> None:
+        self.mechanism, self.quote, self.release, self.in_doubt = mechanism, price, release, False
+        self._noise = noise
+        self._n_used = n_used
+        # After a crash nobody knows how many of the used ones were refused: all count as answered.
+        self._n_answered = n_used
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used)
+
+    @property
+    def n_left(self) -> int:
+        """How many queries may still be asked."""
+        if self.mechanism.may_refuse and self._n_answered >= self.quote.max_answers:
+            return 0
+        return max(0, self.quote.n_queries - self._n_used)
+
+    def draw(
+        self, counts: npt.NDArray[np.int64], answers: Callable[[Draw], Iterable[NewAnswer]]
+    ) -> tuple[Draw, str | None]:
+        """Use up these queries, draw and store; return the draw and the digest of the ledger's entry, if any."""
+        if len(counts) > self.n_left:
+            raise BudgetExceededError(
+                f"{len(counts)} queries were asked, and {self.n_left} of {self.quote.n_queries} are paid for and left. "
+                "Nothing was asked."
+            )
+        cap = self.quote.max_answers - self._n_answered if self.mechanism.may_refuse else None
+        # Used up before anything is drawn: whatever fails from here on, no query is asked twice for one price.
+        self._n_used += len(counts)
+        mechanism = self.mechanism
+        drawn = mechanism.sample(counts, self._noise, max_answers=cap)
+        self._n_answered += int((drawn.status == ANSWERED).sum())
+        if self._stored is None or not len(counts):
+            return drawn, None
+        before, self.in_doubt = self.in_doubt, True
+        head = self._stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()))
+        self.in_doubt = before
+        return drawn, head
+
+
+class PaidVotes:
+    """Votes that are paid for and not yet cast: the session counts them, and answers are stored before they are shown.
+
+    Attributes
+    ----------
+    session : VoteCapSession
+    release : int or None
+        Its number in the ledger.
+    """
+
+    def __init__(self, session: VoteCapSession, ledger: Ledger | None, release: int | None) -> None:
+        self.session, self.release = session, release
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, 0)
+
+    def draw(self, labels: npt.NDArray[Any], keys: Sequence[str]) -> tuple[Draw, str | None]:
+        """Cast, draw and store; return the draw and the digest of the ledger's entry, if any."""
+        drawn = self.session.ask(labels)
+        if self._stored is None or not len(keys):
+            return drawn, None
+        rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
+        return drawn, self._stored.add(rows, len(rows))
+
+
+def answers_to_store(
+    query_hashes: Sequence[str] | None, asked: npt.NDArray[np.int64], mechanism: Mechanism, draw: Draw
+) -> Iterator[NewAnswer]:
+    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
+    labels, asked_rows = draw.labels.tolist(), asked.tolist()
+    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
+        query = asked_rows[position]
+        key = f"#{query}" if query_hashes is None else query_hashes[query]
+        yield (
+            key,
+            mechanism.family,
+            labels[position],
+            None if draw.noisy_counts is None else draw.noisy_counts[position],
+        )

@@ -1,0 +1,251 @@
+"""Plan, quote, vote, release, decide: the one road from public rows to their labels, whoever votes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_int, check_real
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import calibrate
+from pate.release._assumptions import classes_were_named, drawn_here, vouch_for_training
+from pate.release._labels import LabelRelease
+from pate.release._lock import released
+from pate.release._quote import Quote, count_fresh, price_of
+from pate.release._terms import ReleaseTerms
+from pate.votes import Voter, Votes
+
+#: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
+#: depend on the votes.
+_DEFAULT_NOISE_PER_TEACHER = 0.1
+
+
+class Asking(NamedTuple):
+    """How is asked, and how an answer is decided: public.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    n_queries : int
+    gap : float
+        Abstain below so many votes of lead (:class:`NoisyHistogram` only).
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> Asking(GNMax(sigma=40.0), 100).gap
+    0.0
+    """
+
+    mechanism: Mechanism
+    n_queries: int
+    gap: float = 0.0
+
+    def decided(self, release: LabelRelease) -> LabelRelease:
+        """Return the release with labels by the gap, where its counts are there; costs nothing."""
+        return release if release.noisy_counts is None else release.decide(gap=self.gap)
+
+
+def plan_release(
+    budget: Budget,
+    n_public: int,
+    *,
+    n_teachers: int,
+    mechanism: Mechanism | None = None,
+    n_queries: int | None = None,
+    gap: float | None = None,
+) -> Asking:
+    """Return the mechanism, how many queries to ask and the gap below which to abstain, from public numbers alone.
+
+    Parameters
+    ----------
+    budget : Budget
+    n_public : int
+        Public rows at hand.
+    n_teachers, mechanism, n_queries, gap
+        See :class:`pate.PATEClassifier`.
+
+    Examples
+    --------
+    >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250)
+    Asking(mechanism=NoisyHistogram(sigma=24.74...), n_queries=22, gap=0.0)
+    """
+    if n_queries is not None:
+        remedy = f"There are {n_public} public rows."
+        n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=remedy)
+    if gap is not None:
+        gap = check_real("gap", gap, low=0)
+    if mechanism is not None:
+        if gap is not None and not isinstance(mechanism, NoisyHistogram):
+            raise InvalidInputError(
+                f"gap must be None for {mechanism}, got {gap!r}: only NoisyHistogram releases the counts from which a "
+                "gap can be seen."
+            )
+        return Asking(mechanism, n_queries or n_public, gap or 0.0)
+    n_teachers = check_int("n_teachers", n_teachers, low=1)
+    if n_queries is None:
+        sigma = _DEFAULT_NOISE_PER_TEACHER * n_teachers
+        n_queries = min(n_public, max(1, math.floor(budget.mu_squared * sigma**2 / 2)))
+    calibrated = calibrate(NoisyHistogram(sigma=1.0), budget, n_queries=n_queries)
+    return Asking(calibrated, n_queries, gap or 0.0)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What this very run saw to, for the statement: nothing, unless it says so.
+
+    Attributes
+    ----------
+    classes_inferred : bool
+        The set of classes was read off the private labels; else a person named every class.
+    trained : bool
+        The voter is an ensemble that this run cut shards for and trained.
+    preprocessing, public_rows
+        See :func:`pate.release.vouch_for_training`.
+
+    Examples
+    --------
+    >>> Evidence().trained
+    False
+    """
+
+    classes_inferred: bool = False
+    trained: bool = False
+    preprocessing: str = "none"
+    public_rows: str | None = None
+
+    def told_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
+        """Return the release with a statement that says so."""
+        statement = release.statement if self.classes_inferred else classes_were_named(release.statement)
+        if self.trained and drawn_here(statement, release.quote.n_queries, voter):
+            statement = vouch_for_training(statement, preprocessing=self.preprocessing, public_rows=self.public_rows)
+        return replace(release, statement=statement)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run let out, and what must stay inside.
+
+    Attributes
+    ----------
+    release : LabelRelease
+        Public; in the order of ``queries``.
+    queries : int64 array
+        Positions of the public rows that were asked about.
+    votes : Votes
+        On those rows. **Sensitive.**
+
+    Examples
+    --------
+    >>> Outcome.__dataclass_params__.frozen
+    True
+    """
+
+    release: LabelRelease
+    queries: npt.NDArray[np.int64]
+    votes: Votes
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """Public rows that are asked about all at once, and what that will cost at most: priced once, before any vote.
+
+    Attributes
+    ----------
+    terms : ReleaseTerms
+    asking : Asking
+    queries : int64 array
+    hashes : tuple of str or None
+        Of those rows; None asks all of them anew, and no ledger recognises them.
+    n_fresh : int
+        How many of them are asked anew.
+    quote : Quote
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> terms = ReleaseTerms(budget=Budget(9.0, 1e-5))
+    >>> plan = BatchPlan.of(terms, Asking(GNMax(sigma=2.0), 2), np.array([3, 5]), ("a", "a"))
+    >>> plan.n_fresh, plan.n_free, plan.quote.n_queries
+    (1, 1, 1)
+    >>> class Always:
+    ...     classes_, n_teachers = (0, 1), 10
+    ...     def vote(self, X):
+    ...         return Votes.from_counts([[9, 1]] * len(X))
+    >>> plan.run(Always(), [[0.0], [0.0]]).release.labels
+    array([0, 0])
+    """
+
+    terms: ReleaseTerms
+    asking: Asking
+    queries: npt.NDArray[np.int64]
+    hashes: tuple[str, ...] | None
+    n_fresh: int
+    quote: Quote
+
+    @classmethod
+    def of(
+        cls,
+        terms: ReleaseTerms,
+        asking: Asking,
+        queries: npt.NDArray[np.int64],
+        hashes: tuple[str, ...] | None,
+    ) -> BatchPlan:
+        """Return the plan, or raise :class:`BudgetExceededError`; nothing is spent."""
+        n_fresh = len(queries) if hashes is None else count_fresh(hashes, asking.mechanism, terms)
+        return cls(terms, asking, queries, hashes, n_fresh, price_of(n_fresh, asking.mechanism, terms))
+
+    @property
+    def n_free(self) -> int:
+        """How many rows are repeats, or were answered before."""
+        return len(self.queries) - self.n_fresh
+
+    def run(self, voter: Voter, rows: Any, evidence: Evidence | None = None) -> Outcome:
+        """Let ``voter`` vote on ``rows``, those at ``queries``, release, and decide.
+
+        Parameters
+        ----------
+        voter : Voter
+        rows : array, DataFrame, ... of shape (n_queries, n_features)
+        evidence : Evidence or None
+        """
+        evidence = evidence or Evidence()
+        votes = cast_votes(voter, rows, self.hashes, evidence)
+        release = released(votes, self.asking.mechanism, self.terms, planned=(self.n_fresh, self.quote))
+        return Outcome(self.asking.decided(evidence.told_in(release, voter)), self.queries, votes)
+
+
+def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence: Evidence) -> Votes:
+    """Return the votes on public rows, under the hashes by which a ledger is to recognise them.
+
+    Examples
+    --------
+    >>> class Always:
+    ...     classes_, n_teachers = (0, 1), 10
+    ...     def vote(self, X):
+    ...         return Votes.from_counts([[9, 1]] * len(X))
+    >>> cast_votes(Always(), [[0.0]], ("ab12",), Evidence()).query_hashes
+    ('ab12',)
+    """
+    votes = voter.vote(rows, **lean(voter))
+    return replace(votes, query_hashes=hashes, classes_inferred=votes.classes_inferred or evidence.classes_inferred)
+
+
+def lean(voter: Voter) -> dict[str, bool]:
+    """Return the options of ``voter.vote`` that keep counts alone: there are teachers x rows of single votes.
+
+    Examples
+    --------
+    >>> from pate import TeacherEnsemble
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> lean(TeacherEnsemble(GaussianNB(), 2))
+    {'keep_labels': False}
+    """
+    return {"keep_labels": False} if "keep_labels" in inspect.signature(voter.vote).parameters else {}

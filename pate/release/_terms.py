@@ -1,0 +1,75 @@
+"""On what terms something is let out: checked once, and carried whole from the door inwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pate.core.checks import check_choice, check_int, shown
+from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
+from pate.privacy.budget import Budget, check_budget
+
+ON_EXHAUSTED = ("raise", "abstain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseTerms:
+    """What a release may cost, who pays, and what is said of it. Public, but for the seed.
+
+    Attributes
+    ----------
+    budget : Budget
+        The most this release may cost.
+    ledger : Ledger or None
+        Also stay within its total, and charge there.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
+    on_exhausted : {"raise", "abstain"}
+        When the budget does not buy all queries.
+    noise_seed : int or None
+        For tests and experiments only; whoever knows it can take the noise off.
+    tuning : str
+        What was tuned on the private data, for the statement.
+    stated : mapping of str to str, or None
+        What a person states for the statement; whether it has a place there is seen by
+        :func:`pate.release.check_release_stated`, once unit and classes are known.
+
+    Raises
+    ------
+    InvalidInputError
+        One of them is out of range.
+
+    Examples
+    --------
+    >>> ReleaseTerms(budget=Budget(1.0, 1e-5), max_answers=9).seeded
+    False
+    >>> ReleaseTerms(budget=Budget(1.0, 1e-5), on_exhausted="stop")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: on_exhausted must be one of 'raise', 'abstain', got 'stop'.
+    """
+
+    budget: Budget
+    ledger: Ledger | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    noise_seed: int | None = field(default=None, repr=False)
+    tuning: str = ""
+    stated: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        check_budget(self.budget)
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InvalidInputError(
+                f"ledger must be a pate.Ledger or None, got {shown(self.ledger)}. Pass ledger=Ledger(path)."
+            )
+        check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
+        for name, low in (("max_answers", 1), ("noise_seed", 0)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, check_int(name, value, low=low))
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise can be repeated: then nothing is private."""
+        return self.noise_seed is not None
