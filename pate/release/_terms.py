@@ -70,6 +70,17 @@ class ReleaseTerms:
                 object.__setattr__(self, name, check_int(name, value, low=low))
 
     @property
+    def caps(self) -> dict[str, object]:
+        """What beside the budget decides how much is bought: part of what a request is recognised by.
+
+        Examples
+        --------
+        >>> ReleaseTerms(budget=Budget(1.0, 1e-5), max_answers=9).caps
+        {'max_answers': 9, 'on_exhausted': 'raise'}
+        """
+        return {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
+
+    @property
     def seeded(self) -> bool:
         """Whether the noise can be repeated: then nothing is private."""
         return self.noise_seed is not None
