@@ -64,6 +64,8 @@ class ReleaseTerms:
                 f"ledger must be a pate.Ledger or None, got {shown(self.ledger)}. Pass ledger=Ledger(path)."
             )
         check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
+        if not isinstance(self.tuning, str):  # str(None) would be somebody's word
+            raise InvalidInputError(f"tuning must be a text, empty where nobody says, got {shown(self.tuning)}.")
         for name, low in (("max_answers", 1), ("noise_seed", 0)):
             value = getattr(self, name)
             if value is not None:
