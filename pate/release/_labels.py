@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Mechanism
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
 from pate.privacy.words import Guarantee
 from pate.release._quote import Quote
 from pate.statement.model import PrivacyStatement
@@ -55,6 +55,14 @@ class LabelRelease:
     guarantee: Guarantee
     statement: PrivacyStatement
     noisy_counts: npt.NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(
+        cls, found: Draw, classes: tuple[Any, ...], mechanism: Mechanism, price: Quote, statement: PrivacyStatement
+    ) -> LabelRelease:
+        """Return the release of a draw, paid for and stored, with its statement's guarantee."""
+        labels, status, noisy = found.labels, found.status, found.noisy_counts
+        return cls(labels, status, classes, mechanism, price, statement.guarantee, statement, noisy)
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:

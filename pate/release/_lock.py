@@ -145,9 +145,7 @@ def released(
         sources.add(release)
     found = assembled(votes, draw, asked, known, same_as)
     statement = make_statement(votes, mechanism, price, terms, sources, stated=stated)
-    return LabelRelease(
-        found.labels, found.status, votes.classes, mechanism, price, statement.guarantee, statement, found.noisy_counts
-    )
+    return LabelRelease.of(found, votes.classes, mechanism, price, statement)
 
 
 def assembled(

@@ -214,10 +214,7 @@ def request_digest(query_hashes: Sequence[str], mechanism: Mechanism, terms: Rel
     >>> len(request_digest(["a"], GNMax(sigma=1.0), ReleaseTerms(budget=Budget(1.0, 1e-5))))
     64
     """
-    budget = terms.budget
-    parts = [
-        str(mechanism), budget.epsilon, budget.delta, terms.max_answers, terms.on_exhausted, len(query_hashes),
-    ]  # fmt: skip
+    parts = [str(mechanism), terms.budget.epsilon, terms.budget.delta, *terms.caps.values(), len(query_hashes)]
     digest = hashlib.sha256(json.dumps(parts).encode())
     # One by one: a million hashes are no reason for another copy of them.
     for query in query_hashes:

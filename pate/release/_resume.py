@@ -47,8 +47,7 @@ def mark_of(name: str | None, mechanism: Mechanism, terms: ReleaseTerms, n_queri
     """Return what a named session is recognised by: its name and everything that its price depends on."""
     if name is None or fcntl is None:
         return None
-    caps = [("max_answers", terms.max_answers), ("on_exhausted", terms.on_exhausted)]
-    budget = terms.budget
+    budget, caps = terms.budget, sorted(terms.caps.items())
     parts = (name, str(mechanism), n_queries, n_teachers, budget.epsilon, budget.delta, caps, terms.seeded)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

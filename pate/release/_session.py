@@ -239,16 +239,7 @@ class LabelSession:
             sources.add(self.release)
         found = assembled(votes, draw, asked, known, same_as)
         statement = self._statement(votes, sources, head)
-        return LabelRelease(
-            found.labels,
-            found.status,
-            votes.classes,
-            mechanism,
-            self.quote,
-            statement.guarantee,
-            statement,
-            found.noisy_counts,
-        )
+        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         inferred = votes.classes_inferred | self._classes_inferred

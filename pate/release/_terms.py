@@ -64,10 +64,23 @@ class ReleaseTerms:
                 f"ledger must be a pate.Ledger or None, got {shown(self.ledger)}. Pass ledger=Ledger(path)."
             )
         check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
+        if not isinstance(self.tuning, str):  # str(None) would be somebody's word
+            raise InvalidInputError(f"tuning must be a text, empty where nobody says, got {shown(self.tuning)}.")
         for name, low in (("max_answers", 1), ("noise_seed", 0)):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, check_int(name, value, low=low))
+
+    @property
+    def caps(self) -> dict[str, object]:
+        """What beside the budget decides how much is bought: part of what a request is recognised by.
+
+        Examples
+        --------
+        >>> ReleaseTerms(budget=Budget(1.0, 1e-5), max_answers=9).caps
+        {'max_answers': 9, 'on_exhausted': 'raise'}
+        """
+        return {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
 
     @property
     def seeded(self) -> bool:

@@ -392,6 +392,7 @@ class NeverTrained(GaussianNB):
         ({"max_answers": 0}, "max_answers must be a whole number >= 1"),
         ({"on_exhausted": "stop"}, "on_exhausted must be one of"),
         ({"ledger": "ledger.sqlite"}, "ledger must be a pate.Ledger or None"),
+        ({"tuning": None}, "tuning must be a text"),
         ({"budget": 1.0}, "budget must be pate.Budget"),
     ],
 )
