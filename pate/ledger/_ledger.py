@@ -1,31 +1,24 @@
-"""The ledger itself: opening it, registering a data set, charging releases."""
+"""The ledger itself: opening it, charging releases, storing answers."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from pate.core.checks import check_choice, check_int, check_real
-from pate.core.files import check_can_write
-from pate.core.secret import beside_ledger, forget_secret
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer
-from pate.ledger._looks import LedgerLooks
-from pate.ledger._registration import SENSITIVE_KEYS, merge
+from pate.ledger._one import LedgerOfOne, _now
 from pate.ledger._rows import KINDS, Registration, Remaining
-from pate.ledger._store import transaction
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
 from pate.privacy.cost import Charge, check_charge
 
 
-class Ledger(LedgerLooks):
+class Ledger(LedgerOfOne):
     """Releases against one private data set, and the total they may cost.
 
     Parameters
@@ -106,13 +99,6 @@ class Ledger(LedgerLooks):
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
-    @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
-        with transaction(self.path, write=True, timeout=self.timeout) as connection:
-            assert connection is not None
-            _entries.check_seal(connection, self.path)
-            yield connection
-
     def open_total(self, total: Budget) -> None:
         """Fix the total budget; it cannot be changed later.
 
@@ -166,126 +152,6 @@ class Ledger(LedgerLooks):
                 f"the ledger {str(self.path)!r} {conflict}. That is fixed when a ledger opens: leave it out, and the "
                 "file says which."
             )
-
-    def check(self, registration: Registration) -> None:
-        """Refuse when the ledger is for another private data set, unit or list of classes; nothing is written.
-
-        Raises
-        ------
-        LedgerError
-            They differ: answers of the one may not be given for the other.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.register(Registration("record", ("no", "yes")))
-        >>> ledger.check(Registration("group", ("no", "yes")))
-        Traceback (most recent call last):
-        pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
-        """
-        with self._read() as connection:
-            if connection is not None:
-                merge(connection, self.path, registration, make_key=False)
-
-    def check_writable(self) -> None:
-        """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.
-
-        Raises
-        ------
-        LedgerError
-            File or folder cannot be written to, or the disk is full.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> Ledger(folder / "ledger.sqlite").check_writable(), list(folder.iterdir())
-        (None, [])
-        """
-        try:
-            # Beside it go its journal and its key.
-            check_can_write("ledger", self.path)
-        except InvalidInputError as error:
-            raise LedgerError(f"{error} Nothing was trained or charged.") from None
-
-    def register(self, registration: Registration) -> None:
-        """Say what the private data set is; what was registered before must agree, what was unknown is added.
-
-        Raises
-        ------
-        LedgerError
-            The ledger is for something else, or has no total yet.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="0123abcd"))
-        >>> ledger.registration["n_units"], ledger.registration["fingerprinted"]
-        (1000, True)
-        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="4567cdef"))
-        Traceback (most recent call last):
-        pate.exceptions.LedgerError: the ledger ... is for other private records than these. ...
-        """
-        with self._write() as connection:
-            self._register(connection, registration)
-
-    def _register(self, connection: sqlite3.Connection, registration: Registration) -> None:
-        self._opening(connection)
-        merged = merge(connection, self.path, registration, make_key=True)
-        if merged is not None:
-            _entries.append(connection, self.path, "registered", _now(), body=merged)
-
-    def revise(self, reason: str) -> None:
-        """Declare that the private records were corrected or added to: the next release's records are taken as theirs.
-
-        Everything stays charged to one total, so all versions together satisfy it: neighbours then differ in one unit
-        throughout the versions. Stored answers stay as they were released.
-
-        The secret of the shards beside the ledger is deleted, so that every version is cut by one of its own: two
-        versions' labels may be equal for some people's records and not for their neighbours', and with them a cut that
-        hangs on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
-        another one for another version.
-
-        Parameters
-        ----------
-        reason : str
-            Public: it is kept in the ledger.
-
-        Raises
-        ------
-        InvalidInputError
-            ``reason`` says nothing, or the secret cannot be deleted: then nothing was revised.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
-        >>> ledger.revise("records of March added")
-        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="4567cdef"))
-        >>> ledger.recognises("4567cdef"), ledger.recognises("0123abcd")
-        (True, False)
-        """
-        if not isinstance(reason, str) or not reason.strip():
-            raise InvalidInputError(f"reason must say in words why the records changed, got {reason!r}.")
-        with self._write() as connection:
-            held = _entries.read_registration(connection, self.path)
-            if held is None:
-                raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
-            unknown = dict.fromkeys(("n_units", "n_shards", *SENSITIVE_KEYS))
-            # First: if this is cut off here, the same version is cut anew, which costs nothing.
-            forget_secret(beside_ledger(self.path))
-            _entries.append(
-                connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
-            )
-
-    def _opening(self, connection: sqlite3.Connection) -> Opening:
-        opening = _entries.read_opening(connection, self.path)
-        if opening is None:
-            raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
-        return opening
 
     def pay(
         self,
@@ -500,7 +366,3 @@ class Ledger(LedgerLooks):
                     f"{before}: {entry.n_answers} more were not paid for. Nothing was stored. Charge another release."
                 )
         return entry.digest
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
