@@ -8,7 +8,8 @@ where it stands:
 3. noise is drawn: inside the ledger's write transaction, after the charge was found to fit, so that nobody can spend
    between; charge and answers are committed together, and nothing is shown before that.
 
-The noise source never leaves this module: nobody else in the house can sample votes.
+What is opened here for later (a session's queries, a run's capped votes) is paid for whole; its draws are counted here,
+and stored in the ledger before they are shown. The noise source goes nowhere but into what this module makes.
 """
 
 from __future__ import annotations
