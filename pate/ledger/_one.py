@@ -15,6 +15,7 @@ from pate.ledger._looks import LedgerLooks
 from pate.ledger._registration import SENSITIVE_KEYS, merge
 from pate.ledger._rows import Registration
 from pate.ledger._store import transaction
+from pate.privacy.compose.currency import Opening
 
 
 class LedgerOfOne(LedgerLooks):

@@ -193,7 +193,7 @@ class Door:
     ) -> tuple[T, int | None]:
         """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order."""
         terms = self.terms
-        if charge.guarantee(terms.budget.delta).epsilon > terms.budget.epsilon:
+        if not terms.budget.allows(charge):
             raise BudgetExceededError(
                 f"the budget {terms.budget} does not buy {mechanism}. Ask for less or use more noise (pate.calibrate "
                 "does it). Nothing was spent."
