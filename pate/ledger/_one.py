@@ -24,8 +24,8 @@ class LedgerOfOne(LedgerLooks):
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from pate import Ledger
-    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite")
+    >>> from pate import Budget, Ledger
+    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
     >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000))
     >>> ledger.check(Registration("group", ("no", "yes")))
     Traceback (most recent call last):
@@ -50,6 +50,7 @@ class LedgerOfOne(LedgerLooks):
         Examples
         --------
         >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
         >>> ledger.register(Registration("record", ("no", "yes")))
         >>> ledger.check(Registration("group", ("no", "yes")))
@@ -71,6 +72,7 @@ class LedgerOfOne(LedgerLooks):
         Examples
         --------
         >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> Ledger(folder / "ledger.sqlite").check_writable(), list(folder.iterdir())
         (None, [])
@@ -92,6 +94,7 @@ class LedgerOfOne(LedgerLooks):
         Examples
         --------
         >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
         >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="0123abcd"))
         >>> ledger.registration["n_units"], ledger.registration["fingerprinted"]
@@ -139,6 +142,7 @@ class LedgerOfOne(LedgerLooks):
         Examples
         --------
         >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
         >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
         >>> ledger.revise("records of March added")
