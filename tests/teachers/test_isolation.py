@@ -98,7 +98,8 @@ def data(n):
 
 def fit(n):
     teachers = TorchTeacherEnsemble(
-        MLP, 7, classes=range(10), epochs=2, batch_size=256, device="cpu", group_size=7, random_state=0, partition_seed=0
+        MLP, 7, classes=range(10), epochs=2, batch_size=256, device="cpu", group_size=7, random_state=0,
+        partition_seed=0,
     )
     return teachers.fit(*data(n))
 
