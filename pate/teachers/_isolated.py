@@ -7,6 +7,7 @@ comes of it there is a function of its own shard and of the machine.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
@@ -184,6 +185,10 @@ def index_of(item: Any) -> int:
     return int(item[0] if isinstance(item, tuple) else item.index)
 
 
+#: loky passes on a traceback of another thread or process as text, as the cause of an error of its own.
+_TOLD = re.compile(r"^[\w.]*MemoryError\b", flags=re.MULTILINE)
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether something failed for want of memory, of whatever device: all libraries say so in words of their own.
 
@@ -200,7 +205,7 @@ def out_of_memory(error: BaseException) -> bool:
         said = str(chain).lower()
         if isinstance(chain, MemoryError) or type(chain).__name__ == "OutOfMemoryError":
             return True
-        if any(word in said for word in words):
+        if any(word in said for word in words) or _TOLD.search(str(chain)):
             return True
         chain = chain.__cause__
     return False

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
+from pickle import PicklingError
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,7 @@ import numpy as np
 from pate import TorchTeacherEnsemble
 from pate.networks import MLP
 warnings.simplefilter("ignore")
-PEOPLE, D, GIANT, ROOM = 21, 2000, 5, int(sys.argv[1])
+PEOPLE, D, GIANT, ROOM = 21, 200, 5, int(sys.argv[1])
 
 def data(n):
     size = [n if p == GIANT else 30 for p in range(PEOPLE)]
@@ -97,14 +98,15 @@ def data(n):
 
 def fit(n):
     teachers = TorchTeacherEnsemble(
-        MLP, 7, classes=range(10), epochs=2, device="cpu", group_size=7, random_state=0, partition_seed=0
+        MLP, 7, classes=range(10), epochs=2, batch_size=256, device="cpu", group_size=7, random_state=0,
+        partition_seed=0,
     )
     return teachers.fit(*data(n))
 
 usual = fit(30)
 limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (ROOM << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-other = fit(6_000)
+other = fit(60_000)
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 X, _, people = data(30)
 owner = int(usual.partition_.assignment[np.flatnonzero(people == GIANT)[0]])
@@ -408,6 +410,10 @@ def test_all_libraries_words_for_too_little_memory_are_known():
         torch.empty(2**60)
     assert out_of_memory(caught.value)
     assert not out_of_memory(ValueError("could not convert"))
+    for told, memory in (("MemoryError", True), ("  except MemoryError:\nKeyError: 'MemoryError'", False)):
+        unsent = PicklingError("Could not pickle the task to send it to the workers.")
+        unsent.__cause__ = RuntimeError(f'"""\nTraceback (most recent call last):\n{told}\n"""')
+        assert out_of_memory(unsent) is memory
 
 
 # --- remembered, released --------------------------------------------------------------------------------------------
