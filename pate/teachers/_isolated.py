@@ -7,11 +7,13 @@ comes of it there is a function of its own shard and of the machine.
 
 from __future__ import annotations
 
+import gc
 import re
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
@@ -26,6 +28,8 @@ from pate.teachers._process import contained
 #: How often what a cluster lost is tried again, the first time included.
 _ATTEMPTS = 4
 _KILLED = "its worker process was killed twice, the second time alone in it: most likely its shard needs more memory"
+#: Seconds to wait before each attempt to start a process.
+_PAUSES = (0.0, 0.2, 1.0, 3.0)
 #: What is said of a teacher that had not enough memory, alone in its process.
 NO_MEMORY = "its shard needs more memory than there is"
 _WORKER_LOST = (
@@ -150,16 +154,30 @@ class _Alone:
                 ((_, items),) = answers
             return items
         if self._pool is None:
-            from joblib.externals.loky import ProcessPoolExecutor
-
-            self._pool = ProcessPoolExecutor(max_workers=1)
+            self._start()
         _, items = self._pool.submit(answer, HERE, 0, function, *args, **options).result()
         return list(items)
+
+    def _start(self) -> None:
+        """Start the process, patiently: what a moment ago took all memory may still be on its way out."""
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        for pause in _PAUSES:
+            time.sleep(pause)
+            gc.collect()
+            try:
+                self._pool = ProcessPoolExecutor(max_workers=1)
+                self._pool.submit(int).result()  # a task that needs nothing
+                return
+            except (OSError, RuntimeError, MemoryError):  # no thread, no process, or one that did not live
+                self.close()
+        raise MemoryError("no process could be started")
 
     def close(self) -> None:
         """End the process; the next task gets another one."""
         if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
+            with suppress(OSError, RuntimeError):  # of threads that could not even be started
+                self._pool.shutdown(wait=True, kill_workers=True)
             self._pool = None
 
 

@@ -389,6 +389,29 @@ def test_what_fails_beside_others_is_tried_alone_and_only_that_counts(tmp_path):
     assert {t.index: t.failure.why for t in results if t.failure} == {0: "its shard needs more memory than there is"}
 
 
+@pytest.mark.parametrize("refusals", [3, 99])
+def test_a_process_that_cannot_be_started_stops_nobody(tmp_path, monkeypatch, refusals):
+    """In 150 MiB of room no thread could be started beside a giant's rows, and the whole fit ended with that."""
+    import joblib.externals.loky as loky
+
+    real, asked = loky.ProcessPoolExecutor, []
+
+    def pool(**options):
+        asked.append(options)
+        if len(asked) <= refusals:
+            raise RuntimeError("can't start new thread")
+        return real(**options)
+
+    monkeypatch.setattr(loky, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr("pate.teachers._isolated._PAUSES", (0.0,) * 4)
+    calls = (([(i, str(tmp_path))],) for i in range(3))
+    results = list(side_by_side(hungry_beside_others, calls, n_jobs=1, failed=as_failed))
+    assert {t.index: t.model for t in results} == dict.fromkeys(range(3), "alone" if refusals == 3 else None) | {
+        0: None
+    }
+    assert {t.failure.why for t in results if t.failure} == {"its shard needs more memory than there is"}
+
+
 def hungry_beside_others(items):
     """Everybody's first try fails; teacher 0's second as well."""
     ((index, folder),) = items
