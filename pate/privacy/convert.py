@@ -201,8 +201,10 @@ def gdp_to_delta(mu: float, epsilon: float) -> float:
     >>> f"{gdp_to_delta(1.0, 1.0):.6f}"
     '0.126937'
     """
-    mu = check_real("mu", mu, low=0)
-    epsilon = check_real("epsilon", epsilon, low=0)
+    return _gdp_delta(check_real("mu", mu, low=0), check_real("epsilon", epsilon, low=0))
+
+
+def _gdp_delta(mu: float, epsilon: float) -> float:
     if mu == 0:
         return 0.0
     a = mu / 2 - epsilon / mu
@@ -229,11 +231,11 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     """
     mu = check_real("mu", mu, low=0)
     delta = check_delta(delta)
-    if gdp_to_delta(mu, 0.0) * _DELTA_MARGIN <= delta:
+    if _gdp_delta(mu, 0.0) * _DELTA_MARGIN <= delta:
         return 0.0
 
     def excess(scaled: float) -> float:
-        return gdp_to_delta(mu, scaled * mu) * _DELTA_MARGIN - delta
+        return _gdp_delta(mu, scaled * mu) * _DELTA_MARGIN - delta
 
     # In units of mu: a tolerance that is fine for epsilons of 1 is not for those of 1e-8. The Gaussian tail has
     # delta(epsilon) < Phi(-epsilon/mu + mu/2), so the right end is on the safe side.
@@ -258,7 +260,7 @@ def gdp_from_budget(epsilon: float, delta: float) -> float:
     delta = check_delta(delta)
 
     def excess(mu: float) -> float:
-        return gdp_to_delta(mu, epsilon) * _DELTA_MARGIN - delta
+        return _gdp_delta(mu, epsilon) * _DELTA_MARGIN - delta
 
     high = 1.0
     while excess(high) <= 0:
