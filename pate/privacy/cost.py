@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -119,10 +120,10 @@ class Charge:
         # Plain floats in tuples of our own: a list may change after it was paid for, and float32 loses small costs.
         try:
             if self.orders is not DEFAULT_ORDERS:
-                object.__setattr__(self, "orders", tuple(float(a) for a in self.orders))
-            object.__setattr__(self, "rdp", tuple(float(v) for v in self.rdp))
+                object.__setattr__(self, "orders", tuple(map(_float, self.orders)))
+            object.__setattr__(self, "rdp", tuple(map(_float, self.rdp)))
             for name in ("mu_squared", "pure", "delta0"):
-                object.__setattr__(self, name, float(getattr(self, name)))
+                object.__setattr__(self, name, _float(getattr(self, name)))
         except (TypeError, ValueError, OverflowError):
             raise InvalidInputError("the costs and orders of a Charge must be real numbers.") from None
         if self.orders is not DEFAULT_ORDERS and (np.diff(check_orders(self.orders)) <= 0).any():
@@ -390,6 +391,12 @@ def check_times(n: object, name: str = "n") -> int:
     pate.exceptions.InvalidInputError: n must be a whole number >= 0 and <= 9007199254740992, got -1.
     """
     return check_int(name, n, low=0, high=_MOST_TIMES)
+
+
+def _float(value: object) -> float:
+    if not isinstance(value, Real):
+        raise TypeError
+    return float(value)
 
 
 def _sum(values: Iterable[float], times: Iterable[int]) -> float:

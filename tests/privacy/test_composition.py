@@ -399,7 +399,7 @@ def test_selection_refuses_what_its_theorems_do_not_cover(bad):
 
 @pytest.mark.parametrize("mean", [1 + 1e-10, 1 + 1e-8, 1 + 1e-6])
 def test_gamma_of_hardly_more_than_one_run_is_not_above_the_truth(mean):
-    """A difference of nearly equal numbers once made it any of the floats nearby."""
+    """A difference of nearly equal numbers once lost them, and the search for it its sign."""
     with mpmath.workdps(60):
         gamma = mpmath.mpf(_gamma(0.0, mean))
         assert (1 / gamma - 1) / mpmath.log(1 / gamma) >= mpmath.mpf(mean)

@@ -136,7 +136,7 @@ def test_small_costs_are_not_lost_beside_large_ones_of_low_precision():
     assert all(type(v) is float for v in (both.mu_squared, both.pure, both.delta0, *both.rdp, *both.orders))
 
 
-@pytest.mark.parametrize("number", [None, "much", [0.1], 1j, 10**400, math.nan, -0.1])
+@pytest.mark.parametrize("number", [None, "much", "2", [0.1], 1j, 10**400, math.nan, -0.1])
 def test_what_is_no_cost_is_refused(number):
     for make in (
         lambda: Charge(number, (0.1,), orders=(8.0,)),
