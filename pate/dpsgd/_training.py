@@ -132,7 +132,7 @@ def train(
             seed = training_seed(root, *((step,) if shared_draws else (step, start)))
             found = engine.clipped_sum(X[index], y[index], max_grad_norm, seed=seed, shared=shared_draws)
             for whole, part in zip(total, found, strict=True):
-                whole += part
+                whole += part.view(whole.shape)  # never spread out: one number would count for every weight
         draws = scale * sampler.source.normal(sum(p.numel() for p in parameters))
         parts = torch.from_numpy(draws).split([p.numel() for p in parameters])
         for p, whole, noise in zip(parameters, total, parts, strict=True):

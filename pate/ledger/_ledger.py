@@ -273,6 +273,7 @@ class Ledger(LedgerOfOne):
             )
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
+        whole = _entries.charge_of(body)  # what is written down is what is priced
         with self._write() as connection:
             opening = self._opening(connection)
             if registration is not None:

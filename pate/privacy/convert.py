@@ -24,6 +24,8 @@ DEFAULT_ORDERS: tuple[float, ...] = (
 
 #: Covers the last digits of a computed delta (right to 1e-11): it is taken this much larger than it came out.
 _DELTA_MARGIN = 1 + 1e-10
+#: Beyond it the delta of an epsilon (of billions) is lost to rounding.
+_MOST_MU = 1e5
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
@@ -233,13 +235,15 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     delta = check_delta(delta)
     if _gdp_delta(mu, 0.0) * _DELTA_MARGIN <= delta:
         return 0.0
+    # In units of mu; the Gaussian tail has delta(epsilon) < Phi(-epsilon/mu + mu/2), so this is on the safe side.
+    high = mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    if mu > _MOST_MU:
+        return high * mu * (1 + 1e-15)
 
     def excess(scaled: float) -> float:
         return _gdp_delta(mu, scaled * mu) * _DELTA_MARGIN - delta
 
-    # In units of mu: a tolerance that is fine for epsilons of 1 is not for those of 1e-8. The Gaussian tail has
-    # delta(epsilon) < Phi(-epsilon/mu + mu/2), so the right end is on the safe side.
-    high = mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    # A tolerance that is fine for epsilons of 1 is not for those of 1e-8: hence units of mu.
     root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
     step = 1e-13 * root
     while excess(root) > 0:

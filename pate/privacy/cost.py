@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,10 @@ from pate.privacy.words import Guarantee
 
 #: Less noise than this, in votes, hides nothing and only overflows.
 MIN_NOISE = 1e-3
+#: More noise than this leaves nothing; its square, or the sensitivity's, would overflow.
+_MOST = 1e100
+#: More releases than this nobody makes, and floats no longer count them.
+_MOST_TIMES = 2**53
 
 
 def laplace_rdp(shift: float, scale: float, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
@@ -112,11 +117,23 @@ class Charge:
     delta0: float = 0.0
 
     def __post_init__(self) -> None:
+        # Plain floats in tuples of our own: a list may change after it was paid for, and float32 loses small costs.
+        try:
+            if self.orders is not DEFAULT_ORDERS:
+                object.__setattr__(self, "orders", tuple(map(_float, self.orders)))
+            object.__setattr__(self, "rdp", tuple(map(_float, self.rdp)))
+            for name in ("mu_squared", "pure", "delta0"):
+                object.__setattr__(self, name, _float(getattr(self, name)))
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInputError("the costs and orders of a Charge must be real numbers.") from None
         if self.orders is not DEFAULT_ORDERS and (np.diff(check_orders(self.orders)) <= 0).any():
             raise InvalidInputError("the orders of a Charge must increase.")
         numbers = (self.mu_squared, self.pure, self.delta0, *self.rdp)
         if len(self.rdp) != len(self.orders) or any(not v >= 0 for v in numbers):
             raise InvalidInputError(f"a Charge needs {len(self.orders)} Renyi values and costs >= 0.")
+
+    def __init_subclass__(cls) -> None:
+        raise InvalidInputError("a Charge is its numbers: a subclass could price them otherwise. Make a Charge.")
 
     @classmethod
     def zero(cls) -> Charge:
@@ -138,7 +155,10 @@ class Charge:
         >>> Charge.gaussian(sensitivity=1.0, sigma=2.0).mu_squared
         0.25
         """
-        mu_squared = (check_real("sensitivity", sensitivity, low=0) / check_real("sigma", sigma, low=MIN_NOISE)) ** 2
+        mu_squared = (
+            check_real("sensitivity", sensitivity, low=0, high=_MOST)
+            / check_real("sigma", sigma, low=MIN_NOISE, high=_MOST)
+        ) ** 2
         return cls(mu_squared, tuple(a * mu_squared / 2 for a in DEFAULT_ORDERS))
 
     @classmethod
@@ -163,7 +183,7 @@ class Charge:
         >>> print((Charge.gaussian_argmax(40.0) * 300).guarantee(1e-5))
         (2.12108, 1e-05)-DP, public, by rdp (order 10), adjacency replace-one, both directions, adaptive
         """
-        sigma = check_real("sigma", sigma, low=MIN_NOISE)
+        sigma = check_real("sigma", sigma, low=MIN_NOISE, high=_MOST)
         return cls(2.0 / sigma**2, _argmax_rdp(sigma))
 
     @classmethod
@@ -188,7 +208,7 @@ class Charge:
         >>> round(Charge.threshold_test(150.0).rdp[3] / Charge.gaussian(sensitivity=1.0, sigma=150.0).rdp[3], 3)
         0.637
         """
-        sigma = check_real("sigma", sigma, low=MIN_NOISE)
+        sigma = check_real("sigma", sigma, low=MIN_NOISE, high=_MOST)
         return cls(1.0 / sigma**2, _threshold_rdp(sigma))
 
     @classmethod
@@ -241,13 +261,19 @@ class Charge:
         Each value is summed exactly over all the orders that occur and rounded once, so that n equal costs are exactly
         n times one, however they are grouped.
 
+        Raises
+        ------
+        InvalidInputError
+            Not a charge, or a number of times that is no whole number >= 0.
+
         Examples
         --------
         >>> one = Charge.laplace(shifts=(1.0,), scale=8.0)
         >>> Charge.total([(one, 3), (one, 1)]).pure
         0.5
         """
-        parts = [(check_charge(charge), n) for charge, n in parts if n]
+        parts = [(check_charge(charge), check_times(n)) for charge, n in parts]
+        parts = [(charge, n) for charge, n in parts if n]
         if not parts:
             return cls.zero()
         orders = parts[0][0].orders
@@ -284,7 +310,7 @@ class Charge:
         )
 
     def __mul__(self, n: int) -> Charge:
-        n = check_int("n", n, low=0)
+        n = check_times(n)
         if n == 0:
             return Charge.zero()
         rdp = tuple(r * n for r in self.rdp)
@@ -355,9 +381,30 @@ def check_charge(cost: object) -> Charge:
     return cost
 
 
+def check_times(n: object, name: str = "n") -> int:
+    """Return how often something is released: whole, for what is taken back, or half done, was released all the same.
+
+    Examples
+    --------
+    >>> check_times(-1)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: n must be a whole number >= 0 and <= 9007199254740992, got -1.
+    """
+    return check_int(name, n, low=0, high=_MOST_TIMES)
+
+
+def _float(value: object) -> float:
+    if not isinstance(value, Real):
+        raise TypeError
+    return float(value)
+
+
 def _sum(values: Iterable[float], times: Iterable[int]) -> float:
-    """Return the sum of n times each value, rounded once."""
+    """Return the sum of n times each value, rounded once; infinite where it is beyond all floats."""
     pairs = list(zip(values, times, strict=True))
     if any(math.isinf(value) for value, _ in pairs):
         return math.inf
-    return float(sum(Fraction(value) * n for value, n in pairs))
+    try:
+        return float(sum(Fraction(value) * n for value, n in pairs))
+    except OverflowError:
+        return math.inf

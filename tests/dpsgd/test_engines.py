@@ -131,7 +131,44 @@ class NotANumber(PerRecordEngine):
         return [torch.full_like(g, torch.nan) for g in found]
 
 
-@pytest.mark.parametrize("broken", [Unclipped, ByLayer, Mixing, Remembering, NotANumber])
+class Spread(PerRecordEngine):
+    """One number for each parameter, within the norm until it is added to every weight."""
+
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        found = super().clipped_sum(X, y, max_norm, seed=seed, shared=shared)
+        return [g.norm().reshape(1) / len(found) for g in found]
+
+
+class Coarse(PerRecordEngine):
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        return [g.bfloat16() for g in super().clipped_sum(X, y, max_norm, seed=seed, shared=shared)]
+
+
+class SmallNormsOnly(PerRecordEngine):
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        return super().clipped_sum(X, y, max_norm if max_norm < 0.5 else 1e9, seed=seed, shared=shared)
+
+
+class SharedUnclipped(PerRecordEngine):
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        return super().clipped_sum(X, y, 1e9 if shared else max_norm, seed=seed, shared=shared)
+
+
+class Signed(PerRecordEngine):
+    """With a record less, all others count negatively: twice the norm of each."""
+
+    def clipped_sum(self, X, y, max_norm, *, seed, shared=False):
+        found = super().clipped_sum(X, y, max_norm, seed=seed, shared=shared)
+        return [g * (-1) ** len(X) for g in found]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *(Unclipped, ByLayer, Mixing, Remembering, NotANumber, Spread, Coarse, SmallNormsOnly, SharedUnclipped),
+        Signed,
+    ],
+)
 def test_an_engine_that_breaks_its_promise_trains_nothing(broken):
     with pytest.raises(InvalidInputError, match=f"by {broken.__name__}: on made-up rows"):
         build_engine(Smooth, F, K, engine=broken)

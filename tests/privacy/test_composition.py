@@ -36,6 +36,7 @@ from pate.privacy import (
     select_best,
 )
 from pate.privacy.compose.dp_events import sampled_gaussian_rdp
+from pate.privacy.compose.selection import _gamma
 from pate.privacy.publish.gate import PTRGate
 
 LABEL = Charge.gaussian_argmax(40.0)
@@ -379,13 +380,29 @@ def test_selecting_by_a_pure_mechanism_costs_two_plus_shape_times():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"mean_runs": 1.0}, {"mean_runs": 5, "shape": -0.5}, {"mean_runs": 5, "shape": math.nan}]
+    "bad",
+    [
+        {"mean_runs": 1.0},
+        {"mean_runs": 1 + 1e-15},
+        {"mean_runs": 5, "shape": -0.5},
+        {"mean_runs": 5, "shape": math.nan},
+        {"mean_runs": 5, "shape": 1e300},
+        {"mean_runs": 5, "shape": "1"},
+    ],
 )
 def test_selection_refuses_what_its_theorems_do_not_cover(bad):
     with pytest.raises(InvalidInputError):
         select_best(LABEL, **bad)
     with pytest.raises(InvalidInputError, match="delta0"):
         select_best(GATE, mean_runs=5)
+
+
+@pytest.mark.parametrize("mean", [1 + 1e-10, 1 + 1e-8, 1 + 1e-6])
+def test_gamma_of_hardly_more_than_one_run_is_not_above_the_truth(mean):
+    """A difference of nearly equal numbers once lost them, and the search for it its sign."""
+    with mpmath.workdps(60):
+        gamma = mpmath.mpf(_gamma(0.0, mean))
+        assert (1 / gamma - 1) / mpmath.log(1 / gamma) >= mpmath.mpf(mean)
 
 
 def test_equal_costs_of_unequal_events_are_not_merged():

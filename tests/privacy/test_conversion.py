@@ -75,6 +75,16 @@ def test_gdp_against_multiprecision_from_tiny_mu_to_huge():
                 assert gdp_to_epsilon(back, delta) <= epsilon
 
 
+@pytest.mark.parametrize("mu", [9.9e4, 1.1e5, 1e8, 1e10, 1e12, 1e150])
+def test_no_epsilon_of_an_enormous_mu_is_below_the_truth(mu):
+    """At mu = 1e10 rounding made it smaller by 2e9, and at 1e150 the search for it found no sign."""
+    found = gdp_to_epsilon(mu, 1e-5)
+    with mp.workdps(400):
+        m, e = mp.mpf(mu), mp.mpf(found)
+        assert mp.ncdf(m / 2 - e / m) - mp.exp(e + mp.log(mp.ncdf(-m / 2 - e / m))) <= mp.mpf("1e-5")
+    assert found <= (mu / 2 + 5) * mu * (1 + 1e-14)
+
+
 @given(EPSILONS, DELTAS)
 def test_gdp_round_trip_is_on_the_safe_side(epsilon, delta):
     mu = gdp_from_budget(epsilon, delta)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate import Charge
+from pate.exceptions import InvalidInputError
 from pate.privacy import DEFAULT_ORDERS, Accountant, from_dp_event, rdp_to_epsilon
 from pate.privacy.publish.gate import PTRGate
 
@@ -91,3 +92,78 @@ def test_an_order_that_only_some_parts_know_is_unknown_in_the_sum():
     assert math.isinf(total.rdp_at([10.0])[0])
     assert total.mu_squared == math.inf
     assert set(total.orders) == set(DEFAULT_ORDERS)
+
+
+@pytest.mark.parametrize("times", [-2, 0.5, math.nan, True, 10**400])
+def test_nothing_is_released_a_negative_or_a_broken_number_of_times(times):
+    """Three releases and minus two once cost one."""
+    with pytest.raises(InvalidInputError, match="whole number"):
+        Charge.total([(LABEL, 3), (LABEL, times)])
+    with pytest.raises(InvalidInputError, match="whole number"):
+        LABEL * times
+    with pytest.raises(InvalidInputError, match="whole number"):
+        Accountant().add(LABEL, count=times)
+    event = dpa.GaussianDpEvent(2.0)
+    again = dpa.SelfComposedDpEvent(event, times)
+    with pytest.raises(InvalidInputError, match="whole number"):
+        from_dp_event(dpa.ComposedDpEvent([event, event, event, again]))
+    with pytest.raises(InvalidInputError, match="whole number"):
+        from_dp_event(dpa.PoissonSampledDpEvent(0.1, dpa.ComposedDpEvent([event, event, event, again])))
+
+
+@pytest.mark.parametrize("nothing", [dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(2.0), 0), dpa.ComposedDpEvent([])])
+def test_a_sample_of_which_nothing_is_released_costs_nothing(nothing):
+    assert from_dp_event(dpa.PoissonSampledDpEvent(0.1, nothing)) == Charge.zero()
+
+
+def test_a_charge_is_not_what_it_was_made_from():
+    """A list could be emptied after it was paid for; an array could not be compared."""
+    orders, rdp = [8.0, 16.0], [0.3, 0.4]
+    cost = Charge(math.inf, rdp, orders=orders)
+    plan = Accountant().add(cost)
+    rdp[:], orders[:] = [0.0, 0.0], [900.0, 901.0]
+    assert plan.close() == cost == Charge(math.inf, (0.3, 0.4), orders=(8.0, 16.0))
+    assert cost == Charge(math.inf, np.array([0.3, 0.4]), orders=np.array([8, 16]))
+    assert hash(cost) == hash(Charge(np.float64("inf"), (v for v in (0.3, 0.4)), orders=range(8, 17, 8)))
+
+
+def test_small_costs_are_not_lost_beside_large_ones_of_low_precision():
+    """One float32 once made floats of 24 bits of every sum."""
+    large = Charge(np.float32(1), [np.float32(1)], np.float32(1), [2], np.float32(0.5))
+    small = Charge(1e-9, (1e-9,), 1e-9, (2.0,), 1e-9)
+    both = large + small
+    assert (both.mu_squared, both.pure, both.rdp[0], both.delta0) == (1 + 1e-9, 1 + 1e-9, 1 + 1e-9, 0.5 + 1e-9)
+    assert all(type(v) is float for v in (both.mu_squared, both.pure, both.delta0, *both.rdp, *both.orders))
+
+
+@pytest.mark.parametrize("number", [None, "much", "2", [0.1], 1j, 10**400, math.nan, -0.1])
+def test_what_is_no_cost_is_refused(number):
+    for make in (
+        lambda: Charge(number, (0.1,), orders=(8.0,)),
+        lambda: Charge(0.1, (number,), orders=(8.0,)),
+        lambda: Charge(0.1, (0.1,), number, (8.0,)),
+        lambda: Charge(0.1, (0.1,), orders=(number,)),
+        lambda: Charge(0.1, (0.1,), orders=(8.0,), delta0=number),
+    ):
+        with pytest.raises(InvalidInputError):
+            make()
+
+
+def test_no_subclass_prices_a_charge_otherwise():
+    """One with an ``rdp_at`` of its own once paid nothing to a ledger."""
+    with pytest.raises(InvalidInputError, match="subclass"):
+
+        class Free(Charge):
+            pass
+
+
+def test_costs_beyond_all_floats_are_infinite_or_refused():
+    most = Charge(1e308, (1e308,), 1e308, (2.0,))
+    assert Charge.total([(most, 100)]) == most * 100 == Charge(math.inf, (math.inf,), math.inf, (2.0,))
+    for make in (
+        lambda: Charge.gaussian(sensitivity=1e200, sigma=1.0),
+        lambda: Charge.gaussian_argmax(1e160),
+        lambda: Charge.threshold_test(1e160),
+    ):
+        with pytest.raises(InvalidInputError):
+            make()

@@ -655,3 +655,18 @@ def test_labels_of_two_releases_in_a_huge_pure_ledger_get_their_statement(tmp_pa
     release_labels(votes.take([0]), LNMax(1.0), budget=total, ledger=ledger)
     both = release_labels(votes, LNMax(1.0), budget=total, ledger=ledger)
     assert (both.guarantee.epsilon, both.statement.mu, both.n_answered) == (800.0, None, 2)
+
+
+def test_what_a_ledger_writes_down_is_what_it_prices(path):
+    """A charge that became free while its answers were drawn was priced at nothing, and written down in full."""
+    ledger = Ledger(path, total=Budget(2.0, 1e-5), currency="gdp")
+    cost = Charge.gaussian(sensitivity=1.0, sigma=4.0)
+    paid_for = Charge.gaussian(sensitivity=1.0, sigma=4.0)
+
+    def draw():
+        object.__setattr__(cost, "mu_squared", 0.0)
+        return {}
+
+    ledger.record(cost, mechanism="mean", n_queries=0, facts=draw)
+    assert [(row.charge, row.price) for row in ledger.releases()] == [(paid_for, paid_for.mu_squared)]
+    assert ledger.verify().ok

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
-from pate.privacy.cost import Charge, check_charge
+from pate.privacy.cost import Charge, check_charge, check_times
 from pate.privacy.words import Guarantee
 
 
@@ -67,7 +66,7 @@ class Accountant:
                 "this accountant's epsilon was read, which closed its plan. Declare everything first, or spend "
                 "against a GDPFilter, a RenyiFilter or a Ledger, whose guarantee is fixed beforehand."
             )
-        self._steps.append((str(what), check_charge(cost), check_int("count", count, low=0)))
+        self._steps.append((str(what), check_charge(cost), check_times(count, "count")))
         return self
 
     def close(self) -> Charge:

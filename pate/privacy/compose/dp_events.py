@@ -14,7 +14,7 @@ from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.selection import select_best
 from pate.privacy.convert import DEFAULT_ORDERS, check_orders
-from pate.privacy.cost import Charge
+from pate.privacy.cost import Charge, check_times
 
 #: Covers quadrature (below 1e-9, see the tests) and rounding.
 _MARGIN = 1 + 1e-7
@@ -79,34 +79,37 @@ def _parts(event: Any) -> list[tuple[Charge, int]]:
     import dp_accounting as dpa
 
     if isinstance(event, dpa.SelfComposedDpEvent):
-        return [(cost, n * event.count) for cost, n in _parts(event.event)]
+        count = check_times(event.count, "count")
+        return [(cost, n * count) for cost, n in _parts(event.event)]
     if isinstance(event, dpa.ComposedDpEvent):
         return [part for inner in event.events for part in _parts(inner)]
     return [(from_dp_event(event), 1)]
 
 
 def _noise_multiplier(event: Any) -> float:
-    """Return the one noise multiplier to which Gaussians on the same sample amount: 1/s^2 adds up."""
+    """Return the one noise multiplier to which Gaussians on the same sample amount: 1/s^2 adds up; none is infinite."""
     import dp_accounting as dpa
 
     def inverse_square(part: Any) -> float:
         if isinstance(part, dpa.GaussianDpEvent):
             return 1 / check_real("noise_multiplier", part.noise_multiplier, low=_LEAST_NOISE) ** 2
         if isinstance(part, dpa.SelfComposedDpEvent):
-            return float(part.count * inverse_square(part.event))
+            return check_times(part.count, "count") * inverse_square(part.event)
         if isinstance(part, dpa.ComposedDpEvent):
             return math.fsum(inverse_square(e) for e in part.events)
         raise InvalidInputError(f"a sampled event must be made of Gaussians, got {type(part).__name__}.")
 
-    return 1 / math.sqrt(inverse_square(event))
+    total = inverse_square(event)
+    return 1 / math.sqrt(total) if total else math.inf
 
 
 def _sampled_gaussian(sample_rate: float, noise_multiplier: float) -> Charge:
-    if sample_rate == 0:
+    sample_rate = check_real("sample_rate", sample_rate, low=0, high=1)
+    if sample_rate == 0 or math.isinf(noise_multiplier):
         return Charge.zero()
     if sample_rate == 1:
         return Charge.gaussian(sensitivity=2.0, sigma=noise_multiplier)
-    return Charge(math.inf, _default_curve(float(sample_rate), noise_multiplier))
+    return Charge(math.inf, _default_curve(sample_rate, noise_multiplier))
 
 
 @lru_cache(maxsize=64)

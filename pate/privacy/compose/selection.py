@@ -65,8 +65,8 @@ def select_best(
     """
     one = check_charge(cost)
     mean = check_real("mean_runs", mean_runs, low=1, low_open=True, remedy="It is a mean: 10 is usual.")
-    if not (shape == math.inf or (math.isfinite(shape) and shape >= 0)):
-        raise InvalidInputError(f"shape must be >= 0 (1: geometric, inf: Poisson), got {shape!r}.")
+    if shape != math.inf:
+        shape = check_real("shape", shape, low=0, remedy="1 is geometric, 0 logarithmic, infinity Poisson.")
     if one.delta0:
         raise InvalidInputError("select_best needs a run that cannot fail: the theorems do not cover delta0 > 0.")
     alphas, curve = np.array(one.orders), np.array(one.rdp)
@@ -118,16 +118,18 @@ def _mean(shape: float, log_gamma: float) -> float:
     """Return the mean of the truncated negative binomial (Papernot and Steinke 2022, Definition 1)."""
     gamma = math.exp(log_gamma)
     if shape == 0:
-        return (1 / gamma - 1) / -log_gamma
+        return -math.expm1(log_gamma) / (gamma * -log_gamma)
     return shape * -math.expm1(log_gamma) / (gamma * -math.expm1(shape * log_gamma))
 
 
 def _gamma(shape: float, mean: float) -> float:
     """Return the gamma of this mean, rounded down (the safe side)."""
-    low = -1.0
+    low, high = -1.0, -1e-12
+    if _mean(shape, high) >= mean:
+        raise InvalidInputError(f"mean_runs must be larger for shape {shape:g}, got {mean!r}.")
     while _mean(shape, low) < mean:
         low *= 2
         if low < -600:
             raise InvalidInputError(f"mean_runs must be smaller, got {mean!r}.")
-    root = float(brentq(lambda g: math.log(_mean(shape, g) / mean), low, -1e-12, xtol=1e-14))
+    root = float(brentq(lambda g: math.log(_mean(shape, g) / mean), low, high, xtol=1e-14))
     return math.exp(root - 1e-9 * (1 - root))
