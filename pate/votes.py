@@ -58,7 +58,7 @@ class Votes:
     """What the teachers voted: **sensitive**, and only :func:`pate.release_labels` may carry it outside.
 
     Build it with :meth:`from_counts` or :meth:`from_labels`. However it is made, every row of ``counts`` is checked to
-    be one vote of every teacher, on which every charge rests: one teacher moves two counts by one.
+    be one vote of each teacher at most, on which every charge rests: one teacher moves two counts by one.
 
     Attributes
     ----------
@@ -113,11 +113,10 @@ class Votes:
         if counts.size and counts.min() < 0:
             raise InvalidInputError("counts must be >= 0. A count is the number of teachers voting for a class.")
         # No count above them first: sums of 64 bits can wrap around.
-        if counts.size and (counts.max() > self.n_teachers or (counts.sum(axis=1) != self.n_teachers).any()):
+        if counts.size and (counts.max() > self.n_teachers or (counts.sum(axis=1) > self.n_teachers).any()):
             raise InvalidInputError(
-                "counts must have rows that all sum to the number of teachers; they do not. "
-                "If this file holds class ids (teachers x queries), use Votes.from_labels; otherwise state "
-                "n_teachers and check for dropped votes."
+                f"counts must have rows of at most one vote of each of the {self.n_teachers} teachers; they have more. "
+                "Use Votes.from_counts."
             )
         if self.labels is not None and self.labels.shape != (self.n_teachers, len(counts)):
             raise InvalidInputError(
@@ -179,6 +178,12 @@ class Votes:
                 raise InvalidInputError("counts has no rows. Pass at least one query, or state n_teachers.")
             n_teachers = int(sums[0])
         n_teachers = check_int("n_teachers", n_teachers, low=1)
+        if (sums != n_teachers).any():
+            raise InvalidInputError(
+                "counts must have rows that all sum to the number of teachers; they do not. "
+                "If this file holds class ids (teachers x queries), use Votes.from_labels; otherwise state "
+                "n_teachers and check for dropped votes."
+            )
         return cls(
             _frozen(array),
             None,

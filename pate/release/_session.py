@@ -13,7 +13,7 @@ import numpy as np
 from pate.core.checks import check_choice
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Registration
-from pate.release._door import PaidQueries, answers_to_store
+from pate.release._door import PaidQueries, answers_to_store, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._lock import assembled, distinct, stored_answers
 from pate.release._pipeline import lean
@@ -233,6 +233,9 @@ class LabelSession:
 
     def _ask(self, votes: Votes, on_exhausted: str) -> LabelRelease:
         mechanism, ledger = self.mechanism, self._terms.ledger
+        votes = replace(
+            votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
+        )
         first, same_as = distinct(votes)
         known = stored_answers(votes, first, mechanism, ledger)
         if votes.query_hashes is not None:
@@ -246,7 +249,9 @@ class LabelSession:
             )
         asked = fresh[:n_left]
         draw, head = self._paid.draw(
-            votes.counts[asked], lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn)
+            votes.counts[asked],
+            lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn),
+            weaknesses(votes),
         )
         if votes.query_hashes is not None and ledger is None:
             for key, _, label, counts in answers_to_store(votes.query_hashes, asked, mechanism, draw):
@@ -259,9 +264,8 @@ class LabelSession:
         return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
-        inferred = votes.classes_inferred | self._classes_inferred
         statement = make_statement(
-            replace(votes, n_units=self._data.n_units, classes_inferred=inferred),
+            votes,
             self.mechanism,
             self.quote,
             self._terms,

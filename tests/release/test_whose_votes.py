@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pate import Budget, ConfidentGNMax, GNMax, Ledger, LNMax, NoisyHistogram, Votes, open_session
+from pate import Budget, ConfidentGNMax, GNMax, Ledger, LNMax, NoisyHistogram, Votes, open_session, release_labels
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Registration
 from pate.release import Asking, BatchPlan, Evidence, ReleaseTerms
@@ -120,3 +120,27 @@ def test_a_plan_whose_parts_were_replaced_says_what_it_costs(tmp_path, mechanism
     assert release.guarantee == row.charge.guarantee(terms.budget.delta) == release.quote.guarantee
     assert row.charge == mechanism.charge(row.n_queries, row.facts["max_answers"])
     assert release.n_answered <= (terms.max_answers or 6)
+
+
+@pytest.mark.parametrize("weakness", ["classes_inferred", "partition_seeded"])
+@pytest.mark.parametrize("road", ["labels", "session", "session again"])
+def test_answers_that_are_given_again_keep_what_weakens_them(ledger, road, weakness):
+    sound = replace(ALL, query_hashes=tuple("abcdef"))
+    weak = replace(sound, **{weakness: True})
+    terms = {"budget": BUDGET, "ledger": ledger}
+    if road == "labels":
+        first = release_labels(weak, GNMax(40.0), **terms)
+    else:
+        with open_session(GNMax(40.0), n_queries=8, n_teachers=100, classes=2, name="May", **terms) as opened:
+            first = opened.ask(weak)
+    if road == "session again":
+        with open_session(GNMax(40.0), n_queries=8, n_teachers=100, classes=2, name="May", **terms) as opened:
+            again = opened.ask(sound)
+    else:
+        again = release_labels(sound, GNMax(40.0), **terms)
+    assert again.labels.tolist() == first.labels.tolist()
+    assert len(ledger.releases()) == 1
+    assert ledger.verify().ok
+    assert [a.name for a in again.statement.assumptions] == [a.name for a in first.statement.assumptions]
+    assert again.statement.not_covered == first.statement.not_covered
+    assert again.statement.assumptions != release_labels(sound, GNMax(40.0), budget=BUDGET).statement.assumptions
