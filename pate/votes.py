@@ -57,7 +57,8 @@ def _plain_repr(row: Any) -> bytes:
 class Votes:
     """What the teachers voted: **sensitive**, and only :func:`pate.release_labels` may carry it outside.
 
-    Build it with :meth:`from_counts` or :meth:`from_labels`.
+    Build it with :meth:`from_counts` or :meth:`from_labels`. However it is made, every row of ``counts`` is checked to
+    be one vote of each teacher at most, on which every charge rests: one teacher moves two counts by one.
 
     Attributes
     ----------
@@ -97,6 +98,37 @@ class Votes:
     classes_inferred: bool = False
     fingerprint: str | None = None
     partition_seeded: bool = False
+
+    def __post_init__(self) -> None:
+        counts = self.counts
+        if (
+            not isinstance(counts, np.ndarray)
+            or counts.dtype.kind not in "iu"
+            or counts.shape != (len(counts), len(self.classes))
+        ):
+            raise InvalidInputError(
+                f"counts must be whole numbers of shape (n_queries, {len(self.classes)}), one column per class. "
+                "Use Votes.from_counts."
+            )
+        if counts.size and counts.min() < 0:
+            raise InvalidInputError("counts must be >= 0. A count is the number of teachers voting for a class.")
+        # No count above them first: sums of 64 bits can wrap around.
+        if counts.size and (counts.max() > self.n_teachers or (counts.sum(axis=1) > self.n_teachers).any()):
+            raise InvalidInputError(
+                f"counts must have rows of at most one vote of each of the {self.n_teachers} teachers; they have more. "
+                "Use Votes.from_counts."
+            )
+        if self.labels is not None and self.labels.shape != (self.n_teachers, len(counts)):
+            raise InvalidInputError(
+                f"labels must have shape (n_teachers, n_queries) = {(self.n_teachers, len(counts))}, got "
+                f"{self.labels.shape}."
+            )
+        if self.unit not in ("record", "group"):
+            raise InvalidInputError(f"unit must be 'record' or 'group', got {self.unit!r}.")
+        if self.query_hashes is not None and len(self.query_hashes) != len(counts):
+            raise InvalidInputError(f"query_hashes has {len(self.query_hashes)} entries for {len(counts)} queries.")
+        if counts.flags.writeable:  # what was checked is what is released
+            object.__setattr__(self, "counts", _frozen(counts.copy()))
 
     @classmethod
     def from_counts(
@@ -157,7 +189,9 @@ class Votes:
             None,
             n_teachers,
             _class_values(classes, array.shape[1]),
-            *_checked_extras(unit, n_units, query_hashes, len(array)),
+            unit,
+            n_units,
+            query_hashes,
         )
 
     @classmethod
@@ -216,7 +250,9 @@ class Votes:
             _frozen(array),
             n_teachers,
             values,
-            *_checked_extras(unit, n_units, query_hashes, n_queries),
+            unit,
+            n_units,
+            query_hashes,
         )
 
     @property
@@ -358,13 +394,3 @@ def _class_values(classes: Any, n_classes: int) -> tuple[Any, ...]:
     if len(values) != n_classes:
         raise InvalidInputError(f"classes names {len(values)} values, but counts has {n_classes} columns.")
     return values
-
-
-def _checked_extras(
-    unit: str, n_units: int | None, hashes: tuple[str, ...] | None, n_queries: int
-) -> tuple[str, int | None, tuple[str, ...] | None]:
-    if unit not in ("record", "group"):
-        raise InvalidInputError(f"unit must be 'record' or 'group', got {unit!r}.")
-    if hashes is not None and len(hashes) != n_queries:
-        raise InvalidInputError(f"query_hashes has {len(hashes)} entries for {n_queries} queries.")
-    return unit, n_units, hashes

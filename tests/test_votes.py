@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,3 +151,37 @@ def test_what_is_no_vote_is_refused_in_words(given, text):
 def test_account_says_what_a_mechanism_is():
     with pytest.raises(InvalidInputError, match="mechanism must be a mechanism"):
         account([[8, 2]], 4.0, delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"counts": np.array([[800, 200]])}, "at most one vote of each of the 10"),
+        ({"counts": np.array([[12, -2]])}, "must be >= 0"),
+        ({"counts": np.array([[8.0, 2.0]])}, "whole numbers"),
+        ({"counts": np.array([[8, 2, 0]])}, "one column per class"),
+        ({"counts": [[8, 2]]}, "whole numbers"),
+        ({"counts": np.array([[2**63 - 1, 2**63 - 1, 12]]), "classes": (0, 1, 2)}, "at most one vote"),
+        ({"n_teachers": 9}, "at most one vote of each of the 9"),
+        ({"labels": np.zeros((9, 1), dtype=np.int64)}, "labels must have shape"),
+        ({"unit": "person"}, "unit must be"),
+        ({"query_hashes": ("a", "b")}, "2 entries for 1 queries"),
+    ],
+)
+def test_votes_are_one_of_each_teacher_however_they_are_made(changed, text):
+    votes = Votes.from_counts([[8, 2]])
+    with pytest.raises(InvalidInputError, match=text):
+        replace(votes, **changed)
+
+
+def test_votes_stay_as_they_were_checked():
+    mine = np.array([[8, 2]])
+    votes = replace(Votes.from_counts([[8, 2]]), counts=mine)
+    mine[0, 0] = 8000
+    assert votes.counts.tolist() == [[8, 2]]
+    assert not votes.counts.flags.writeable
+
+
+def test_counts_whose_sums_wrap_around_are_refused():
+    with pytest.raises(InvalidInputError, match="at most one vote of each of the 10 teachers"):
+        Votes.from_counts([[2**63 - 1, 2**63 - 1, 12]])

@@ -140,7 +140,7 @@ class RoundsPlan:
         try:
             for number, n in enumerate(self.rounds):
                 now = self.chooser.choose(n, labels, open_rows, number)
-                votes = cast_votes(voter, take(rows, now), tuple(self.hashes[now]), evidence)
+                votes = cast_votes(voter, take(rows, now), tuple(self.hashes[now]), evidence, n_queries=len(now))
                 if session is None:
                     session = self._open(votes)
                     # Otherwise some labels are of teachers that an earlier process trained: nobody here saw those.

@@ -21,7 +21,15 @@ from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
-from pate.release import BatchPlan, LabelRelease, ReleaseTerms, check_release_stated, plan_release, warn_if_weak
+from pate.release import (
+    BatchPlan,
+    Evidence,
+    LabelRelease,
+    ReleaseTerms,
+    check_release_stated,
+    plan_release,
+    warn_if_weak,
+)
 from pate.votes import Votes, hash_queries
 
 UNITS = ("record", "group")
@@ -203,7 +211,7 @@ class VoteJob:
         LabelRelease
             In the order of ``plan.queries``.
         """
-        return self._batch.run(self._voter, self._asked).release
+        return self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release
 
     def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
         """Write the labels and the statement.

@@ -343,6 +343,11 @@ def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int]
             kinds = {"mechanism": str, "n_queries": int, "facts": dict, "seeded": bool, "version": str, "kind": str}
             if not all(isinstance(body[name], kind) for name, kind in kinds.items()):
                 raise TypeError("a release of another kind")
+            if body["open_ended"]:  # what came to be known when answers were added
+                for (more,) in connection.execute(
+                    "SELECT body FROM entries WHERE release = ? AND kind = 'answers' AND body != '{}'", (number,)
+                ):
+                    body["facts"] = {**decode(more, path), **body["facts"]}
             row = LedgerRow(
                 id=number,
                 created=created,

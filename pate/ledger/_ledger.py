@@ -310,7 +310,13 @@ class Ledger(LedgerOfOne):
                 )
         return left.n_releases + 1
 
-    def add_answers(self, release: int, answers: Iterable[NewAnswer], expect_before: int | None = None) -> str:
+    def add_answers(
+        self,
+        release: int,
+        answers: Iterable[NewAnswer],
+        expect_before: int | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> str:
         """Store answers of an open-ended release, whose charge covers them already; do it before they are shown.
 
         Parameters
@@ -320,6 +326,8 @@ class Ledger(LedgerOfOne):
         expect_before : int or None
             How many answers the release should hold until now: the ledger, not a lock beside it, decides who may go
             on. None takes any number.
+        facts : dict or None
+            What is to be known of the release besides, as of :meth:`record`.
 
         Returns
         -------
@@ -360,7 +368,9 @@ class Ledger(LedgerOfOne):
                     "somebody else goes on with the same session. Nothing was stored. Close this one, and open it "
                     "again when the other has ended."
                 )
-            entry = _entries.append(connection, self.path, "answers", _now(), body={}, release=release, answers=answers)
+            entry = _entries.append(
+                connection, self.path, "answers", _now(), body=facts or {}, release=release, answers=answers
+            )
             if most is not None and before + entry.n_answers > most:
                 raise LedgerError(
                     f"release {release} of the ledger {str(self.path)!r} was charged for {most} answers and holds "

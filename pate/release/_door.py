@@ -31,6 +31,7 @@ from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_s
 from pate.release._quote import Quote
 from pate.release._resume import StoredSoFar
 from pate.release._terms import ReleaseTerms
+from pate.votes import Votes
 
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ class Door:
         price: Quote,
         *,
         answers: Callable[[Draw], Iterable[NewAnswer]] = _nothing,
+        facts: dict[str, Any] | None = None,
         request: str = "",
     ) -> tuple[Draw, int | None]:
         """Charge for these queries and at most ``price.max_answers`` answers, then draw them.
@@ -87,6 +89,8 @@ class Door:
         price : Quote
         answers : callable
             What of a draw the ledger is to hold.
+        facts : dict or None
+            What it is to hold of the votes, see :func:`weaknesses`.
         request : str
             What identifies the request in the ledger.
 
@@ -107,7 +111,7 @@ class Door:
             draw,
             mechanism=str(mechanism),
             n_queries=len(counts),
-            facts=lambda drawn: {"max_answers": price.max_answers, "n_teachers": self.data.n_shards},
+            facts=lambda drawn: {"max_answers": price.max_answers, "n_teachers": self.data.n_shards, **(facts or {})},
             answers=answers,
             request=request,
         )
@@ -259,7 +263,10 @@ class PaidQueries:
         return max(0, self.quote.n_queries - self._n_used)
 
     def draw(
-        self, counts: npt.NDArray[np.int64], answers: Callable[[Draw], Iterable[NewAnswer]]
+        self,
+        counts: npt.NDArray[np.int64],
+        answers: Callable[[Draw], Iterable[NewAnswer]],
+        facts: dict[str, Any] | None = None,
     ) -> tuple[Draw, str | None]:
         """Use up these queries, draw and store; return the draw and the digest of the ledger's entry, if any."""
         if len(counts) > self.n_left:
@@ -276,7 +283,7 @@ class PaidQueries:
         if self._stored is None or not len(counts):
             return drawn, None
         before, self.in_doubt = self.in_doubt, True
-        head = self._stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()))
+        head = self._stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
         self.in_doubt = before
         return drawn, head
 
@@ -302,6 +309,17 @@ class PaidVotes:
             return drawn, None
         rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
         return drawn, self._stored.add(rows, len(rows))
+
+
+def weaknesses(votes: Votes) -> dict[str, Any]:
+    """Return the public facts of votes that a statement must tell wherever their answers are given again.
+
+    Examples
+    --------
+    >>> weaknesses(Votes.from_counts([[9, 1]]))
+    {}
+    """
+    return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
 
 
 def answers_to_store(

@@ -103,8 +103,8 @@ class Evidence:
 
     Attributes
     ----------
-    classes_inferred : bool
-        The set of classes was read off the private labels; else a person named every class.
+    classes_inferred : bool or None
+        The set of classes was read off the private labels; False: a person named every class.
     trained : bool
         The voter is an ensemble that this run cut shards for and trained.
     preprocessing, public_rows
@@ -116,14 +116,14 @@ class Evidence:
     False
     """
 
-    classes_inferred: bool = False
+    classes_inferred: bool | None = None
     trained: bool = False
     preprocessing: str = "none"
     public_rows: str | None = None
 
     def told_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
         """Return the release with a statement that says so."""
-        statement = release.statement if self.classes_inferred else classes_were_named(release.statement)
+        statement = classes_were_named(release.statement) if self.classes_inferred is False else release.statement
         if self.trained and drawn_here(statement, release.quote.n_queries, voter):
             statement = vouch_for_training(statement, preprocessing=self.preprocessing, public_rows=self.public_rows)
         return replace(release, statement=statement)
@@ -215,15 +215,26 @@ class BatchPlan:
         voter : Voter
         rows : array, DataFrame, ... of shape (n_queries, n_features)
         evidence : Evidence or None
+
+        Raises
+        ------
+        InvalidInputError
+            What the voter returned are not its votes on so many rows; nothing was spent.
         """
         evidence = evidence or Evidence()
-        votes = cast_votes(voter, rows, self.hashes, evidence)
+        votes = cast_votes(voter, rows, self.hashes, evidence, n_queries=len(self.queries))
         release = released(votes, self.asking.mechanism, self.terms, planned=(self.n_fresh, self.quote))
         return Outcome(self.asking.decided(evidence.told_in(release, voter)), self.queries, votes)
 
 
-def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence: Evidence) -> Votes:
+def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence: Evidence, *, n_queries: int) -> Votes:
     """Return the votes on public rows, under the hashes by which a ledger is to recognise them.
+
+    Raises
+    ------
+    InvalidInputError
+        They are no votes, or not of ``n_queries`` rows (what is asked was fixed by public information, not by whoever
+        votes), or of another number of teachers than the voter says.
 
     Examples
     --------
@@ -231,11 +242,26 @@ def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence
     ...     classes_, n_teachers = (0, 1), 10
     ...     def vote(self, X):
     ...         return Votes.from_counts([[9, 1]] * len(X))
-    >>> cast_votes(Always(), [[0.0]], ("ab12",), Evidence()).query_hashes
+    >>> cast_votes(Always(), [[0.0]], ("ab12",), Evidence(), n_queries=1).query_hashes
     ('ab12',)
     """
     votes = voter.vote(rows, **lean(voter))
-    return replace(votes, query_hashes=hashes, classes_inferred=votes.classes_inferred or evidence.classes_inferred)
+    if not isinstance(votes, Votes):
+        raise InvalidInputError(
+            f"a voter must return pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
+        )
+    for name, found, wanted in (
+        ("n_queries", votes.n_queries, n_queries),
+        ("n_teachers", votes.n_teachers, voter.n_teachers),
+    ):
+        if found != wanted:
+            raise InvalidInputError(
+                f"a voter must return votes of {name}={wanted!r}, as was asked and planned, got {found}. Nothing was "
+                "released."
+            )
+    return replace(
+        votes, query_hashes=hashes, classes_inferred=votes.classes_inferred or bool(evidence.classes_inferred)
+    )
 
 
 def lean(voter: Voter) -> dict[str, bool]:

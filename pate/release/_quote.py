@@ -128,14 +128,16 @@ def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote
 def price_as_planned(
     n_queries: int, mechanism: Mechanism, terms: ReleaseTerms, planned: tuple[int, Quote] | None
 ) -> Quote:
-    """Return the planned price, where it is for as many queries and the ledger can still pay it; else a new one.
+    """Return the planned price, where it is this mechanism's and the ledger can still pay it; else a new one.
+
+    It has to be for as many queries and within the terms: what is said of a release is what is charged.
 
     Parameters
     ----------
     n_queries, mechanism, terms
         See :func:`price_of`.
     planned : (int, Quote) or None
-        A number of queries, and its price on the same terms.
+        A number of queries, and its price.
 
     Examples
     --------
@@ -146,10 +148,15 @@ def price_as_planned(
     True
     >>> price_as_planned(8, GNMax(sigma=40.0), terms, (9, plan)).n_queries
     8
+    >>> price_as_planned(9, GNMax(sigma=50.0), terms, (9, plan)).charge == plan.charge
+    False
     """
     if planned is not None and planned[0] == n_queries:
         ledger, price = terms.ledger, planned[1]
-        if ledger is None or ledger.allows(price.charge, default_total=terms.budget):
+        charge = mechanism.charge(price.n_queries, price.max_answers)
+        own = price.charge == charge and price.guarantee == charge.guarantee(terms.budget.delta)
+        within = price.n_queries <= n_queries and price.max_answers <= (terms.max_answers or price.max_answers)
+        if own and within and (ledger is None or ledger.allows(charge, default_total=terms.budget)):
             return price
     return price_of(n_queries, mechanism, terms)
 

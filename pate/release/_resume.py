@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -69,7 +70,7 @@ class StoredSoFar:
         self._ledger, self._release, self._n = ledger, release, n
         self._in_doubt = 0
 
-    def add(self, answers: Iterable[NewAnswer], n: int) -> str:
+    def add(self, answers: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str:
         """Store ``n`` answers and return the digest of their entry; they may be shown only after that."""
         if self._in_doubt:
             # The last write failed, or was broken off, perhaps just after it was committed.
@@ -77,7 +78,7 @@ class StoredSoFar:
                 self._n += self._in_doubt
             self._in_doubt = 0
         self._in_doubt = n
-        digest = self._ledger.add_answers(self._release, answers, self._n)
+        digest = self._ledger.add_answers(self._release, answers, self._n, facts)
         self._n += n
         self._in_doubt = 0
         return digest

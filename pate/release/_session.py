@@ -13,7 +13,7 @@ import numpy as np
 from pate.core.checks import check_choice
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Registration
-from pate.release._door import PaidQueries, answers_to_store
+from pate.release._door import PaidQueries, answers_to_store, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._lock import assembled, distinct, stored_answers
 from pate.release._pipeline import lean
@@ -132,10 +132,10 @@ class LabelSession:
         BudgetExceededError
             More new queries than are left; nothing was asked.
         InvalidInputError
-            Votes of other teachers, classes or units; a copy of the session in a forked process.
+            Votes of other teachers, classes, units or private records; a copy of the session in a forked process.
         LedgerError
-            The answers could not be stored, or somebody else goes on with this session; none is returned, and the
-            queries count as asked.
+            The ledger is for other private records than these; nothing was asked. Or the answers could not be stored,
+            or somebody else goes on with this session: none is returned, and the queries count as asked.
 
         Examples
         --------
@@ -149,6 +149,7 @@ class LabelSession:
         with self._turn:
             if self._closed:
                 raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+            self._check_whose(votes)
             return self._ask(votes, on_exhausted)
 
     def stream(self, voter: Voter, batches: Iterable[Any]) -> Iterator[LabelRelease]:
@@ -200,9 +201,8 @@ class LabelSession:
             ("n_teachers", votes.n_teachers, self._data.n_shards),
             ("classes", votes.classes, self._classes),
             ("unit", votes.unit, self._data.unit),
-            ("n_units", votes.n_units, self._data.n_units),
         ):
-            if found != wanted and not (name == "n_units" and None in (found, wanted)):
+            if found != wanted:
                 raise InvalidInputError(
                     f"votes must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
                 )
@@ -211,11 +211,31 @@ class LabelSession:
                 "votes of a session with a ledger need query_hashes (pate.votes.hash_queries of the public rows): "
                 "answers are stored under them."
             )
-        if self._data.fingerprint is not None and votes.fingerprint not in (None, self._data.fingerprint):
+
+    def _check_whose(self, votes: Votes) -> None:
+        """Refuse votes of other records; what nobody said at opening, the first votes say, for ledger and session."""
+        data = self._data
+        if data.n_units is not None and votes.n_units not in (None, data.n_units):
+            raise InvalidInputError(
+                f"votes must have n_units={data.n_units} like the session, got {votes.n_units}. Open another for these."
+            )
+        if data.fingerprint is not None and votes.fingerprint not in (None, data.fingerprint):
             raise InvalidInputError("votes come from other private records than the session's. Open one for those.")
+        said = replace(
+            data,
+            n_units=votes.n_units if data.n_units is None else data.n_units,
+            fingerprint=votes.fingerprint if data.fingerprint is None else data.fingerprint,
+        )
+        if said != data:
+            if self._terms.ledger is not None:
+                self._terms.ledger.register(said)
+            self._data = said
 
     def _ask(self, votes: Votes, on_exhausted: str) -> LabelRelease:
         mechanism, ledger = self.mechanism, self._terms.ledger
+        votes = replace(
+            votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
+        )
         first, same_as = distinct(votes)
         known = stored_answers(votes, first, mechanism, ledger)
         if votes.query_hashes is not None:
@@ -229,7 +249,9 @@ class LabelSession:
             )
         asked = fresh[:n_left]
         draw, head = self._paid.draw(
-            votes.counts[asked], lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn)
+            votes.counts[asked],
+            lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn),
+            weaknesses(votes),
         )
         if votes.query_hashes is not None and ledger is None:
             for key, _, label, counts in answers_to_store(votes.query_hashes, asked, mechanism, draw):
@@ -242,9 +264,8 @@ class LabelSession:
         return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
-        inferred = votes.classes_inferred | self._classes_inferred
         statement = make_statement(
-            replace(votes, n_units=self._data.n_units, classes_inferred=inferred),
+            votes,
             self.mechanism,
             self.quote,
             self._terms,

@@ -57,6 +57,12 @@ def make_statement(
     ledger = terms.ledger
     rows = [] if ledger is None else ledger.releases(sources)
     seeded = terms.seeded or any(row.seeded for row in rows)
+    # Stored answers may be of other teachers' votes: what weakened those, weakens this.
+    votes = replace(
+        votes,
+        classes_inferred=votes.classes_inferred or any(row.facts.get("classes_inferred") for row in rows),
+        partition_seeded=votes.partition_seeded or any(row.facts.get("partition_seeded") for row in rows),
+    )
     charge, guarantee, accounting = price.charge, price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
     noise = f"{mechanism}, {votes.n_teachers} teachers"

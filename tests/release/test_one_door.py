@@ -148,7 +148,7 @@ GOLDEN = {
                 6,
                 "labels",
                 6,
-                {"max_answers": 6, "n_teachers": 20},
+                {"max_answers": 6, "n_teachers": 20, "partition_seeded": True},
                 0.517129885,
                 True,
             )
@@ -162,7 +162,7 @@ GOLDEN = {
                 6,
                 "labels",
                 6,
-                {"max_answers": 6, "n_teachers": 20},
+                {"max_answers": 6, "n_teachers": 20, "partition_seeded": True},
                 0.517129885,
                 True,
             )
@@ -176,7 +176,7 @@ GOLDEN = {
                 6,
                 "session",
                 0,
-                {"adaptive": True, "max_answers": 6, "n_teachers": 20},
+                {"adaptive": True, "max_answers": 6, "n_teachers": 20, "partition_seeded": True},
                 0.430569413,
                 True,
             )
