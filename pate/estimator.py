@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import quietly
 from pate.core.secret import beside_ledger
 from pate.core.seeds import training_seed
 from pate.data import check_public_rows
@@ -281,7 +280,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         )
         student = self._student(teachers)
         same = X is X_public
-        X, y = self._check_private(X, y, teachers, X_public)
+        read, y = self._check_private(X, y, teachers, X_public)
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
         asking = plan_release(
@@ -293,8 +292,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             gap=self.gap,
         )
         if not self.overlap_is_public:
-            held = quietly("X", teachers.readable_rows, X, X_public)
-            check_public_rows(held, held if same else X_public, groups)
+            check_public_rows(read.rows, read.rows if same else X_public, groups)
         seed = self._query_seed(X_public)
         queries = select_queries(X_public, asking.n_queries, strategy=self.select, random_state=seed)
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
@@ -316,7 +314,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             trained=True,
             public_rows="declared" if self.overlap_is_public else "checked",
         )
-        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(X, y, groups=groups, X_public=asked)
+        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units)
         outcome = plan.run(teachers, asked, evidence)
         self.release_, self.statement_ = outcome.release, outcome.release.statement

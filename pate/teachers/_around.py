@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.teachers._base import ShardEnsemble
+from pate.teachers._base import ReadRows, ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
 from pate.teachers._usable import as_column, class_indices
 from pate.teachers.ensemble import TeacherEnsemble
@@ -34,8 +34,8 @@ class TeachersRows(BaseEstimator):
 
     estimator: Any = None
 
-    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble, like: Any = None) -> tuple[Any, Any]:
-        """Return private rows and labels for the teachers, and set ``classes_``.
+    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble, like: Any = None) -> tuple[ReadRows, Any]:
+        """Return private rows, read once, and labels for the teachers, and set ``classes_``.
 
         With public classes no record decides whether there is an error: what cannot be used is left to the teachers'
         :meth:`~pate.teachers.ShardEnsemble.fit`. Without them all records decide anyway, and the curator was warned.
@@ -43,7 +43,8 @@ class TeachersRows(BaseEstimator):
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
         strict = teachers.classes is None
-        rows = _teachers_rows(X, "X", teachers) if strict else quietly("X", teachers.readable_rows, X, like)
+        read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
+        rows = read.rows
         if rows.shape[0] < 2:
             raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
         self._check_names(rows, reset=True)
@@ -57,7 +58,7 @@ class TeachersRows(BaseEstimator):
             y = np.asarray(unmasked("y", y)).ravel()
         if not strict:
             self._check_classes(y, rows.shape[0], teachers)
-            return X, y
+            return read, y
         labels = check_labels("y", y, rows.shape[0])
         if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
             raise _continuous()
@@ -72,7 +73,7 @@ class TeachersRows(BaseEstimator):
             raise InvalidInputError(
                 "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
             )
-        return rows, labels
+        return read, labels
 
     def _check_classes(self, y: Any, n_records: int, teachers: ShardEnsemble) -> None:
         """Set ``classes_``, and refuse labels of which none is among them."""

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -38,6 +38,22 @@ _HASH_ROWS = 4096
 
 #: Rows of one shard, ascending.
 Shard = IntArray
+
+
+@dataclass(frozen=True, repr=False)
+class ReadRows:
+    """Private rows that were read by :meth:`ShardEnsemble.read_private`: its ``fit`` takes them as they are.
+
+    Attributes
+    ----------
+    rows : array, DataFrame or sparse matrix of shape (n_records, ...)
+    usable : bool array of shape (n_records,)
+    given : what they were read from
+    """
+
+    rows: Any
+    usable: Mask
+    given: Any
 
 
 class ShardEnsemble(BaseEstimator, ABC):
@@ -112,7 +128,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
-        rows, complete = quietly("X", self._private_rows, X, X_public)
+        read = X if isinstance(X, ReadRows) else quietly("X", self.read_private, X, X_public)
+        rows, complete = read.rows, read.usable
         n_records = rows.shape[0]
         classes, labels = self._check_labels(y, n_records)
         groups, has_owner = quietly("groups", owned, groups, n_records)
@@ -133,7 +150,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
         self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
-        self._set_columns(rows, X)
+        self._set_columns(rows, read.given)
         shown = None if X_public is None else self._public_rows(X_public)[0]
         usable = check_any(
             {
@@ -267,8 +284,8 @@ class ShardEnsemble(BaseEstimator, ABC):
             "partition_seeded": self._partition_seeded,
         }
 
-    def readable_rows(self, X: Any, like: Any = None) -> Any:
-        """Return private rows as :meth:`fit` reads them: checked by what is public, odd cells missing.
+    def read_private(self, X: Any, like: Any = None) -> ReadRows:
+        """Read private rows, checked by what is public, odd cells missing: once, for :meth:`fit` too.
 
         Parameters
         ----------
@@ -279,11 +296,14 @@ class ShardEnsemble(BaseEstimator, ABC):
         --------
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
-        >>> TeacherEnsemble(GaussianNB(), 2).readable_rows([[1, "John Doe"], [2, 3.5]])
+        >>> read = TeacherEnsemble(GaussianNB(), 2).read_private([[1, "John Doe"], [2, 3.5]])
+        >>> read.rows
         array([[1. , nan],
                [2. , 3.5]])
+        >>> read.usable
+        array([False,  True])
         """
-        return self._private_rows(X, like)[0]
+        return ReadRows(*self._private_rows(X, like), X)
 
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None
