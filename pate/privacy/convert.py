@@ -297,3 +297,17 @@ def pure_to_gdp(epsilon: float) -> float:
     if not math.isfinite(mu):
         raise InvalidInputError(f"epsilon={epsilon!r} per query is too large to be accounted. Use more noise.")
     return mu
+
+
+def pure_to_mu_squared(epsilon: float) -> float:
+    """Return the square of :func:`pure_to_gdp`, infinite where no mu is known: epsilon infinite, or too large for it.
+
+    Examples
+    --------
+    >>> pure_to_mu_squared(0.1) == pure_to_gdp(0.1) ** 2, pure_to_mu_squared(1e4), pure_to_mu_squared(math.inf)
+    (True, inf, inf)
+    """
+    try:
+        return pure_to_gdp(epsilon) ** 2 if math.isfinite(epsilon) else math.inf
+    except InvalidInputError:
+        return math.inf

@@ -18,7 +18,7 @@ from typing import Any
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.privacy.convert import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_gdp, rdp_overhead
+from pate.privacy.convert import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_mu_squared, rdp_overhead
 from pate.privacy.cost import Charge, check_charge
 
 _ALLOWED = "None, 'gdp', 'pure', 'renyi' (its order by the first charge), 'renyi:12.5' or ('renyi', 12.5)"
@@ -238,12 +238,13 @@ class Terms:
             whole = Charge.gaussian(sensitivity=math.sqrt(self.limit), sigma=1.0)
             return replace(whole, mu_squared=self.limit, delta0=self.failure_delta)
         if math.isinf(order):
-            try:
-                mu_squared = pure_to_gdp(self.limit) ** 2
-            except InvalidInputError:
-                # Far beyond any promise, but labels that were paid for need their statement all the same.
-                mu_squared = math.inf
-            return Charge(mu_squared, (self.limit,) * len(DEFAULT_ORDERS), self.limit, delta0=self.failure_delta)
+            # Infinite where far beyond any promise: labels that were paid for need their statement all the same.
+            return Charge(
+                pure_to_mu_squared(self.limit),
+                (self.limit,) * len(DEFAULT_ORDERS),
+                self.limit,
+                delta0=self.failure_delta,
+            )
         return Charge.at_order(self.limit, order=order, delta0=self.failure_delta)
 
     def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Charge) -> str:

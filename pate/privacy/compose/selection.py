@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.purse import Purse
-from pate.privacy.convert import pure_to_gdp, rdp_to_epsilon
+from pate.privacy.convert import pure_to_mu_squared, rdp_to_epsilon
 from pate.privacy.cost import Charge, check_charge
 
 
@@ -83,18 +83,11 @@ def select_best(
     # Renyi divergence does not decrease in the order.
     values = np.minimum.accumulate(values[::-1])[::-1]
     values = np.minimum(values, pure)
-    whole = Charge(_mu_squared(pure), tuple(values.tolist()), pure, one.orders)
+    whole = Charge(pure_to_mu_squared(pure), tuple(values.tolist()), pure, one.orders)
     if ledger is not None:
         text = f"best of {mean:g} runs on average (shape {shape:g}): {what}"
         ledger.pay(whole, what=text, kind="selection", facts={"mean_runs": mean, "shape": repr(shape)})
     return whole
-
-
-def _mu_squared(pure: float) -> float:
-    try:
-        return pure_to_gdp(pure) ** 2 if math.isfinite(pure) else math.inf
-    except InvalidInputError:
-        return math.inf
 
 
 def _delta_at(one: Charge, epsilon: float) -> float:
