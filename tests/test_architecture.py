@@ -41,6 +41,7 @@ FLOORS = {
     "teachers": 5,
     "release": 6,
     "dpsgd": 7,
+    "heads": 7,
     "students": 7,
     "estimator": 8,
     "jobs": 9,

@@ -1,0 +1,8 @@
+"""Heads: what released ballots and public rows say of any row, for nothing more."""
+
+from pate.heads._linear import Head, LinearHead, load_head
+from pate.heads._moments import ReleasedBallots
+from pate.heads.least_squares import LeastSquaresHead
+from pate.heads.logistic import MomentLogisticHead
+
+__all__ = ["Head", "LeastSquaresHead", "LinearHead", "MomentLogisticHead", "ReleasedBallots", "load_head"]

@@ -1,0 +1,165 @@
+"""The contract of heads, and the linear ones: logits that are linear in the ballot space."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pate.core.files import atomic_path
+from pate.core.types import FloatArray, IntArray
+from pate.exceptions import InvalidInputError
+from pate.heads._moments import ReleasedBallots, public_rows, softmax
+
+_FORMAT = "pate.heads/1"
+
+
+class Head(BaseEstimator):
+    """What is fitted on released ballots and public rows, and then answers for any row, for ever and for nothing.
+
+    Whatever is computed from a release and public rows alone costs no privacy: post-processing, Dwork & Roth, "The
+    Algorithmic Foundations of Differential Privacy" (2014), Proposition 2.1. A head's guarantee is the release's.
+
+    Attributes
+    ----------
+    classes_ : tuple
+        Class values, in the order of the columns.
+    n_components_ : int
+    risk_ : float or None
+        Stein's estimate of the risk, of which zero is what guessing at random has; None where there is none.
+    """
+
+    #: Name in a saved file -> class.
+    _kinds: ClassVar[dict[str, type[Head]]] = {}
+    #: Fitted attributes that are arrays, and those that go into JSON.
+    _arrays: ClassVar[tuple[str, ...]] = ()
+    _scalars: ClassVar[tuple[str, ...]] = ()
+
+    classes_: tuple[Any, ...]
+    n_components_: int
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Head._kinds[cls.__name__] = cls
+
+    @abstractmethod
+    def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
+        """Fit on what was released and on public rows."""
+
+    @abstractmethod
+    def decision_function(self, phi: Any) -> FloatArray:
+        """Return logits of shape (n_rows, n_classes): their softmax is :meth:`predict_proba`."""
+
+    def predict_proba(self, phi: Any) -> FloatArray:
+        """Return probabilities of shape (n_rows, n_classes)."""
+        return softmax(self.decision_function(phi))
+
+    def predict(self, phi: Any) -> IntArray:
+        """Return class indices of shape (n_rows,)."""
+        return np.asarray(self.decision_function(phi).argmax(axis=1), dtype=np.int64)
+
+    def _rows(self, phi: Any) -> FloatArray:
+        check_is_fitted(self, "classes_")
+        return public_rows(phi, self.n_components_, name="phi", least=0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the head as one safetensors file; what it was fitted on beyond its own state is not kept.
+
+        Parameters
+        ----------
+        path : path
+        """
+        from safetensors.numpy import save_file  # only those who keep heads need it
+
+        check_is_fitted(self, "classes_")
+        told = {
+            "format": _FORMAT,
+            "kind": type(self).__name__,
+            "parameters": self.get_params(deep=False),
+            "classes": list(self.classes_),
+            "scalars": {name: getattr(self, name) for name in self._scalars},
+        }
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
+        with atomic_path(path) as beside:
+            save_file(arrays, beside, metadata={"head": json.dumps(told, allow_nan=False)})
+
+
+def load_head(path: str | os.PathLike[str]) -> Head:
+    """Return a head that :meth:`Head.save` wrote.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is no head.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "head.safetensors"
+    >>> LinearHead.of(np.eye(2), ("no", "yes")).save(path)
+    >>> load_head(path).predict([[0.0, 1.0]])
+    array([1])
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(os.fspath(path), framework="numpy") as file:
+            told = json.loads((file.metadata() or {}).get("head", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InvalidInputError(f"{str(path)!r} cannot be read as a head: {error}. Pass what save wrote.") from None
+    kind = Head._kinds.get(told.get("kind", ""))
+    if told.get("format") != _FORMAT or kind is None or set(arrays) != set(kind._arrays):
+        raise InvalidInputError(f"{str(path)!r} is no head of this version. Pass what save wrote.")
+    head = kind(**told["parameters"])
+    head.classes_ = tuple(told["classes"])
+    for name, value in [*arrays.items(), *told["scalars"].items()]:
+        setattr(head, name, value)
+    return head
+
+
+class LinearHead(Head):
+    """A fitted head whose logits are ``phi @ coef_``: what every linear head is, and what rounds return.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (n_components, n_classes)
+
+    Examples
+    --------
+    >>> LinearHead.of([[2.0, -2.0]], ("a", "b")).predict_proba([[0.5]]).round(3)
+    array([[0.881, 0.119]])
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
+    _scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_", "n_effective_")
+
+    coef_: FloatArray
+    risk_: float | None = None
+    lambda_: float | None = None
+    n_effective_: float | None = None
+
+    @classmethod
+    def of(cls, coef: Any, classes: tuple[Any, ...]) -> LinearHead:
+        """Return the head with these coefficients."""
+        head = LinearHead()
+        head.coef_, head.classes_ = np.asarray(coef, dtype=np.float64), tuple(classes)
+        return head
+
+    @property
+    def n_components_(self) -> int:  # type: ignore[override]
+        """Columns of the ballot space."""
+        return len(self.coef_)
+
+    def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
+        """Refuse: coefficients are given, or come from a head that is fitted."""
+        raise InvalidInputError("a LinearHead holds coefficients that are there. Fit LeastSquaresHead instead.")
+
+    def decision_function(self, phi: Any) -> FloatArray:
+        """Return logits of shape (n_rows, n_classes)."""
+        return np.asarray(self._rows(phi) @ self.coef_)

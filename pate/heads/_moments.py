@@ -1,0 +1,160 @@
+"""What a head is fitted on: the released moments of the records, and the public rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from pate.core.checks import check_classes, check_int, check_real, shown
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+
+
+class ReleasedBallots(Protocol):
+    """The public numbers of a ballot release that a head reads, and nothing else of it.
+
+    Attributes
+    ----------
+    statistics : float64 array of shape (n_components, n_classes)
+        The noisy sum of the ballots phi (x) (e_y - 1/m), its mean over the classes projected off.
+    sigma : float
+        Standard deviation of the noise in every cell, before that projection.
+    n_units : int
+        How many records or persons cast a ballot, a public number.
+    classes : sequence
+        Class values, in the order of the columns.
+    """
+
+    @property
+    def statistics(self) -> FloatArray: ...
+    @property
+    def sigma(self) -> float: ...
+    @property
+    def n_units(self) -> int: ...
+    @property
+    def classes(self) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Checked numbers of a release, per ballot: ``mean`` is M + noise of ``noise`` a cell, with M = E[phi (e_y - 1/m)].
+
+    Attributes
+    ----------
+    mean : float64 array of shape (n_components, n_classes)
+        Its rows sum to 0.
+    noise : float
+        Standard deviation of the noise of a cell of ``mean``, before the projection.
+    n_units : int
+    classes : tuple
+    phi : float64 array of shape (n_public, n_components)
+    """
+
+    mean: FloatArray
+    noise: float
+    n_units: int
+    classes: tuple[Any, ...]
+    phi: FloatArray
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of ``mean``."""
+        return len(self.classes)
+
+    @property
+    def row_noise(self) -> float:
+        """The expected squared length that noise gives to a row of ``mean``: m - 1 of its m dimensions are left."""
+        return (self.n_classes - 1) * self.noise**2
+
+
+def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least: int = 1) -> FloatArray:
+    """Return public rows as a float64 array of shape (n_rows, n_components).
+
+    Examples
+    --------
+    >>> public_rows([[1, 0]], 3)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: phi_public must have shape (n_rows, 3), as the ballots have, got (1, 2). ...
+    """
+    rows = np.asarray(phi)
+    if rows.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"{name} must hold numbers, got {shown(phi)} of {rows.dtype}. Transform the rows first."
+        )
+    if rows.ndim != 2 or rows.shape[1] != n_components or rows.shape[0] < least:
+        raise InvalidInputError(
+            f"{name} must have shape (n_rows, {n_components}), as the ballots have, got {rows.shape}. "
+            "Transform the public rows by the space that the ballots were cast in."
+        )
+    rows = rows.astype(np.float64, copy=False)
+    if not np.isfinite(rows).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity. A ballot space gives finite rows: transform by it.")
+    return rows
+
+
+def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
+    """Check what was released against the public rows.
+
+    Parameters
+    ----------
+    release : BallotRelease
+        Anything with the attributes of :class:`ReleasedBallots`.
+    phi_public : array of shape (n_public, n_components)
+        Public rows in the space that the ballots were cast in.
+
+    Raises
+    ------
+    InvalidInputError
+        Something else was passed, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> release = SimpleNamespace(statistics=[[4.0, -4.0]], sigma=1.0, n_units=8, classes=("a", "b"))
+    >>> read_moments(release, [[1.0], [0.5]]).mean
+    array([[ 0.5, -0.5]])
+    """
+    missing = [name for name in ("statistics", "sigma", "n_units", "classes") if not hasattr(release, name)]
+    if missing:
+        raise InvalidInputError(
+            f"release must be a BallotRelease, got {shown(release)} without {', '.join(missing)}. "
+            "Pass what release_ballots returned: a head is fitted on public numbers only."
+        )
+    classes = check_classes(release.classes)
+    sums = np.asarray(release.statistics, dtype=np.float64)
+    if sums.ndim != 2 or sums.shape[1] != len(classes) or not len(sums) or not np.isfinite(sums).all():
+        raise InvalidInputError(
+            f"release.statistics must be finite, of shape (n_components, {len(classes)}), got {sums.shape}."
+        )
+    n_units = check_int("release.n_units", release.n_units, low=1)
+    sigma = check_real("release.sigma", release.sigma, low=0)
+    phi = public_rows(phi_public, len(sums))
+    mean = (sums - sums.mean(axis=1, keepdims=True)) / n_units
+    return Moments(mean, sigma / n_units, n_units, classes, phi)
+
+
+def log_sum_exp(logits: FloatArray) -> FloatArray:
+    """Return log sum exp of every row.
+
+    Examples
+    --------
+    >>> log_sum_exp(np.array([[1000.0, 1000.0]])).round(3)
+    array([1000.693])
+    """
+    top = logits.max(axis=1)
+    return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    """Return the probabilities of every row.
+
+    Examples
+    --------
+    >>> softmax(np.array([[0.0, np.log(3.0)]])).round(2)
+    array([[0.25, 0.75]])
+    """
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
