@@ -28,6 +28,7 @@ _HOME = {
     "GDPFilter": "pate.privacy.compose.filters",
     "GNMax": "pate.mechanisms",
     "Guarantee": "pate.privacy.words",
+    "HeadTeacherEnsemble": "pate.teachers",
     "InvalidInputError": "pate.exceptions",
     "LNMax": "pate.mechanisms",
     "LabelRelease": "pate.release",
@@ -94,7 +95,7 @@ if TYPE_CHECKING:
     from pate.studies.comparison import ComparisonReport
     from pate.studies.plan import Plan, plan
     from pate.studies.run import run_experiment
-    from pate.teachers import CallableTeachers, TeacherEnsemble
+    from pate.teachers import CallableTeachers, HeadTeacherEnsemble, TeacherEnsemble
     from pate.teachers.torch import TorchTeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes
 
