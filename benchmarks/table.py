@@ -27,11 +27,15 @@ def ratio_rows(what: str, table: dict[str, Any]) -> Iterator[str]:
 def pages() -> Iterator[str]:
     yield "# Measured\n\nBy `benchmarks/table.py` from the JSON files here, which hold commits, versions and loads."
     yield "\n| per second | ours | plain loop | ratio, median of repeats | range |\n|---|---|---|---|---|"
-    plain, networks = read("teachers"), read("torch_teachers")
+    plain, heads, networks = read("teachers"), read("heads"), read("torch_teachers")
     if plain:
         c = plain["config"]
         what = f"LogisticRegression, {plain['data']}, {c['n_teachers']} teachers, n_jobs={c['n_jobs']}"
         yield from ratio_rows(what, plain["summary"])
+    if heads:
+        c = heads["config"]
+        what = f"ridge heads, {heads['data']}, {c['n_teachers']:,} on {c['n_features']} features, n_jobs={c['n_jobs']}"
+        yield from ratio_rows(what, heads["summary"])
     if networks:
         c = networks["config"]
         for name, variant in networks["variants"].items():
@@ -53,6 +57,15 @@ def pages() -> Iterator[str]:
                 f"Mean accuracy of the {c['n_teachers']} cnn teachers: ours {a['ours']:.4f}, the plain loop's "
                 f"{a['plain']:.4f} (standard error of the difference {a['standard_error']:.4f})."
             )
+    if heads:
+        c = heads["config"]
+        jobs = ", ".join(f"{n} {r['fit_s']:.1f} s and {r['vote_s']:.1f} s" for n, r in heads["heads"].items())
+        peak = max(r["peak_mib_so_far"] for r in heads["heads"].values())
+        yield (
+            f"\n{c['n_teachers']:,} heads on {c['n_records']:,} x {c['n_features']} features, training and votes on "
+            f"{c['n_queries']:,} rows: {jobs}; all processes together at most {peak:,.0f} MiB "
+            f"(load {heads['machine']['load_before']:.1f} before, {heads['load_after']:.1f} after)."
+        )
     trees, million = read("hist_gradient_boosting"), read("million_rows")
     if trees:
         yield "\n| HistGradientBoosting | CPU s per fit | OpenMP threads |\n|---|---|---|"

@@ -30,6 +30,7 @@ _HOME = {
     "GNMax": "pate.mechanisms",
     "GaussianSum": "pate.mechanisms",
     "Guarantee": "pate.privacy.words",
+    "HeadTeacherEnsemble": "pate.teachers",
     "InvalidInputError": "pate.exceptions",
     "LNMax": "pate.mechanisms",
     "LabelRelease": "pate.release",
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
     from pate.studies.comparison import ComparisonReport
     from pate.studies.plan import Plan, plan
     from pate.studies.run import run_experiment
-    from pate.teachers import CallableTeachers, TeacherEnsemble
+    from pate.teachers import CallableTeachers, HeadTeacherEnsemble, TeacherEnsemble
     from pate.teachers.torch import TorchTeacherEnsemble
     from pate.votes import ABSTAIN, Voter, Votes
 

@@ -9,9 +9,11 @@ from pate.teachers._subsets import ensemble_curve
 from pate.teachers._usable import class_indices
 from pate.teachers.callables import CallableTeachers
 from pate.teachers.ensemble import TeacherEnsemble
+from pate.teachers.heads import HeadTeacherEnsemble
 
 __all__ = [
     "CallableTeachers",
+    "HeadTeacherEnsemble",
     "ShardEnsemble",
     "TeacherEnsemble",
     "class_indices",

@@ -16,8 +16,8 @@ from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ReadRows, ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
+from pate.teachers._tables import TableTeachers
 from pate.teachers._usable import as_column, class_indices
-from pate.teachers.ensemble import TeacherEnsemble
 
 
 class TeachersRows(BaseEstimator):
@@ -26,6 +26,7 @@ class TeachersRows(BaseEstimator):
     Examples
     --------
     >>> from sklearn.naive_bayes import GaussianNB
+    >>> from pate import TeacherEnsemble
     >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=[0, 1])
     >>> TeachersRows()._check_private([["a", 1.0], ["b", 2.0]], [0, 1], teachers)
     Traceback (most recent call last):
@@ -126,8 +127,8 @@ class TeachersRows(BaseEstimator):
 
 
 def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
-    if isinstance(teachers, TeacherEnsemble):
-        return check_rows(X, estimator=teachers.estimator, name=name)
+    if isinstance(teachers, TableTeachers):
+        return check_rows(X, estimator=teachers._reader, name=name)
     rows = read_numbers(X, name=name)
     return X if is_frame(X) else check_rows(rows, estimator=LogisticRegression(), name=name)
 

@@ -11,27 +11,12 @@ from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
 from pate.core.seeds import global_generators
-from pate.core.types import Mask
-from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
-from pate.teachers._base import Shard, ShardEnsemble
-from pate.teachers._cells import private_cells
+from pate.teachers._base import Shard
 from pate.teachers._isolated import batches, side_by_side
 from pate.teachers._process import contained
 from pate.teachers._rehearsal import rehearse
-from pate.teachers._rows import (
-    as_floats,
-    check_rows,
-    check_same_kind,
-    column_kinds,
-    copy_input_tags,
-    holds_objects,
-    is_texts,
-    match_columns,
-    take_rows,
-    takes,
-    takes_missing,
-)
+from pate.teachers._rows import take_rows
 from pate.teachers._shards import (
     Asked,
     Failure,
@@ -44,14 +29,14 @@ from pate.teachers._shards import (
     train_batch,
     vote_batch,
 )
-from pate.teachers._usable import complete_rows
+from pate.teachers._tables import TableTeachers
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.
 _CHUNK_ROWS = 4096
 
 
-class TeacherEnsemble(ShardEnsemble):
+class TeacherEnsemble(TableTeachers):
     """Train one copy of a classifier on each of ``n_teachers`` disjoint shards, and let them vote.
 
     It has no ``predict``: what teachers say is private until :func:`pate.release_labels` adds noise.
@@ -123,8 +108,6 @@ class TeacherEnsemble(ShardEnsemble):
     Votes(n_queries=20, n_classes=10, n_teachers=5, counts=<sensitive>)
     """
 
-    feature_names_in_: npt.NDArray[np.object_]
-
     def __init__(
         self,
         estimator: Any,
@@ -146,10 +129,9 @@ class TeacherEnsemble(ShardEnsemble):
         self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        copy_input_tags(self.estimator, tags)
-        return tags
+    @property
+    def _reader(self) -> Any:
+        return self.estimator
 
     def _check_model(self) -> None:
         model = self.estimator
@@ -165,31 +147,6 @@ class TeacherEnsemble(ShardEnsemble):
                 "estimator must take rows of features, got one for precomputed kernels or distances. "
                 "Such columns compare a record with every other one, so no shard would be separate."
             )
-
-    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
-        X, readable = private_cells(X, texts=takes("string", self.estimator), like=like)
-        rows = check_rows(X, estimator=self.estimator, whole=False)
-        if takes_missing(self.estimator) or is_texts(rows):
-            return as_floats(rows), readable
-        return as_floats(rows), readable & complete_rows(rows)
-
-    def _public_rows(self, X: Any) -> tuple[Any, Any]:
-        X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
-        if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
-            X = match_columns(X, self._columns, n_features)
-        X = check_rows(X, estimator=self.estimator)
-        matched = match_columns(X, self._columns, n_features)
-        check_same_kind(X, objects=self._objects)
-        return matched, X
-
-    def _set_columns(self, X: Any, given: Any) -> None:
-        self.__dict__.pop("n_features_in_", None)
-        if not is_texts(X):
-            self.n_features_in_ = int(X.shape[1])
-        self._columns, self._objects = column_kinds(X), holds_objects(X)
-        self.__dict__.pop("feature_names_in_", None)
-        if self._columns is not None and all(isinstance(c, str) for c in self._columns):
-            self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)
 
     def _open_store(self) -> CheckpointStore:
         store = CheckpointStore(self.checkpoint_dir)
