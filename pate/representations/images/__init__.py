@@ -1,0 +1,8 @@
+"""Representations of images, fitted on public ones: pixels, wavelet scattering, self-supervised networks."""
+
+from __future__ import annotations
+
+from pate.representations.images._pixels import Pixels
+from pate.representations.images._scattering import Scattering
+
+__all__ = ["Pixels", "Scattering"]
