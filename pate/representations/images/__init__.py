@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pate.representations.images._augment import Augmentation
 from pate.representations.images._pixels import Pixels
 from pate.representations.images._scattering import Scattering
+from pate.representations.images._self_supervised import SelfSupervised
 
-__all__ = ["Pixels", "Scattering"]
+__all__ = ["Augmentation", "Pixels", "Scattering", "SelfSupervised"]

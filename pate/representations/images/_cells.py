@@ -105,5 +105,6 @@ def image_shape_of(cells: ImageCells, wanted: tuple[int, int, int] | None) -> tu
         if channels * side * side == n_pixels:
             return channels, side, side
     raise InvalidInputError(
-        f"rows of {n_pixels} pixels are no square images of 1 or 3 channels. Pass image_shape=(channels, height, width)."
+        f"rows of {n_pixels} pixels are no square images of 1 or 3 channels. Pass image_shape=(channels, height, "
+        "width)."
     )

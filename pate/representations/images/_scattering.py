@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate.core.checks import check_choice, check_int
+from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
 from pate.networks._devices import one_device
 from pate.representations.images._cells import check_image_shape
@@ -82,7 +82,7 @@ class Scattering(ImageMap):
         one_device(self.device)
 
     def _learn(self, rows: npt.NDArray[Any]) -> None:
-        channels, height, width = self._shape()
+        _, height, width = self._shape()
         if min(height, width) < 2**self.n_scales or min(height, width) < 3:
             raise InvalidInputError(
                 f"n_scales={self.n_scales} needs images of at least {max(3, 2**self.n_scales)} pixels each way, got "
