@@ -34,6 +34,7 @@ FLOORS = {
     "votes": 3,
     "queries": 3,
     "mechanisms": 4,
+    "representations": 4,
     "statement": 4,
     "audit": 5,
     "teachers": 5,
@@ -55,7 +56,7 @@ MOST_ROOMS = 31
 
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
-    "torch": ("dpsgd", "networks", "teachers.torch", "students", "audit"),
+    "torch": ("dpsgd", "networks", "teachers.torch", "students", "audit", "representations"),
     "opacus": ("dpsgd", "audit"),
     "matplotlib": ("report.plots",),
     "typer": ("cli",),

@@ -1,0 +1,55 @@
+"""Public maps from rows to vectors: fitted on public rows only, for records that vote (docs/representations.md).
+
+Examples
+--------
+>>> import numpy as np
+>>> from pate.representations import RandomFourier, TableMap, chain
+>>> public, private = np.random.default_rng(0).normal(size=(2, 100, 4))
+>>> chain(TableMap(), RandomFourier(64)).fit(public).transform(private).shape
+(100, 64)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pate.representations._base import Representation as Representation
+    from pate.representations._cache import cached as cached
+    from pate.representations._files import load as load
+    from pate.representations.features import PublicPCA as PublicPCA
+    from pate.representations.features import RandomFourier as RandomFourier
+    from pate.representations.join import Chain as Chain
+    from pate.representations.join import Combined as Combined
+    from pate.representations.join import chain as chain
+    from pate.representations.join import combine as combine
+    from pate.representations.tables import TableMap as TableMap
+
+#: Loaded when first used: scikit-learn takes a second.
+_HOME = {
+    "Chain": "join",
+    "Combined": "join",
+    "PublicPCA": "features",
+    "RandomFourier": "features",
+    "Representation": "_base",
+    "TableMap": "tables",
+    "cached": "_cache",
+    "chain": "join",
+    "combine": "join",
+    "load": "_files",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,209 @@
+"""What a representation is: a public map from any row to a finite vector, fitted on public rows only."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pate.core.checks import quietly, shown
+from pate.exceptions import InvalidInputError
+from pate.representations._cells import NumberCells
+from pate.representations._packing import digest_of, save
+from pate.representations._private import refuse_private
+
+#: Rows that go through a map at once, always this many: behind the last ones stand public rows.
+BLOCK = 1024
+
+
+class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """A map from rows to vectors that public rows alone decide; abstract.
+
+    A subclass says in ``_learn`` what it takes from public rows (and sets ``n_features_out_``), in ``_map`` what it
+    makes of one block of rows, and in ``_state`` and ``_restore`` what a file keeps.
+
+    Attributes
+    ----------
+    n_features_in_, n_features_out_ : int
+    n_public_ : int
+        Public rows it was fitted on.
+    provenance_ : str
+        Where it comes from, one line for the statement.
+    exact_ : bool
+        Whether a row's vector is the same to the last bit wherever the row stands. If not, it may differ in the last
+        bits with the row's place in its block, but never with another row: blocks have one size and are padded.
+
+    Notes
+    -----
+    **Guarantee.** ``fit`` takes public rows only; what is private by its type is refused, and nobody can tell of an
+    array whose rows it holds. A row's vector depends on that row, its place and the fitted state alone, and is finite
+    whatever the row holds: no record moves another's ballot (docs/representations.md).
+
+    Examples
+    --------
+    >>> issubclass(Representation, TransformerMixin)
+    True
+    """
+
+    #: What reads rows, and says how a block of them looks.
+    _reader: ClassVar[Any] = NumberCells
+    _block_rows: ClassVar[int] = BLOCK
+    #: Settings that change no vector (a device, progress): they are not kept.
+    _passing: ClassVar[tuple[str, ...]] = ()
+    exact_: bool = False
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Learn the map from **public** rows.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_public, n_features)
+            Public rows, whose cells are refused by name where they are neither number nor text nor missing.
+        y : ignored
+            Labels of records have no place here.
+
+        Raises
+        ------
+        SensitiveValueError
+            ``X`` is private by its type.
+        InvalidInputError
+            A setting is wrong, or the rows cannot be read.
+        """
+        refuse_private("X_public", X)
+        self._check()
+        self.cells_ = self._reader.learn(X)
+        rows = self.cells_.read(X)
+        self.n_public_ = int(rows.shape[0])
+        self._learn(rows)
+        self.provenance_ = self._provenance()
+        self._named()
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[Any]:
+        """Map any rows, public or private, each by itself.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n, n_features)
+            Of the columns that the public rows had. A missing or odd cell has its public stand-in.
+
+        Returns
+        -------
+        float64 or float32 array of shape (n, n_features_out_)
+            Finite.
+
+        Raises
+        ------
+        InvalidInputError
+            The columns are others: never for what a cell holds.
+        """
+        check_is_fitted(self, "n_features_out_")
+        rows = self.cells_.read(X)
+        n, size = int(rows.shape[0]), self._block_rows
+        made: npt.NDArray[Any] | None = None
+        for start in range(0, n, size):
+            part = quietly("X", self._map, self.cells_.block(rows, start, size))
+            if made is None:
+                made = np.empty((n, self.n_features_out_), dtype=part.dtype)
+            made[start : start + size] = part[: n - start]
+        return np.empty((0, self.n_features_out_)) if made is None else made
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 digest of the settings and of all that was fitted: public, 64 hexadecimal digits."""
+        check_is_fitted(self, "n_features_out_")
+        return digest_of(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a safetensors file, whole or not at all; :func:`pate.representations.load` reads it."""
+        check_is_fitted(self, "n_features_out_")
+        save(self, path)
+
+    def _check(self) -> None:
+        """Refuse wrong settings."""
+
+    @abstractmethod
+    def _learn(self, rows: Any) -> None:
+        """Learn from public rows as the reader gives them, and set ``n_features_out_``."""
+
+    @abstractmethod
+    def _map(self, block: Any) -> npt.NDArray[Any]:
+        """Return the vectors of one block, finite, as many rows as it has."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return what was fitted: arrays by name, and what goes into JSON."""
+
+    @abstractmethod
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        """Take back what ``_state`` gave; any error means a damaged file."""
+
+    def _parts(self) -> tuple[Representation, ...]:
+        """Return the fitted representations it is made of."""
+        return ()
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameters that a file keeps."""
+        kept = {k: v for k, v in self.get_params(deep=False).items() if k not in self._passing}
+        return {k: v.item() if isinstance(v, np.generic) else v for k, v in kept.items()}
+
+    def _given(self) -> str:
+        """Return a digest of what a person gave that is no setting (a module's weights), for the cache."""
+        return ""
+
+    def _modules(self) -> list[Any]:
+        """Return the architectures that a file cannot keep, in order."""
+        return [module for part in getattr(self, "parts", ()) for module in part._modules()]
+
+    @classmethod
+    def _empty(cls, settings: dict[str, Any], parts: tuple[Representation, ...], modules: list[Any]) -> Any:
+        """Return an unfitted one of the settings in a file; takes its architectures off the front of ``modules``."""
+        if parts or set(settings) != set(cls._get_param_names()) - set(cls._passing):
+            raise ValueError("other settings")
+        rep = cls(**settings)
+        rep._check()
+        return rep
+
+    def _provenance(self) -> str:
+        return f"{type(self).__name__} fitted on {self.n_public_:,} public rows"
+
+    def _named(self) -> None:
+        """Set what scikit-learn calls the number and names of columns."""
+        self.n_features_in_ = self.cells_.n_features
+        names = getattr(self.cells_, "names", None)
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.requires_fit = True
+        return tags
+
+
+def check_representation(name: str, value: Any) -> Representation:
+    """Return a representation, fitted or not; a scikit-learn transformer is one through ``FromTransformer``.
+
+    Examples
+    --------
+    >>> check_representation("rep", 3)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: rep must be a representation, got 3. Wrap a transformer in FromTransformer, ...
+    """
+    if not isinstance(value, Representation):
+        raise InvalidInputError(
+            f"{name} must be a representation, got {shown(value)}. Wrap a transformer in FromTransformer, a torch "
+            "module in FromModule."
+        )
+    return value

@@ -1,0 +1,221 @@
+"""Tables as numbers, by public rows alone and without a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_choice, check_int, shown
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.representations._base import Representation
+from pate.representations._table_cells import MISSING, RARE, TableCells
+
+_ENCODINGS = ("standard", "quantile", "thermometer")
+#: A standardised number counts as at most this many deviations.
+_CLIP = 4.0
+#: Where the public distribution of a column is written down.
+_KNOTS = 129
+
+
+class TableMap(Representation):
+    """Columns of a table as numbers of comparable scale, by what public rows hold.
+
+    Numbers, each in one or several ways, of a total variance of about 1 per column:
+
+    - ``"standard"``: less the public median, over the public interquartile range / 1.349, clipped at 4;
+    - ``"quantile"``: the share of public cells below it;
+    - ``"thermometer"``: how far it has come between each two of ``n_bins`` public quantiles, from 0 to 1 (piecewise
+      linear encoding, Gorishniy et al., NeurIPS 2022): linear in it, a head may follow any bend of a column.
+
+    A missing number is the public median; where public cells were missing, a column says so. Categories: one column
+    each for the ``max_categories`` most frequent public ones, one for all others where some were left out, and one for
+    missing cells where some were.
+
+    Parameters
+    ----------
+    numeric : "auto" or list of {"standard", "quantile", "thermometer"}
+        "auto": quantile and standard where all columns are numbers, quantile and thermometer in mixed tables.
+    n_bins : int
+        Of a thermometer, at least 2.
+    max_categories : int
+        At least 2.
+
+    Attributes
+    ----------
+    encodings_ : tuple of str
+        How numbers are written.
+    n_features_in_, n_features_out_ : int
+    provenance_ : str
+
+    Notes
+    -----
+    Each cell is mapped by itself, so a row's vector is the same to the last bit wherever the row stands. An infinite or
+    huge number is the end of its column's range; a text among numbers is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> public = pd.DataFrame({"age": [20.0, 40.0, 60.0, 30.0], "town": ["Oslo", "Rome", "Oslo", "Rome"]})
+    >>> table = TableMap(numeric=["standard"]).fit(public)
+    >>> table.transform(pd.DataFrame({"age": [35.0, None, 1e300], "town": ["Rome", "Kyiv", None]})).round(2)
+    array([[0., 0., 1.],
+           [0., 0., 0.],
+           [4., 0., 0.]])
+    """
+
+    _reader = TableCells
+    exact_ = True
+
+    def __init__(self, *, numeric: Any = "auto", n_bins: int = 16, max_categories: int = 50) -> None:
+        self.numeric = numeric
+        self.n_bins = n_bins
+        self.max_categories = max_categories
+
+    def _check(self) -> None:
+        check_int("n_bins", self.n_bins, low=2)
+        check_int("max_categories", self.max_categories, low=2)
+        if isinstance(self.numeric, str):
+            check_choice("numeric", self.numeric, ["auto"], remedy=f"Or a list of some of {', '.join(_ENCODINGS)}.")
+            return
+        if not isinstance(self.numeric, list | tuple) or not self.numeric:
+            raise InvalidInputError(f"numeric must be 'auto' or a list of encodings, got {shown(self.numeric)}.")
+        for name in self.numeric:
+            check_choice("numeric", name, _ENCODINGS)
+
+    def _learn(self, rows: Any) -> None:
+        known = self.cells_.categories
+        mixed = any(c is not None for c in known)
+        auto = ("quantile", "thermometer") if mixed else ("quantile", "standard")
+        self.encodings_ = auto if isinstance(self.numeric, str) else tuple(dict.fromkeys(self.numeric))
+        learnt = [self._column(np.asarray(rows[:, j], dtype=np.float64), known[j]) for j in range(len(known))]
+        self._take_columns(learnt)
+        self.n_features_out_ = self._width()
+        if not self.n_features_out_:
+            raise InvalidInputError(
+                "X_public has no column that tells rows apart: numbers that are all one, or texts that stand there "
+                "once each. Give a column with more to say."
+            )
+
+    def _column(self, cells: FloatArray, known: tuple[str, ...] | None) -> dict[str, FloatArray]:
+        if known is not None:
+            n_kept = min(len(known), self.max_categories)
+            rest = bool(((cells >= n_kept) | (cells == RARE)).any())
+            return {"kept": np.array([n_kept, rest, (cells == MISSING).any()], dtype=np.float64)}
+        there = np.sort(np.clip(cells[~np.isnan(cells)], -1e150, 1e150))
+        if not len(there) or there[0] == there[-1]:
+            missing = bool(np.isnan(cells).any()) and len(there) > 0
+            return {
+                "scale": np.zeros(2),
+                "knots": np.zeros(0),
+                "ranks": np.zeros(0),
+                "bins": np.zeros(0),
+                "absent": np.array([float(missing)]),
+            }
+        low, middle, high = np.quantile(there, [0.25, 0.5, 0.75])
+        scale = (high - low) / 1.349 or float(there.std()) or 1.0
+        knots = np.unique(np.quantile(there, np.linspace(0, 1, _KNOTS), method="nearest"))
+        ranks = (np.searchsorted(there, knots, "left") + np.searchsorted(there, knots, "right")) / (2.0 * len(there))
+        return {
+            "scale": np.array([middle, scale]),
+            "knots": knots,
+            "ranks": ranks,
+            "bins": _bins(there, self.n_bins),
+            "absent": np.array([float(np.isnan(cells).any())]),
+        }
+
+    def _take_columns(self, columns: list[dict[str, FloatArray]]) -> None:
+        self.columns_ = columns
+
+    def _width(self) -> int:
+        return sum(self._column_width(column) for column in self.columns_)
+
+    def _column_width(self, column: dict[str, FloatArray]) -> int:
+        if "kept" in column:
+            return int(column["kept"].sum())
+        width = int(column["absent"][0])
+        if len(column["knots"]):
+            width += sum(len(column["bins"]) - 1 if name == "thermometer" else 1 for name in self.encodings_)
+        return width
+
+    def _map(self, block: FloatArray) -> FloatArray:
+        made = np.zeros((len(block), self.n_features_out_))
+        place = 0
+        for j, column in enumerate(self.columns_):
+            width = self._column_width(column)
+            target = made[:, place : place + width]
+            place += width
+            if "kept" in column:
+                _one_hot(block[:, j], column["kept"], target)
+            elif width:
+                self._numbers(block[:, j], column, target)
+        return made
+
+    def _numbers(self, cells: FloatArray, column: dict[str, FloatArray], target: FloatArray) -> None:
+        missing = np.isnan(cells)
+        if column["absent"][0]:
+            target[:, -1] = missing
+        if not len(column["knots"]):
+            return
+        middle, scale = column["scale"]
+        cells = np.clip(np.where(missing, middle, cells), -1e150, 1e150)
+        share = len(self.encodings_) ** -0.5
+        at = 0
+        for name in self.encodings_:
+            if name == "standard":
+                target[:, at] = np.clip((cells - middle) / scale, -_CLIP, _CLIP) * share
+                at += 1
+            elif name == "quantile":  # of variance 1/12 between 0 and 1
+                target[:, at] = (np.interp(cells, column["knots"], column["ranks"]) - 0.5) * (12.0**0.5 * share)
+                at += 1
+            else:
+                bins = column["bins"]
+                steps = (cells[:, None] - bins[:-1]) / np.diff(bins)
+                width = len(bins) - 1
+                target[:, at : at + width] = np.clip(steps, 0.0, 1.0) * ((6.0 / max(width, 2)) ** 0.5 * share)
+                at += width
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        arrays = {f"{j}.{name}": array for j, column in enumerate(self.columns_) for name, array in column.items()}
+        return arrays, {"encodings": list(self.encodings_)}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.encodings_ = tuple(check_choice("encodings", name, _ENCODINGS) for name in words["encodings"])
+        columns: list[dict[str, FloatArray]] = [{} for _ in self.cells_.categories]
+        for name, array in arrays.items():
+            if array.dtype != np.float64 or array.ndim != 1 or not np.isfinite(array).all():
+                raise ValueError("not a column")
+            columns[int(name.partition(".")[0])][name.partition(".")[2]] = array
+        for column, known in zip(columns, self.cells_.categories, strict=True):
+            if set(column) != ({"scale", "knots", "ranks", "bins", "absent"} if known is None else {"kept"}):
+                raise ValueError("not a column")
+            for name in ("knots", "bins") if known is None else ():
+                if (np.diff(column[name]) <= 0).any():
+                    raise ValueError("steps that do not rise")
+            if known is None and (column["knots"].shape != column["ranks"].shape or len(column["scale"]) != 2):
+                raise ValueError("not a column")
+        self._take_columns(columns)
+        if self._width() != self.n_features_out_:
+            raise ValueError("columns of another width")
+
+
+def _bins(there: FloatArray, n_bins: int) -> FloatArray:
+    """Return the ends of a thermometer's steps: values that many rows hold, and quantiles of all others."""
+    values, counts = np.unique(there, return_counts=True)
+    heavy = counts > len(there) / n_bins
+    others = there[~np.isin(there, values[heavy])]
+    quantiles = np.quantile(others, np.linspace(0, 1, n_bins + 1), method="nearest") if len(others) else others
+    return np.unique(np.concatenate([values[heavy], quantiles]))
+
+
+def _one_hot(codes: FloatArray, kept: FloatArray, target: FloatArray) -> None:
+    n_kept, rest, missing = int(kept[0]), bool(kept[1]), bool(kept[2])
+    own = np.flatnonzero((codes >= 0) & (codes < n_kept))
+    target[own, codes[own].astype(np.int64)] = 1.0
+    if rest:
+        target[(codes >= n_kept) | (codes == RARE), n_kept] = 1.0
+    if missing:
+        target[codes == MISSING, -1] = 1.0
