@@ -13,6 +13,7 @@ import torch
 from pate.core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.networks._devices import one_device
+from pate.networks._generators import own_generator
 from pate.representations.images._augment import Augmentation
 from pate.representations.images._cells import check_image_shape
 from pate.representations.images._encoders import make_encoder
@@ -156,7 +157,8 @@ class SelfSupervised(ImageMap):
     def _build(self, shape: tuple[int, int, int]) -> None:
         """Make the network of the weights, for vectors; float32, on the device."""
         self._device = one_device(self.device)
-        encoder = make_encoder(self.network, shape, self.n_features)
+        with own_generator(0):  # a module draws its first weights, which are replaced, from everybody's generator
+            encoder = make_encoder(self.network, shape, self.n_features)
         encoder.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self._weights.items()})
         self._encoder = encoder.to(self._device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
         self.n_features_out_ = self.n_features

@@ -166,6 +166,12 @@ def _resume(state: _State, file: Path) -> None:
             f"{file.name} is damaged ({type(error).__name__}): training begins anew.", CheckpointWarning, stacklevel=3
         )
         return
+    # A fused optimiser goes through memory: its moments lie as their parameters do, channels last.
+    parameters = list(state.encoder.parameters())
+    for number, kept_moments in moments.items():
+        for name, value in kept_moments.items():
+            if value.ndim:
+                kept_moments[name] = torch.empty_like(parameters[number]).copy_(value)
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     state.epoch, state.losses = epoch, losses

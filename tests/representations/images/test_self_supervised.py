@@ -84,7 +84,11 @@ def test_a_damaged_checkpoint_is_told_and_left(tmp_path):
 
 def test_a_checkpoint_serves_its_own_settings_and_images_alone(tmp_path):
     SelfSupervised(**SMALL, checkpoint_dir=tmp_path).fit(images())
-    for settings, X in [({"temperature": 0.3}, images()), ({"augmentation": {"rotate": 1}}, images()), ({}, images(39))]:
+    for settings, X in [
+        ({"temperature": 0.3}, images()),
+        ({"augmentation": {"rotate": 1}}, images()),
+        ({}, images(39)),
+    ]:
         other = SelfSupervised(**SMALL | settings, checkpoint_dir=tmp_path).fit(X)
         assert other.fingerprint() == SelfSupervised(**SMALL | settings).fit(X).fingerprint()
     assert len(list(tmp_path.iterdir())) == 4
@@ -121,16 +125,17 @@ def test_it_learns_what_the_changes_leave():
     label, phase = np.arange(240) % 4, draw.uniform(0, 6, 240)[:, None, None]
     angle = (label * np.pi / 4)[:, None, None]
     X = 0.5 + 0.5 * np.sin(1.2 * (rows * np.sin(angle) + columns * np.cos(angle)) + phase)
-    X = np.clip(X + draw.normal(scale=0.6, size=X.shape), 0, 1)
+    X = np.clip(X + draw.normal(scale=0.4, size=X.shape), 0, 1)
     rep = SelfSupervised(
-        n_features=16, epochs=12, batch_size=60, device="cpu", augmentation={"shift": 0.4, "bright": 0.2}
+        n_features=16, epochs=12, batch_size=32, device="cpu", augmentation={"shift": 0.4, "bright": 0.2}
     ).fit(X[:160])
 
     def right(features):
-        return KNeighborsClassifier(5).fit(features[:160], label[:160]).score(features[160:], label[160:])
+        return KNeighborsClassifier(1).fit(features[160:168], label[160:168]).score(features[168:], label[168:])
 
     assert rep.losses_[-1] < 0.9 * rep.losses_[0]
-    assert right(rep.transform(X)) > right(X.reshape(240, -1)) + 0.15
+    assert right(rep.transform(X)) > 0.95
+    assert right(X.reshape(240, -1)) < 0.85
 
 
 def test_the_loss_is_the_sum_of_the_paper():
