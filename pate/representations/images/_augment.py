@@ -1,0 +1,128 @@
+"""Random changes of images that should not change what they show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from pate.core.checks import check_choice, check_real
+from pate.exceptions import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How far an image may be changed; every change is drawn for each image anew, evenly up to these bounds.
+
+    Attributes
+    ----------
+    rotate : float
+        Degrees either way.
+    scale, stretch : float
+        Shares: larger or smaller in all, and in width against height.
+    shift : float
+        Share of the side, each way.
+    shear : float
+    elastic : float
+        Standard deviation of a smooth random displacement, as a share of half the side.
+    thicken : float
+        Share of the way to the brightest or the darkest of the 3 x 3 pixels around: strokes grow thicker or thinner.
+    bright : float
+        Share by which pixels are brighter or darker.
+    erase : float
+        Largest side of a blank rectangle, as a share of the image's.
+    flip : bool
+        Left and right may change places: not for glyphs.
+
+    Examples
+    --------
+    >>> Augmentation.of("mild").flip, Augmentation.of({"rotate": 5}).rotate
+    (False, 5)
+    >>> images = torch.rand(4, 1, 28, 28)
+    >>> Augmentation.of("mild").apply(images, torch.Generator().manual_seed(0)).shape
+    torch.Size([4, 1, 28, 28])
+    """
+
+    rotate: float = 20.0
+    scale: float = 0.2
+    stretch: float = 0.1
+    shift: float = 0.1
+    shear: float = 0.2
+    elastic: float = 0.1
+    thicken: float = 0.5
+    bright: float = 0.2
+    erase: float = 0.0
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "flip":
+                if not isinstance(value, bool):
+                    raise InvalidInputError(f"flip must be True or False, got {value!r}.")
+            else:
+                high = 180.0 if field.name == "rotate" else 0.9
+                check_real(f"augmentation[{field.name!r}]", value, low=0, high=high)
+
+    @classmethod
+    def of(cls, value: Any) -> Augmentation:
+        """Return the augmentation of a name, or of bounds by name; those that are not named are nought."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, Mapping):
+            known = [field.name for field in fields(cls)]
+            odd = sorted(set(map(str, value)) - set(known))
+            if odd:
+                raise InvalidInputError(f"augmentation has {odd}; it may have {known}.")
+            still: dict[str, Any] = {name: 0.0 for name in known} | {"flip": False}
+            return cls(**(still | dict(value)))
+        check_choice("augmentation", value, _NAMED, remedy="Or a dict of bounds, such as {'rotate': 5}.")
+        return cls(**_NAMED[value])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the bounds by name."""
+        return asdict(self)
+
+    def apply(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Return each image changed at random; ``generator`` is on the images' device."""
+        n, channels, height, width = images.shape
+
+        def even(*shape: int) -> torch.Tensor:
+            return torch.rand(*shape, generator=generator, device=images.device) * 2 - 1
+
+        turn, size = even(n) * self.rotate * math.pi / 180, 1 + even(n) * self.scale
+        stretch, slant, zero = 1 + even(n) * self.stretch, even(n) * self.shear, torch.zeros(n, device=images.device)
+        turned = _matrices(turn.cos(), -turn.sin(), turn.sin(), turn.cos())
+        moved = torch.bmm(turned, _matrices(size * stretch, slant, zero, size / stretch))
+        if self.flip:
+            moved[:, :, 0] *= even(n).sign()[:, None]
+        moved = torch.cat([moved, even(n, 2, 1) * 2 * self.shift], dim=2)
+        grid = F.affine_grid(moved, [n, channels, height, width], align_corners=False)
+        if self.elastic:
+            knots = torch.randn(n, 2, 5, 5, generator=generator, device=images.device) * self.elastic
+            smooth = F.interpolate(knots, size=(height, width), mode="bicubic", align_corners=True)
+            grid = grid + smooth.permute(0, 2, 3, 1)
+        changed = F.grid_sample(images, grid, align_corners=False, padding_mode="border")
+        if self.thicken:
+            more = even(n, 1, 1, 1) * self.thicken
+            brightest, darkest = F.max_pool2d(changed, 3, 1, 1), -F.max_pool2d(-changed, 3, 1, 1)
+            changed = changed + more.clamp(min=0) * (brightest - changed) + more.clamp(max=0) * (changed - darkest)
+        if self.bright:
+            changed = changed * (1 + even(n, 1, 1, 1) * self.bright)
+        if self.erase:
+            half, centre = (even(n, 2) + 1) * self.erase / 4, (even(n, 2) + 1) / 2
+            rows = ((torch.arange(height, device=images.device) + 0.5) / height - centre[:, :1]).abs() < half[:, :1]
+            columns = ((torch.arange(width, device=images.device) + 0.5) / width - centre[:, 1:]).abs() < half[:, 1:]
+            changed = changed.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0.0)
+        return changed
+
+
+def _matrices(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    return torch.stack([torch.stack([a, b], 1), torch.stack([c, d], 1)], 1)
+
+
+_NAMED: dict[str, dict[str, Any]] = {"mild": {}}

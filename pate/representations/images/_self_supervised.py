@@ -1,0 +1,190 @@
+"""Networks that learn what public images have in common without any label."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pate.core.checks import check_choice, check_int, check_real
+from pate.exceptions import InvalidInputError
+from pate.networks._devices import one_device
+from pate.networks._generators import own_generator
+from pate.representations.images._augment import Augmentation
+from pate.representations.images._cells import check_image_shape
+from pate.representations.images._encoders import make_encoder
+from pate.representations.images._pixels import ImageMap
+from pate.representations.images._training import Recipe, train
+
+#: Images shown in all when nobody says how often, and the fewest and most epochs this makes.
+_SHOWN, _FEWEST, _MOST = 250_000, 12, 200
+
+
+class SelfSupervised(ImageMap):
+    """A network trained on public images so that two changed views of one image are near, and of two are far.
+
+    The vectors it gives put images of one class together where the changes (:class:`Augmentation`) leave the class as
+    it is. Which they are nobody can learn from private images: the default ones are mild and do not mirror.
+
+    Parameters
+    ----------
+    n_features : int
+        Length of a vector.
+    network : {"small", "wide"}
+        ``"wide"`` costs about 1.5 times as much.
+    epochs : int or "auto"
+        How often every public image is shown. ``"auto"`` shows about 250,000 images in all, in 12 to 200 epochs.
+    batch_size : int
+        At least 2; each image of a batch is told apart from all others in it.
+    temperature : float
+        Smaller ones look at the nearest others only.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    augmentation : str or dict
+        ``"mild"``, or bounds by name (:class:`Augmentation`); those that are not named are nought.
+    image_shape : (height, width), (channels, height, width) or None
+        None takes it from the images; flattened ones are taken for square ones of 1 or 3 channels, channels first.
+    random_state : int
+    device : str
+        ``"auto"`` takes a GPU where there is one.
+    precision : {"auto", "float32", "bf16"}
+        What training computes in; ``"auto"`` is bf16 where the processor has it. Vectors are computed in float32.
+    checkpoint_dir : path or None
+        Where a training is kept while it runs, so that one that was cut off goes on.
+    verbose : bool
+
+    Attributes
+    ----------
+    losses_ : tuple of float
+        Mean loss of each epoch.
+    image_shape_ : (channels, height, width)
+
+    Notes
+    -----
+    On the CPU the same seed, images, precision and number of threads give the same network.
+
+    References
+    ----------
+    Chen, Kornblith, Norouzi and Hinton, *A Simple Framework for Contrastive Learning of Visual Representations*, ICML
+    2020.
+
+    Examples
+    --------
+    >>> public = np.random.default_rng(0).uniform(size=(8, 12, 12))
+    >>> rep = SelfSupervised(n_features=4, epochs=1, device="cpu").fit(public)
+    >>> rep.transform(public).shape, len(rep.losses_)
+    ((8, 4), 1)
+    """
+
+    _passing = ("device", "checkpoint_dir", "verbose")
+    _block_rows = 512
+
+    def __init__(
+        self,
+        *,
+        n_features: int = 256,
+        network: str = "small",
+        epochs: int | str = "auto",
+        batch_size: int = 256,
+        temperature: float = 0.2,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 1e-4,
+        augmentation: Any = "mild",
+        image_shape: Any = None,
+        random_state: int = 0,
+        device: str = "auto",
+        precision: str = "auto",
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_features = n_features
+        self.network = network
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.augmentation = augmentation
+        self.image_shape = image_shape
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.checkpoint_dir = checkpoint_dir
+        self.verbose = verbose
+
+    def _check(self) -> None:
+        check_int("n_features", self.n_features, low=1)
+        check_choice("network", self.network, ("small", "wide"))
+        if self.epochs != "auto":
+            check_int("epochs", self.epochs, low=1, remedy="Or 'auto'.")
+        check_int("batch_size", self.batch_size, low=2)
+        check_real("temperature", self.temperature, low=0, low_open=True)
+        check_real("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_real("weight_decay", self.weight_decay, low=0)
+        Augmentation.of(self.augmentation)
+        check_image_shape(self.image_shape)
+        check_int("random_state", self.random_state, low=0)
+        check_choice("precision", self.precision, ("auto", "float32", "bf16"))
+        one_device(self.device)
+
+    def _learn(self, rows: npt.NDArray[Any]) -> None:
+        shape = self._shape()
+        if len(rows) < 2:
+            raise InvalidInputError("X_public has one image: nothing to tell it apart from. Pass more public images.")
+        device = one_device(self.device)
+        images = self._images(self.cells_.block(rows, 0, len(rows)))
+        epochs = self.epochs if isinstance(self.epochs, int) else max(_FEWEST, min(_MOST, _SHOWN // len(rows)))
+        recipe = Recipe(
+            network=self.network,
+            n_features=self.n_features,
+            epochs=int(epochs),
+            batch_size=self.batch_size,
+            learning_rate=float(self.learning_rate),
+            weight_decay=float(self.weight_decay),
+            temperature=float(self.temperature),
+            augmentation=Augmentation.of(self.augmentation),
+            seed=int(self.random_state),
+            bf16=_has_bf16(device) if self.precision == "auto" else self.precision == "bf16",
+        )
+        encoder, self.losses_ = train(images, recipe, device, folder=self.checkpoint_dir, show=self.verbose)
+        self._weights = {name: value.detach().numpy().copy() for name, value in encoder.state_dict().items()}
+        self._build(shape)
+
+    def _build(self, shape: tuple[int, int, int]) -> None:
+        """Make the network of the weights, for vectors; float32, on the device."""
+        self._device = one_device(self.device)
+        with own_generator(0):  # a module draws its first weights, which are replaced, from everybody's generator
+            encoder = make_encoder(self.network, shape, self.n_features)
+        encoder.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self._weights.items()})
+        self._encoder = encoder.to(self._device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        self.n_features_out_ = self.n_features
+
+    def _map(self, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        images = torch.from_numpy(self._images(block)).to(self._device)
+        with torch.inference_mode():
+            return self._encoder(images.contiguous(memory_format=torch.channels_last)).cpu().numpy()
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameters that a file keeps; bounds of the augmentation by name."""
+        kept = super()._settings()
+        return kept | {"augmentation": Augmentation.of(self.augmentation).as_dict()}
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return dict(self._weights), {"image_shape": list(self.image_shape_), "losses": list(self.losses_)}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.image_shape_ = tuple(words["image_shape"])
+        self.losses_ = tuple(words["losses"])
+        self._weights = dict(arrays)
+        self._build(self.image_shape_)
+
+
+def _has_bf16(device: torch.device) -> bool:
+    """Whether bf16 is faster here: a fact of the machine."""
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported() and torch.cpu.get_capabilities().get("avx512_bf16"))
+    return device.type == "cuda" and torch.cuda.is_bf16_supported()
