@@ -139,6 +139,10 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return what was fitted: arrays by name, and what goes into JSON."""
 
+    def _sealed(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a file needs besides, and no digest of what was fitted covers."""
+        return {}
+
     @abstractmethod
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         """Take back what ``_state`` gave; any error means a damaged file."""
