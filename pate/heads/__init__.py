@@ -3,6 +3,7 @@
 from pate.heads._linear import Head, LinearHead, load_head
 from pate.heads._moments import ReleasedBallots
 from pate.heads.least_squares import LeastSquaresHead
+from pate.heads.likelihood import LikelihoodHead
 from pate.heads.logistic import MomentLogisticHead
 
-__all__ = ["Head", "LeastSquaresHead", "LinearHead", "MomentLogisticHead", "ReleasedBallots", "load_head"]
+__all__ = ["Head", "LeastSquaresHead", "LikelihoodHead", "LinearHead", "MomentLogisticHead", "ReleasedBallots", "load_head"]

@@ -114,22 +114,32 @@ class PublicMap:
 
     def phi(self, X: Any, index: IntArray) -> FloatArray:
         """Return directions of the rows of these numbers, float64 of shape (len(index), d)."""
-        found = np.empty((len(index), self.d))
+        return self.both(X, index)[1]
+
+    def both(self, X: Any, index: IntArray, *, keep: bool = False) -> tuple[FloatArray | None, FloatArray]:
+        """Return the representation of those rows (if it is to be kept), and their directions."""
+        found, vectors = np.empty((len(index), self.d)), []
         for start in range(0, len(index), BLOCK_ROWS):
             part = index[start : start + BLOCK_ROWS]
             whole = np.concatenate([part, np.full(BLOCK_ROWS - len(part), part[0], dtype=part.dtype)])
-            found[start : start + len(part)] = quietly("X", self._block, take(X, whole))[: len(part)]
-        return found
+            z, phi = quietly("X", self._block, take(X, whole))
+            found[start : start + len(part)] = phi[: len(part)]
+            if keep:
+                vectors.append(z[: len(part)])
+        if not keep:
+            return None, found
+        width = 0 if self.representation is None else getattr(self.representation, "n_features_out_", 0)
+        return np.concatenate(vectors) if vectors else np.zeros((0, width)), found
 
-    def _block(self, rows: Any) -> FloatArray:
+    def _block(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         z = rows if self.representation is None else self.representation.transform(rows)
-        z = z.toarray() if is_sparse(z) else z
-        phi = np.asarray(self.space.transform(np.asarray(z, dtype=np.float64)), dtype=np.float64)
+        z = np.asarray(z.toarray() if is_sparse(z) else z, dtype=np.float64)
+        phi = np.asarray(self.space.transform(z), dtype=np.float64)
         if phi.shape != (BLOCK_ROWS, self.d):
             raise InvalidInputError(
                 f"representation and space must map {BLOCK_ROWS} rows to shape {(BLOCK_ROWS, self.d)}, got {phi.shape}."
             )
-        return phi
+        return z, phi
 
     def fingerprint(self) -> str:
         """Return a digest of both; what a release's space is recognised by."""

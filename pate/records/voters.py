@@ -107,6 +107,13 @@ class RecordVoters:
         rows, _ = rows_of(X)
         return self._map.phi(rows, np.arange(n_rows(rows)))
 
+    def represent(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return (z, phi) of **public** rows: their representation, as the space takes it, and their directions."""
+        rows, _ = rows_of(X)
+        z, phi = self._map.both(rows, np.arange(n_rows(rows)), keep=True)
+        assert z is not None
+        return z, phi
+
     def fingerprint(self) -> str:
         """Return the digest of representation and space, which a release carries as ``space_fingerprint``."""
         return self._map.fingerprint()
@@ -161,7 +168,8 @@ class RecordVoters:
         X, y, groups
             See :meth:`cast`.
         model : object with ``predict_proba(phi) -> (n, m)``
-            **Public**: computed from released quantities and public rows alone. The guarantee rests on that.
+            One whose ``takes`` is ``"representation"`` (:class:`pate.heads.LikelihoodHead`) is asked with what comes
+            before the space. **Public**: computed from released quantities and public rows alone. The guarantee rests on that.
         clip : float
             C, the most that |e_y - p| counts, in (0, sqrt 2].
 
@@ -259,7 +267,7 @@ class _Work:
     def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> IntArray:
         """Return the sum of these records' ballots, class ballots not yet centred; persons come whole."""
         kind = self.maps.space.kind
-        phi = self.maps.phi(rows, np.arange(n_rows(rows)))
+        z, phi = self.maps.both(rows, np.arange(n_rows(rows)), keep=getattr(self.model, "takes", "phi") != "phi")
         fine = np.isfinite(phi).all(axis=1)
         labels = np.where(fine, labels, -1)
         p = quantised(phi, kind)
@@ -268,15 +276,15 @@ class _Work:
             if owners is None:
                 return class_sums(p, labels, self.n_classes)
             return person_sums(p, labels, owners, n_classes=self.n_classes, kind=kind)
-        r = quantised_residuals(self._probabilities(phi), labels, self.clip)
+        r = quantised_residuals(self._probabilities(phi if z is None else z), labels, self.clip)
         return exact_product(p, r) if owners is None else person_residual_sums(p, r, owners, clip=self.clip)
 
-    def _probabilities(self, phi: FloatArray) -> FloatArray:
+    def _probabilities(self, rows: FloatArray) -> FloatArray:
         """Ask the public model in blocks of one shape, see :mod:`pate.records._maps`."""
-        found = np.empty((len(phi), self.n_classes))
-        for start, end in slabs(len(phi), BLOCK_ROWS):
-            block = np.repeat(phi[start : start + 1], BLOCK_ROWS, axis=0)
-            block[: end - start] = phi[start:end]
+        found = np.empty((len(rows), self.n_classes))
+        for start, end in slabs(len(rows), BLOCK_ROWS):
+            block = np.repeat(rows[start : start + 1], BLOCK_ROWS, axis=0)
+            block[: end - start] = rows[start:end]
             said = np.asarray(quietly("model", self.model.predict_proba, block), dtype=np.float64)
             if said.shape != (BLOCK_ROWS, self.n_classes):
                 raise InvalidInputError(

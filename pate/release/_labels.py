@@ -12,61 +12,44 @@ import numpy.typing as npt
 from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
+from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.release._ballot_release import BallotRelease
 from pate.release._quote import Quote
 from pate.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelRelease:
-    """What was released: labels of public rows, and what they cost. Everything in it is public.
+class ReleasedLabels:
+    """Labels of public rows that were let out, whoever voted, with what they cost. Everything in it is public.
 
     Attributes
     ----------
     labels : int64 array of shape (n_queries,)
-        Indices into ``classes``; ``ABSTAIN`` (-1) where refused or not asked.
+        Indices into ``classes``; ``ABSTAIN`` (-1) where there is none.
     status : array of str, shape (n_queries,)
         ``"answered"``, ``"refused"`` or ``"not asked"``.
     classes : tuple
-    mechanism : Mechanism
-    quote : Quote
-        What was charged now.
     guarantee : Guarantee
         Covers these labels.
     statement : PrivacyStatement
-    noisy_counts : float array of shape (n_queries, n_classes) or None
-        For :class:`NoisyHistogram`; NaN rows where not asked.
 
     Examples
     --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> votes = Votes.from_counts([[98, 2], [5, 95]])
-    >>> release = release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5))
-    >>> release.labels, release.n_answered
-    (array([0, 1]), 2)
+    >>> issubclass(LabelRelease, ReleasedLabels)
+    True
     """
 
     labels: npt.NDArray[np.int64]
     status: npt.NDArray[np.str_]
     classes: tuple[Any, ...]
-    mechanism: Mechanism
-    quote: Quote
     guarantee: Guarantee
     statement: PrivacyStatement
-    noisy_counts: npt.NDArray[np.float64] | None = None
-
-    @classmethod
-    def of(
-        cls, found: Draw, classes: tuple[Any, ...], mechanism: Mechanism, price: Quote, statement: PrivacyStatement
-    ) -> LabelRelease:
-        """Return the release of a draw, paid for and stored, with its statement's guarantee."""
-        labels, status, noisy = found.labels, found.status, found.noisy_counts
-        return cls(labels, status, classes, mechanism, price, statement.guarantee, statement, noisy)
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Mask of the queries with a label, shape (n_queries,)."""
+        """Mask of the rows with a label, shape (n_queries,)."""
         return np.asarray(self.labels != ABSTAIN)
 
     @property
@@ -90,6 +73,68 @@ class LabelRelease:
         ['no', 'yes']
         """
         return [abstain if i == ABSTAIN else self.classes[i] for i in self.labels]
+
+    def to_frame(self, *, rows: npt.ArrayLike | None = None) -> Any:
+        """Return a pandas DataFrame: row, label (class value or missing), status.
+
+        Parameters
+        ----------
+        rows : int array of shape (n_queries,) or None
+            Which public rows were asked about; None numbers them 0, 1, ...
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2], [5, 95]], classes=["no", "yes"])
+        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).to_frame()
+           row label    status
+        0    0    no  answered
+        1    1   yes  answered
+        """
+        import pandas as pd
+
+        index = np.arange(self.n_queries) if rows is None else np.asarray(rows)
+        if index.shape != (self.n_queries,):
+            raise InvalidInputError(
+                f"rows must name the public row of each of the {self.n_queries} queries, got shape {index.shape}."
+            )
+        # As objects: beside a missing label pandas would turn class 5 into 5.0.
+        labels = pd.Series(self.values(), dtype=object)
+        return pd.DataFrame({"row": index, "label": labels, "status": self.status.tolist()})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelRelease(ReleasedLabels):
+    """Labels that teachers gave: all of :class:`ReleasedLabels`, and by which mechanism.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    quote : Quote
+        What was charged now.
+    noisy_counts : float array of shape (n_queries, n_classes) or None
+        For :class:`NoisyHistogram`; NaN rows where not asked.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> votes = Votes.from_counts([[98, 2], [5, 95]])
+    >>> release = release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5))
+    >>> release.labels, release.n_answered
+    (array([0, 1]), 2)
+    """
+
+    mechanism: Mechanism
+    quote: Quote
+    noisy_counts: npt.NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(
+        cls, found: Draw, classes: tuple[Any, ...], mechanism: Mechanism, price: Quote, statement: PrivacyStatement
+    ) -> LabelRelease:
+        """Return the release of a draw, paid for and stored, with its statement's guarantee."""
+        labels, status, noisy = found.labels, found.status, found.noisy_counts
+        return cls(labels, status, classes, statement.guarantee, statement, mechanism, price, noisy)
 
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
         """Decide anew from the released noisy counts: free, since it is post-processing.
@@ -140,36 +185,50 @@ class LabelRelease:
         status = np.where(asked, np.where(labels == ABSTAIN, REFUSED, ANSWERED), NOT_ASKED).astype("<U9")
         return replace(self, labels=labels, status=status)
 
-    def to_frame(self, *, rows: npt.ArrayLike | None = None) -> Any:
-        """Return a pandas DataFrame: row, label (class value or missing), status.
-
-        Parameters
-        ----------
-        rows : int array of shape (n_queries,) or None
-            Which public rows were asked about; None numbers them 0, 1, ...
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax, Votes, release_labels
-        >>> votes = Votes.from_counts([[98, 2], [5, 95]], classes=["no", "yes"])
-        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).to_frame()
-           row label    status
-        0    0    no  answered
-        1    1   yes  answered
-        """
-        import pandas as pd
-
-        index = np.arange(self.n_queries) if rows is None else np.asarray(rows)
-        if index.shape != (self.n_queries,):
-            raise InvalidInputError(
-                f"rows must name the public row of each of the {self.n_queries} queries, got shape {index.shape}."
-            )
-        # As objects: beside a missing label pandas would turn class 5 into 5.0.
-        labels = pd.Series(self.values(), dtype=object)
-        return pd.DataFrame({"row": index, "label": labels, "status": self.status.tolist()})
-
     def __repr__(self) -> str:
         return (
             f"LabelRelease(n_queries={self.n_queries}, n_answered={self.n_answered}, mechanism={self.mechanism}, "
             f"guarantee={self.guarantee})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordLabels(ReleasedLabels):
+    """Labels of public rows by a model of released ballots: all of :class:`ReleasedLabels`, and what they come from.
+
+    Attributes
+    ----------
+    probability : float64 array of shape (n_queries, n_classes)
+        What the model says of each row.
+    rounds : tuple of BallotRelease
+        The noisy statistics, from which the labels of any other row follow for free.
+    charge : Charge
+        What all rounds cost together, whenever they were paid for.
+
+    Examples
+    --------
+    >>> issubclass(RecordLabels, ReleasedLabels)
+    True
+    """
+
+    probability: npt.NDArray[np.float64]
+    rounds: tuple[BallotRelease, ...]
+    charge: Charge
+
+    @classmethod
+    def of(
+        cls,
+        probability: npt.NDArray[np.float64],
+        rounds: tuple[BallotRelease, ...],
+        charge: Charge,
+        statement: PrivacyStatement,
+    ) -> RecordLabels:
+        """Return the likeliest class of every row, under the statement of all rounds."""
+        labels = probability.argmax(axis=1).astype(np.int64)
+        status = np.full(len(labels), ANSWERED, dtype="<U9")
+        return cls(labels, status, rounds[-1].classes, statement.guarantee, statement, probability, rounds, charge)
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordLabels(n_queries={self.n_queries}, n_rounds={len(self.rounds)}, guarantee={self.guarantee})"
         )

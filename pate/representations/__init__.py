@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pate.representations.join import combine as combine
     from pate.representations.module import FromModule as FromModule
     from pate.representations.own import FromTransformer as FromTransformer
+    from pate.representations.kernel import KernelPCA as KernelPCA
     from pate.representations.tables import TableMap as TableMap
     from pate.representations.text import TextMap as TextMap
 
@@ -35,6 +36,7 @@ _HOME = {
     "Combined": "join",
     "FromModule": "module",
     "FromTransformer": "own",
+    "KernelPCA": "kernel",
     "PublicPCA": "features",
     "RandomFourier": "features",
     "Representation": "_base",

@@ -17,6 +17,7 @@ from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows, partition
 from pate.exceptions import CheckpointWarning, InvalidInputError, SensitiveValueError
 from pate.privacy.words import Sensitive
 from pate.representations import (
+    KernelPCA,
     PublicPCA,
     RandomFourier,
     Representation,
@@ -51,6 +52,7 @@ REPS = {
     "table of numbers": (TableMap(numeric=["standard", "quantile", "thermometer"]), numbers),
     "fourier": (RandomFourier(64), numbers),
     "pca": (PublicPCA(3), numbers),
+    "kernel": (KernelPCA(9), numbers),
     "chain": (chain(TableMap(), RandomFourier(64, bandwidth=0.7), PublicPCA(8)), mixed),
     "combined": (combine(TableMap(), chain(TableMap(), PublicPCA(2, alpha=0.0)), weights=[1, 2]), mixed),
     "chain of combined": (chain(combine(PublicPCA(), RandomFourier(32)), PublicPCA(4)), numbers),

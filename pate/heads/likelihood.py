@@ -1,0 +1,217 @@
+"""The most probable classifier given the noisy sums, all rounds together."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import minimize
+
+from pate.core.checks import check_int, check_real
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.heads._linear import Head
+from pate.heads._moments import Moments, ReleasedBallots, public_rows, read_moments, softmax
+
+
+
+
+#: The constant feature: less than the others, as what is asked says little of it where directions are centred.
+_CONST = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """What one release says: sums, how sure they are, and of which public rows they are modelled.
+
+    ``asked`` and ``kept`` are of residual rounds: the model's probabilities then, and by how much the disagreement of
+    a record of each class was shortened.
+    """
+
+    sums: FloatArray
+    weights: FloatArray
+    phi: FloatArray
+    per_row: float
+    asked: FloatArray | None = None
+    kept: FloatArray | None = None
+
+    def expected(self, p: FloatArray) -> FloatArray:
+        """Return the sums that records of these probabilities would have cast, on average."""
+        if self.asked is None or self.kept is None:
+            r = p - 1 / p.shape[1]
+        else:
+            share = p * self.kept
+            r = share - self.asked * share.sum(axis=1, keepdims=True)
+        return np.asarray(self.per_row * (self.phi.T @ r))
+
+    def back(self, slope: FloatArray) -> FloatArray:
+        """Return the transpose of :meth:`expected` (of its linear part)."""
+        g = self.per_row * (self.phi @ slope)
+        if self.asked is None or self.kept is None:
+            return np.asarray(g)
+        return np.asarray(self.kept * (g - (self.asked * g).sum(axis=1, keepdims=True)))
+
+
+class LikelihoodHead(Head):
+    """Softmax regression on public features whose *expected sums* are the likeliest to have given the released ones.
+
+    With p(x) = softmax(psi(x) W) the records' sums have the expectation n E_pub[phi (p - 1/m)], and for a round of
+    residuals of a public model q, clipped to C, n E_pub[phi (s p - q <s, p>)] with s_c = min(1, C/|e_c - q|): what
+    clipping does is modelled, not suffered. W maximises the Gaussian likelihood of all rounds and a Gaussian prior on
+    W: unlike least squares it knows that probabilities lie in the simplex, and the ballots' space and the features
+    that decide may be two.
+
+    The noise's variance is known; to it is added what sampling n records and modelling them by N public rows adds,
+    n (1 + n/N) E_pub[phi_j^2] (1 - 1/m)/m per cell. Rows that are not drawn alike (covariate shift) bias it. All of it
+    is post-processing, and free: Dwork & Roth (2014), Proposition 2.1.
+
+    Parameters
+    ----------
+    tau : float
+        Standard deviation of the prior on each weight, for features scaled to a total public variance of 1.
+    max_iter : int
+        Steps of L-BFGS.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (n_features + 1, n_classes)
+        The last row is the constant.
+    scale_ : float
+        What features are multiplied by.
+    takes : {"phi", "representation"}
+        What :meth:`predict_proba` is asked with, see :meth:`fit`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> release = SimpleNamespace(statistics=[[30.0, -30.0], [-20.0, 20.0]], sigma=2.0, n_units=100, classes=(0, 1))
+    >>> LikelihoodHead().fit(release, [[1.0, 0.0], [0.0, 1.0]]).predict([[1.0, 0.0], [0.0, 1.0]])
+    array([0, 1])
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
+    _scalars: ClassVar[tuple[str, ...]] = ("scale_", "takes", "n_components_")
+
+    coef_: FloatArray
+    scale_: float
+    takes: str
+    risk_ = None
+
+    def __init__(self, *, tau: float = 2.0, max_iter: int = 150) -> None:
+        self.tau = tau
+        self.max_iter = max_iter
+
+    def fit(self, release: ReleasedBallots, phi_public: Any, features: Any = None) -> Self:
+        """Fit on the first release and public rows.
+
+        Parameters
+        ----------
+        release : BallotRelease
+            Of class ballots.
+        phi_public : array of shape (n_public, n_components)
+            Public rows in the ballots' space.
+        features : array of shape (n_public, n_features) or None
+            The same rows' representation, from which the model decides (and is then asked with); None: phi.
+
+        Raises
+        ------
+        InvalidInputError
+            They do not belong together, or a setting is out of range.
+        """
+        check_real("tau", self.tau, low=0, low_open=True)
+        check_int("max_iter", self.max_iter, low=1)
+        moments = read_moments(release, phi_public)
+        if getattr(release, "clip", None) is not None:
+            raise InvalidInputError("release must be of class ballots; residual ones go to updated(release, ...).")
+        self.takes = "phi" if features is None else "representation"
+        z = moments.phi if features is None else _rows_of(features, len(moments.phi))
+        self.n_components_, self.classes_ = z.shape[1], moments.classes
+        self.scale_ = 1 / float(np.sqrt(max(z.var(axis=0).sum(), 1e-12)))
+        self._features = z
+        variance = (1 - 1 / moments.n_classes) / moments.n_classes
+        self._rounds = [_round(moments, variance)]
+        self._solve(np.zeros((z.shape[1] + 1, moments.n_classes)))
+        return self
+
+    def updated(self, release: ReleasedBallots, phi_public: Any) -> LikelihoodHead:
+        """Return the head of one more round: residuals that records cast of *this* head.
+
+        Parameters
+        ----------
+        release : BallotRelease
+            Of ``voters.cast_residuals(X, y, this_head, clip=...)``, ballots perhaps in another space.
+        phi_public : array of shape (n_public, n_components)
+            The public rows that :meth:`fit` was given, in that round's space.
+
+        Raises
+        ------
+        InvalidInputError
+            The release is not of residuals, or this head was loaded from a file, which keeps no rounds.
+        """
+        clip = getattr(release, "clip", None)
+        if clip is None:
+            raise InvalidInputError("release must be of residual ballots (voters.cast_residuals), got class ballots.")
+        if not hasattr(self, "_rounds"):
+            raise InvalidInputError("this head was read from a file, which keeps no rounds. Fit it again.")
+        moments = read_moments(release, phi_public)
+        if len(moments.phi) != len(self._features):
+            raise InvalidInputError(
+                f"phi_public must be of the {len(self._features)} rows that fit was given, got {len(moments.phi)}."
+            )
+        asked = self.predict_proba(self._features)
+        length = np.sqrt(np.maximum(1 - 2 * asked + (asked**2).sum(axis=1, keepdims=True), 1e-12))
+        kept = np.minimum(1.0, clip / length)
+        spread = (asked * (kept * length) ** 2).sum(axis=1).mean() / moments.n_classes
+        new = type(self)(tau=self.tau, max_iter=self.max_iter)
+        new.takes, new.n_components_, new.classes_, new.scale_ = (
+            self.takes, self.n_components_, self.classes_, self.scale_,
+        )  # fmt: skip
+        new._features, new._rounds = self._features, [*self._rounds, _round(moments, float(spread), asked, kept)]
+        new._solve(self.coef_)
+        return new
+
+    def decision_function(self, phi: Any) -> FloatArray:
+        """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
+        return np.asarray(self._rows(phi) @ (self.scale_ * self.coef_[:-1]) + _CONST * self.coef_[-1])
+
+    def fingerprint(self) -> str:
+        """Return a digest of what decides its answers: what ballots of its residuals are recognised by."""
+        told = f"likelihood head 1 {self.takes} {self.scale_!r} {self.coef_.shape} ".encode()
+        return hashlib.sha256(told + np.ascontiguousarray(self.coef_, dtype="<f8").tobytes()).hexdigest()
+
+    def _solve(self, start: FloatArray) -> None:
+        psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), _CONST)], axis=1)
+        shape = (psi.shape[1], len(self.classes_))
+
+        def loss(flat: FloatArray) -> tuple[float, FloatArray]:
+            w = flat.reshape(shape)
+            p = softmax(psi @ w)
+            value, slope = float((w**2).sum()) / (2 * self.tau**2), np.zeros_like(p)
+            for one in self._rounds:
+                gap = one.expected(p) - one.sums
+                value += 0.5 * float((one.weights[:, None] * gap**2).sum())
+                slope += one.back(one.weights[:, None] * gap)
+            slope = p * (slope - (p * slope).sum(axis=1, keepdims=True))
+            return value, (psi.T @ slope + w / self.tau**2).ravel()
+
+        found = minimize(
+            loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.max_iter, "maxcor": 20}
+        )
+        self.coef_ = np.asarray(found.x).reshape(shape)
+
+
+def _rows_of(features: Any, n_rows: int) -> FloatArray:
+    z = np.asarray(features)
+    if z.ndim != 2 or len(z) != n_rows:
+        raise InvalidInputError(f"features must be of the same {n_rows} public rows, got shape {z.shape}.")
+    return public_rows(z, z.shape[1], name="features")
+
+
+def _round(moments: Moments, variance: float, asked: Any = None, kept: Any = None) -> _Round:
+    """Return a round: ``variance`` is a cell's of one record's disagreement, at length 1."""
+    n, rows = moments.n_units, len(moments.phi)
+    sampled = n * (1 + n / rows) * variance * np.square(moments.phi).mean(axis=0)
+    weights = 1 / np.maximum((n * moments.noise) ** 2 + sampled, 1e-12)
+    return _Round(n * moments.mean, weights, moments.phi, n / rows, asked, kept)

@@ -1,0 +1,135 @@
+"""Kernel principal components of public rows: a smooth space that public rows alone define, without chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_choice, check_int, check_real
+from pate.core.seeds import training_seed
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.representations._base import Representation
+
+_SEED_PATH = (0x4B9CA,)
+_KERNELS = ("laplacian", "rbf")
+#: Rows among which the median distance is taken, and how small a component is none.
+_PAIRED_ROWS, _LEAST = 1000, 1e-7
+
+
+class KernelPCA(Representation):
+    """Principal components of public rows in a kernel's space (Schoelkopf, Smola and Mueller, Neural Computation 1998).
+
+    Rows are compared with public landmarks (all public rows, or a random part: Williams and Seeger, NIPS 2000), and the
+    centred kernel's components follow in falling order of public variance, not whitened.
+
+    Parameters
+    ----------
+    n_components : int
+        At most; fewer where there are fewer landmarks or directions.
+    kernel : {"laplacian", "rbf"}
+        exp(-r/h), which needs little tuning, or exp(-r^2/(2 h^2)), of the distance r.
+    bandwidth : float
+        h over the median distance of public rows.
+    n_landmarks : int
+        At most; memory and time grow with the square and the cube of it.
+    random_state : int
+        Of the landmarks, which are public.
+
+    Attributes
+    ----------
+    spectrum_ : float64 array of shape (n_features_out_,)
+        Variances of the landmarks along the components, falling.
+    bandwidth_ : float
+        h.
+    n_features_out_ : int
+    provenance_ : str
+
+    Notes
+    -----
+    Columns should be of comparable scale: put a :class:`TableMap` before it. Columns of one unit (pixels) are better
+    left as they are.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> z = KernelPCA(5).fit(X).transform(X)
+    >>> z.shape, bool((np.diff(z.var(axis=0)) <= 0).all())
+    ((100, 5), True)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 512,
+        *,
+        kernel: str = "laplacian",
+        bandwidth: float = 1.0,
+        n_landmarks: int = 2000,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.n_landmarks = n_landmarks
+        self.random_state = random_state
+
+    def _check(self) -> None:
+        check_int("n_components", self.n_components, low=1)
+        check_choice("kernel", self.kernel, _KERNELS)
+        check_real("bandwidth", self.bandwidth, low=0, low_open=True, remedy="It multiplies the median distance.")
+        check_int("n_landmarks", self.n_landmarks, low=3)
+        check_int("random_state", self.random_state, low=0, remedy="It is public: a fixed one lets others repeat it.")
+
+    def _learn(self, rows: Any) -> None:
+        rng = np.random.default_rng(training_seed(self.random_state, *_SEED_PATH))
+        chosen = np.sort(rng.permutation(len(rows))[: self.n_landmarks])
+        self.landmarks_ = self.cells_.clean(np.array(rows[chosen], dtype=np.float64))
+        if len(self.landmarks_) < 3:
+            raise InvalidInputError(f"X_public must have at least 3 rows, got {len(self.landmarks_)}. Give more rows.")
+        some = self.landmarks_[rng.permutation(len(self.landmarks_))[:_PAIRED_ROWS]]
+        apart = _distances(some, some)[np.triu_indices(len(some), 1)]
+        apart = apart[apart > 0]
+        if not len(apart):
+            raise InvalidInputError("X_public must have rows that differ. Give rows with more to say.")
+        self.bandwidth_ = float(np.median(apart)) * float(self.bandwidth)
+        gram = self._kernel(self.landmarks_)
+        self.means_, self.mean_ = gram.mean(axis=0), float(gram.mean())
+        values, vectors = np.linalg.eigh(gram - self.means_ - self.means_[:, None] + self.mean_)
+        order = np.argsort(values)[::-1][: self.n_components]
+        values, vectors = values[order], vectors[:, order]
+        there = values > _LEAST * values[0]
+        values, vectors = values[there], vectors[:, there]
+        # One sign for all machines.
+        vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
+        self.weights_ = vectors / np.sqrt(values)
+        self.spectrum_ = values / len(gram)
+        self.n_features_out_ = len(values)
+
+    def _kernel(self, rows: FloatArray) -> FloatArray:
+        r = _distances(rows, self.landmarks_) / self.bandwidth_
+        return np.asarray(np.exp(-r if self.kernel == "laplacian" else -0.5 * r * r))
+
+    def _map(self, block: FloatArray) -> FloatArray:
+        k = self._kernel(block)
+        return np.asarray((k - self.means_ - k.mean(axis=1, keepdims=True) + self.mean_) @ self.weights_)
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "weights", "spectrum")}
+        return arrays, {"bandwidth": self.bandwidth_, "mean": self.mean_}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        for name in ("landmarks", "means", "weights", "spectrum"):
+            setattr(self, f"{name}_", arrays[name])
+        self.bandwidth_, self.mean_ = float(words["bandwidth"]), float(words["mean"])
+        n, d = self.landmarks_.shape
+        if d != self.cells_.n_features or self.means_.shape != (n,) or self.weights_.shape != (n, self.n_features_out_):
+            raise ValueError("arrays of another shape")
+
+
+def _distances(a: FloatArray, b: FloatArray) -> FloatArray:
+    from scipy.spatial.distance import cdist  # each pair by itself: no row's distance hangs on another's
+
+    return np.asarray(cdist(a, b))
