@@ -21,6 +21,8 @@ from pate.privacy.cost import MIN_NOISE, Charge
 
 #: Powers of two between the noise and the grid on which it is shown.
 _GRID_BITS = 20
+#: Far beyond any use (epsilon below 1e-7); scales and grids then fit the sampler's whole numbers.
+_MOST = 1e6
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class GaussianSum:
     Raises
     ------
     InvalidInputError
-        The multiplier is no number >= 0.001.
+        The multiplier is no number from 0.001 to 1e6.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class GaussianSum:
 
     def __post_init__(self) -> None:
         remedy = "It is the noise's standard deviation over the most that one unit can move the sum."
-        value = check_real("noise_multiplier", self.noise_multiplier, low=MIN_NOISE, high=2.0**60, remedy=remedy)
+        value = check_real("noise_multiplier", self.noise_multiplier, low=MIN_NOISE, high=_MOST, remedy=remedy)
         object.__setattr__(self, "noise_multiplier", value)
 
     @classmethod

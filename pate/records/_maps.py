@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def take(X: Any, index: IntArray) -> Any:
 
 
 def fingerprint_of(thing: Any) -> str:
-    """Return a public map's or model's own fingerprint, or the digest of its class and settings where it has none.
+    """Return a public map's or model's own fingerprint, or a digest of all it holds where it has none.
 
     Examples
     --------
@@ -74,8 +75,18 @@ def fingerprint_of(thing: Any) -> str:
     own = getattr(thing, "fingerprint", None)
     if callable(own):
         return str(own())
-    kind = type(thing)
-    return hashlib.sha256(f"{kind.__module__}.{kind.__qualname__} {thing!r}".encode()).hexdigest()
+    import joblib
+
+    # Settings alone (a repr) would take two fits of one class for the same.
+    made = None
+    with suppress(Exception):
+        made = joblib.hash(thing, hash_name="sha1")
+    if made is None:
+        raise InvalidInputError(
+            f"a {type(thing).__name__} must have fingerprint(), a text that tells what was fitted, or be a class that "
+            "can be pickled. Give it one: a release is recognised by it."
+        )
+    return str(made)
 
 
 def is_own(thing: Any, room: str = "") -> bool:

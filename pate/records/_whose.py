@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.checks import quietly
 from pate.core.types import IntArray, WordArray
 from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
@@ -39,7 +40,7 @@ class Whose:
             return cls(kept, None, None, len(labels))
         hashed = (int.from_bytes(hashlib.sha256(i).digest()[:8], "little") for i in ids)
         persons = np.sort(np.fromiter(hashed, dtype=np.uint64, count=len(ids)))
-        return cls(kept, tuple(str(owner) for owner in groups), persons, len(ids))
+        return cls(kept, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
 
     def __add__(self, other: Whose) -> Whose:
         if self.persons is None or other.persons is None or self.owners is None or other.owners is None:

@@ -15,7 +15,7 @@ from pate.ledger import Registration
 from pate.records._whose import Whose
 from pate.records.ballots import ADJACENCIES, KINDS, ballot_scale, check_clip, delta_squared
 
-#: A sum of so many residual ballots, of norm below 2^33, stays within 64 bits.
+#: A sum of so many ballots, of norm below 2^33 each, stays within 64 bits.
 MOST_RECORDS = 1 << 29
 
 
@@ -137,8 +137,8 @@ class BallotSum:
         wanted = (self.facts.n_components, self.facts.n_classes)
         if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
             raise InvalidInputError(f"sums must be int64 of shape {wanted}. RecordVoters.cast makes them.")
-        check_int("number of units", self.whose.n_units if self.facts.adjacency == "replace-one" else 0,
-                  high=MOST_RECORDS)  # fmt: skip
+        if self.whose.n_units > MOST_RECORDS:  # not quoted: it may be private
+            raise InvalidInputError(f"a sum of ballots must be of at most {MOST_RECORDS:,} units. Release it in parts.")
 
     def registration(self) -> Registration:
         """Return whose records these are, as a ledger registers them; under add-or-remove without their number.

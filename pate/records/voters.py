@@ -26,7 +26,9 @@ from pate.records.ballots import (
     quantised,
     quantised_residuals,
 )
+from pate.records.capped import CappedVotes, near_labels
 from pate.teachers._usable import as_column, class_indices, owned
+from pate.votes import hash_queries
 
 #: Rows of one piece of work.
 _SLAB = 8192
@@ -98,6 +100,7 @@ class RecordVoters:
         self.nominal_n = None if nominal_n is None else check_int("nominal_n", nominal_n, low=1)
         self.n_jobs, self.verbose = n_jobs, verbose
         self._map = PublicMap(representation, space)
+        self._map.fingerprint()  # refused here if there is none
 
     def __repr__(self) -> str:
         return f"RecordVoters({self.representation!r}, {self.space!r}, classes={len(self.classes)}, {self.adjacency})"
@@ -182,6 +185,40 @@ class RecordVoters:
             raise InvalidInputError(f"model must have predict_proba(phi), got {shown(model)}. Pass a fitted head.")
         return self._cast(X, y, groups, model, check_clip(clip))
 
+    def capped_votes(self, X: Any, y: Any, X_public: Any, *, radius: float) -> CappedVotes:
+        """Return every record's votes on public rows near it, for a run under :class:`pate.VoteCap`.
+
+        A record votes with its class for the public rows within ``radius`` of it (|phi_i - phi_j|), and abstains
+        elsewhere: decided by its own row, public rows and the radius alone, as :func:`pate.open_vote_cap` asks. One
+        person is one record.
+
+        Parameters
+        ----------
+        X, y : n private records
+        X_public : n_queries public rows
+        radius : float
+            In (0, 2], public.
+
+        Returns
+        -------
+        CappedVotes
+            **Sensitive.** n * n_queries votes of two bytes.
+
+        Raises
+        ------
+        InvalidInputError
+            Adjacency is add-or-remove: a run of capped votes has a public number of teachers.
+        """
+        if self.adjacency != "replace-one":
+            raise InvalidInputError("capped votes need adjacency='replace-one': the number of teachers is public.")
+        rows, readable = rows_of(X)
+        n = n_rows(rows)
+        labels = self._labels(y, n)
+        public = self.transform(X_public)
+        near = near_labels(self._map, rows, np.where(readable, labels, -1), public, radius)
+        hashes = hash_queries(public)
+        return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
+
     def _cast(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
         if y is None:
             if not isinstance(X, Iterable) or hasattr(X, "shape"):
@@ -217,7 +254,7 @@ class RecordVoters:
         work = _Work(self._map, model, clip, len(self.classes))
         sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in track(self._sums(work, rows, usable, codes, order, pieces), total=len(pieces),
-                          label="ballots", show=self.verbose):  # fmt: skip
+                          label="ballots", show=self.verbose and self.nominal_n is None):  # fmt: skip
             sums += part
         return BallotSum(centred(sums) if clip is None else sums, facts, whose)
 

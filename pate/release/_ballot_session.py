@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self
 
-from pate.core.checks import check_int, check_real, shown
+from pate.core.checks import check_classes, check_int, check_real, shown
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import GaussianSum
@@ -108,15 +108,13 @@ class BallotSession:
         *,
         stated: Mapping[str, str],
         claim: Claim | None,
-        cast: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.mechanisms, self.release = paid.rounds, paid.release
         self.charge = sum_of_rounds(paid.rounds)
         self._paid, self._terms, self._data, self._n, self._stated, self._claim = paid, terms, data, n, stated, claim
-        #: Request -> (round, statistics, facts) of what was cast, and the facts in their order.
-        self._known: dict[str, tuple[int, Sequence[float], BallotFacts]] = {}
-        self._stored_facts = list(cast)
-        self._cast: list[BallotFacts] = []
+        self._ledger = terms.ledger
+        #: What was cast so far, where no ledger holds it.
+        self._known: dict[str, _Cast] = {}
         self._turn, self._process, self._closed = threading.Lock(), os.getpid(), False
 
     def __repr__(self) -> str:
@@ -195,32 +193,77 @@ class BallotSession:
             self._data, self._n = said, f.n
 
     def _ask(self, ballots: BallotSum) -> BallotRelease:
-        ledger, facts = self._terms.ledger, ballots.facts
-        # A round is recognised by what is cast; by its number it would be drawn anew after a crash.
-        request = request_of(facts, GaussianSum(1.0), f"session {self.release}", seeded=self._terms.seeded)
+        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
+        name = f"session {self.release}"
+        request = request_of(ballots.facts, GaussianSum(1.0), name, seeded=self._terms.seeded)
+        cast = self._rounds_cast()
         head = None
-        if request not in self._known:
-            held = [i for i, (key, _) in enumerate(map(_pair, self._stored_facts)) if key == request]
-            if held and ledger is not None and self.release is not None:
-                drawn: Any = stored_statistics(ledger, request, self.release)
-                index, facts = held[0], facts_of(self._stored_facts[held[0]]["facts"], facts)
-            else:
-                index = self._paid.n_used
-                told = {f"round {index + 1}": {"request": request, "facts": facts.to_dict()}}
-                drawn, head = self._paid.draw(ballots, told, request=request)
-                drawn = drawn.ravel()
-            self._known[request] = (index, drawn, facts)
-            self._cast.append(facts)
-        index, drawn, facts = self._known[request]
+        if request not in cast:
+            told = {"request": request, "facts": ballots.facts.to_dict()}
+            index = self._paid.n_used
+            noisy, head = self._paid.draw(ballots, {round_key(index): told}, request=request)
+            cast[request] = _Cast(index, ballots.facts, noisy.ravel().tolist())
+            if self._ledger is None:
+                self._known = cast
+        found = cast[request]
+        drawn = found.drawn
+        if drawn is None:
+            assert self._ledger is not None
+            assert self.release is not None
+            drawn = list(stored_statistics(self._ledger, request, self.release))
+        before = [c.facts for key, c in cast.items() if key != request]
         statement = ballot_statement(
-            [*(f for f in self._cast if f is not facts), facts], self.mechanisms, self.charge, self._terms,
-            stated=self._stated, release=self.release, head=head,
-        )  # fmt: skip
-        return BallotRelease.of(drawn, facts, self.mechanisms[index], statement)
+            [*before, found.facts],
+            self.mechanisms,
+            self.charge,
+            self._terms,
+            stated=self._stated,
+            release=self.release,
+            head=head,
+        )
+        return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+
+    def _rounds_cast(self) -> dict[str, _Cast]:
+        """Return what was cast so far, by request: as the ledger holds it, if there is one."""
+        if self._ledger is None or self.release is None:
+            return dict(self._known)
+        held = self._ledger.releases([self.release])[0].facts
+        found = {}
+        for index in rounds_in(held):
+            told = held[round_key(index)]
+            found[str(told["request"])] = _Cast(index, facts_of(told["facts"], self._data.classes), None)
+        return found
 
 
-def _pair(held: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    return str(held.get("request")), held.get("facts", {})
+@dataclass(frozen=True)
+class _Cast:
+    """A round that was drawn: which, of what, and its numbers where they are at hand."""
+
+    index: int
+    facts: BallotFacts
+    drawn: list[float] | None
+
+
+def round_key(index: int) -> str:
+    """Return under which name a ledger keeps the facts of round ``index``.
+
+    Examples
+    --------
+    >>> round_key(0)
+    'round 1'
+    """
+    return f"round {index + 1}"
+
+
+def rounds_in(facts: Mapping[str, Any]) -> list[int]:
+    """Return which rounds a ledger holds, in order: not always the first ones, as one that failed is used up.
+
+    Examples
+    --------
+    >>> rounds_in({"round 3": {}, "adaptive": True, "round 1": {}})
+    [0, 2]
+    """
+    return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
 def open_ballot_session(
@@ -293,7 +336,7 @@ def open_ballot_session(
     n = n_units if nominal_n is None else nominal_n
     n = None if n is None else check_int("n_units" if nominal_n is None else "nominal_n", n, low=1)
     adjacency = "replace-one" if nominal_n is None else "add-or-remove"
-    values = tuple(range(classes)) if isinstance(classes, int) else tuple(classes)
+    values = check_classes(range(classes) if isinstance(classes, int) else classes)
     data = Registration(
         unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
     )
@@ -308,16 +351,16 @@ def open_ballot_session(
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
             rounds = tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
-            n_used = ledger.n_answers(row.id)
-            cast = [row.facts[f"round {i + 1}"] for i in range(n_used)]
-            paid = door.ballot_session_again(rounds, row.id, n_used)
+            # After the last one that is stored: one before it that failed to be was used up all the same.
+            n_used = max(rounds_in(row.facts), default=-1) + 1
+            paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
         else:
             left = None if ledger is None else ledger.remaining(default_total=budget)
-            rounds, cast = share_rounds(budget, shares, left), []
+            rounds = share_rounds(budget, shares, left)
             facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
             paid = door.ballot_session(rounds, facts, request=mark or "")
     except BaseException:
         if claim is not None:
             claim.let_go()
         raise
-    return BallotSession(paid, terms, data, n, stated=said, claim=claim, cast=cast)
+    return BallotSession(paid, terms, data, n, stated=said, claim=claim)

@@ -33,7 +33,7 @@ def ballot_assumptions(
     Examples
     --------
     >>> [a.name for a in ballot_assumptions([], unit="record", adjacency="replace-one", seeded=False, residual=False)]
-    ['own row only', 'public rows', 'duplicates', 'one person', 'parameters', 'noise', 'classes']
+    ['own row only', 'public rows', 'preprocessing', 'duplicates', 'one person', 'parameters', 'noise', 'classes']
     """
     own = bool(facts) and all(f.own_maps for f in facts)
     person = (
@@ -64,9 +64,15 @@ def ballot_assumptions(
         Assumption(
             name=_PUBLIC,
             claim="the rows that representation and space were fitted on are public",
-            how="; ".join(dict.fromkeys(f.provenance for f in facts)),
         ),
     ]
+    found.append(
+        Assumption(
+            name="preprocessing",
+            claim="what was done to the records before they were cast looked at each of them alone, or at public rows",
+            how="not known here",
+        )
+    )
     if residual:
         heads = bool(facts) and all(f.own_model for f in facts if f.clip is not None)
         found.append(
@@ -152,7 +158,7 @@ def ballot_statement(
         mechanism=(
             f"GaussianSum, {len(rounds)} round{'s' if len(rounds) > 1 else ''}, noise multiplier {multipliers}: every "
             f"{'record' if last.unit == 'record' else 'person'} casts one bounded ballot per round, the exact sum gets "
-            "Gaussian noise on every cell"
+            f"Gaussian noise on every cell; directions by {_maps(facts)}"
         )
         + ("" if replaced else f"; a nominal number of {last.n:,} units"),
         accounting=(
@@ -189,6 +195,11 @@ def ballot_statement(
 
 def _head(ledger: Ledger | None, release: int | None, head: str | None) -> str:
     return "" if ledger is None or release is None else head or ledger.head_of([release])
+
+
+def _maps(facts: Sequence[BallotFacts]) -> str:
+    """Return what representation and space were fitted on: words of classes that may be anybody's."""
+    return as_plain_text("; ".join(dict.fromkeys(f.provenance for f in facts)))[:1500]
 
 
 def _what(f: BallotFacts) -> str:

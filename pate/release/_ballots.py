@@ -102,7 +102,7 @@ def release_ballots(
         drawn, release = list(stored_statistics(ledger, request, row.id)), row.id
         charge, seeded = row.charge, row.seeded
         # Under a revised ledger the records may be others by now; what was released was of so many.
-        facts = facts_of(row.facts["ballots"], facts)
+        facts = facts_of(row.facts["ballots"], facts.classes)
     statement = ballot_statement([facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded)
     return BallotRelease.of(drawn, facts, mechanism, statement)
 
@@ -140,10 +140,10 @@ def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(held: Mapping[str, Any], ours: BallotFacts) -> BallotFacts:
+def facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts:
     """Return stored facts as they were; classes as they are given now (JSON has no others than plain ones)."""
     try:
-        return BallotFacts(**{**held, "classes": ours.classes})
+        return BallotFacts(**{**held, "classes": classes})
     except TypeError:
         raise LedgerError("the ledger holds a sum of ballots that pate did not write. Restore it.") from None
 

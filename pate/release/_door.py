@@ -188,11 +188,13 @@ class Door:
         )
         return PaidBallots(rounds, self._noise, self.terms.ledger, release)
 
-    def ballot_session_again(self, rounds: Sequence[GaussianSum], release: int, n_used: int) -> PaidBallots:
+    def ballot_session_again(
+        self, rounds: Sequence[GaussianSum], release: int, n_used: int, n_stored: int
+    ) -> PaidBallots:
         """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
         assert self.terms.ledger is not None
         self.terms.ledger.register(self.data)
-        return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used)
+        return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used, n_stored)
 
     def sanitised(
         self,
@@ -374,10 +376,11 @@ class PaidBallots:
         ledger: Ledger | None,
         release: int | None,
         n_used: int = 0,
+        n_stored: int = 0,
     ) -> None:
         self.rounds, self.release, self.n_used = tuple(rounds), release, n_used
         self._noise = noise
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used)
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
 
     def draw(self, ballots: BallotSum, facts: dict[str, Any], *, request: str) -> tuple[FloatArray, str | None]:
         """Use up the next round, draw and store; return the statistics and the digest of the ledger's entry, if any."""
