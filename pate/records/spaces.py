@@ -87,7 +87,12 @@ class BallotSpace(TransformerMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted space as safetensors; :func:`load_space` reads it."""
         check_is_fitted(self, "n_components_")
-        facts = {"space": type(self).__name__, "settings": self._settings(), "provenance": self.provenance_}
+        facts = {
+            "space": type(self).__name__,
+            "settings": self._settings(),
+            "provenance": self.provenance_,
+            "n_features_in": self.n_features_in_,
+        }
         save_tensors(path, {name: getattr(self, name) for name in self._arrays}, facts, form=_FORM)
 
     def _settings(self) -> dict[str, Any]:
@@ -123,7 +128,7 @@ def load_space(path: str | os.PathLike[str]) -> BallotSpace:
         space = kind(**facts["settings"])
         for name in kind._arrays:
             setattr(space, name, arrays[name].astype(np.float64))
-        space.provenance_ = str(facts["provenance"])
+        space.provenance_, space.n_features_in_ = str(facts["provenance"]), int(facts["n_features_in"])
         space._loaded()
     except (KeyError, TypeError, IndexError):
         raise InvalidInputError(f"path must be a saved ballot space, got {str(path)!r}. Name the saved file.") from None
@@ -143,6 +148,8 @@ class SoftSpace(BallotSpace):
         Q, centres by k-means on the public rows.
     k : int
         Below ``n_centres``.
+    n_dims : int or None
+        Look at the first so many coordinates only (the largest ones, of principal components); None: at all.
     cosine : bool
         Bring rows to length 1 before anything else.
     n_init : int
@@ -169,11 +176,12 @@ class SoftSpace(BallotSpace):
     centres_: FloatArray
 
     def __init__(
-        self, n_centres: int = 200, k: int = 10, *, cosine: bool = False, n_init: int = 1,
+        self, n_centres: int = 200, k: int = 10, *, n_dims: int | None = None, cosine: bool = False, n_init: int = 1,
         random_state: int | None = None,
     ) -> None:  # fmt: skip
         self.n_centres = n_centres
         self.k = k
+        self.n_dims = n_dims
         self.cosine = cosine
         self.n_init = n_init
         self.random_state = random_state
@@ -183,17 +191,20 @@ class SoftSpace(BallotSpace):
 
         q = check_int("n_centres", self.n_centres, low=2, high=len(z), remedy="There are no more public rows.")
         self._nearest()
+        if self.n_dims is not None:
+            check_int("n_dims", self.n_dims, low=1)
         means = KMeans(q, n_init=check_int("n_init", self.n_init, low=1), random_state=self.random_state)
         self.centres_ = np.asarray(means.fit(self._lengths(z)).cluster_centers_, dtype=np.float64)
-        self._loaded()
+        self.n_components_ = len(self.centres_)
 
     def _nearest(self) -> int:
         return check_int("k", self.k, low=1, high=self.n_centres - 1, remedy="It must be below n_centres.")
 
     def _loaded(self) -> None:
-        self.n_components_, self.n_features_in_ = self.centres_.shape
+        self.n_components_ = len(self.centres_)
 
     def _lengths(self, z: FloatArray) -> FloatArray:
+        z = z[:, : self.n_dims]
         return _unit(z) if self.cosine else z
 
     def _similarity(self, z: FloatArray) -> FloatArray:
@@ -212,7 +223,7 @@ class HardSpace(SoftSpace):
 
     Parameters
     ----------
-    n_centres, cosine, n_init, random_state
+    n_centres, n_dims, cosine, n_init, random_state
         See :class:`SoftSpace`.
 
     Examples
@@ -225,9 +236,10 @@ class HardSpace(SoftSpace):
     kind = "hard"
 
     def __init__(
-        self, n_centres: int = 200, *, cosine: bool = False, n_init: int = 1, random_state: int | None = None
-    ) -> None:
-        super().__init__(n_centres, 1, cosine=cosine, n_init=n_init, random_state=random_state)
+        self, n_centres: int = 200, *, n_dims: int | None = None, cosine: bool = False, n_init: int = 1,
+        random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(n_centres, 1, n_dims=n_dims, cosine=cosine, n_init=n_init, random_state=random_state)
 
     def _phi(self, z: FloatArray) -> FloatArray:
         s = self._similarity(z)
@@ -303,7 +315,6 @@ class SignedSpace(BallotSpace):
         self._loaded()
 
     def _loaded(self) -> None:
-        self.n_features_in_ = self.components_.shape[0]
         self.n_components_ = self.components_.shape[1] + int(self.bias_[0] > 0)
 
     def _phi(self, z: FloatArray) -> FloatArray:
