@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 
-from pate.core.checks import shown
 from pate.core.types import FloatArray, IntArray
-from pate.exceptions import InvalidInputError
+from pate.heads import LikelihoodHead, SelfTrainedHead
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._rule import Recipe
+from pate.recipes._build import make_head, make_space
+from pate.recipes._recipe import Recipe
 from pate.records import RecordVoters
 from pate.release import (
     BallotRelease,
@@ -127,11 +127,12 @@ class RecordsPlan:
         classes: Sequence[Any],
         n_units: int,
         unit: str,
-        representation: Any = None,
+        representation: Representation,
+        classes_inferred: bool = False,
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> RecordsPlan:
-        """Fit the public maps on the public rows, and return the plan; nothing is spent.
+        """Fit the ballots' space on the public rows, and return the plan; nothing is spent.
 
         Parameters
         ----------
@@ -141,29 +142,33 @@ class RecordsPlan:
         classes : sequence
         n_units : int
         unit : {"record", "group"}
-        representation : Representation or None
-            Instead of the recipe's; fitted here unless it is.
+        representation : Representation
+            Fitted, see :func:`fitted_representation`.
         """
-        rep = recipe.representation() if representation is None else representation
-        if not isinstance(rep, Representation):
-            raise InvalidInputError(
-                f"representation must be one of pate.representations, got {shown(rep)}. Wrap a transformer in "
-                "FromTransformer, a torch module in FromModule."
-            )
-        if not hasattr(rep, "n_features_out_"):
-            rep = clone(rep).fit(X_public)
-        z = np.asarray(rep.transform(X_public), dtype=np.float64)
-        space = recipe.space(z).fit(z)
-        voters = RecordVoters(rep, space, classes=classes, n_jobs=n_jobs, verbose=verbose)
+        z = np.asarray(representation.transform(X_public), dtype=np.float64)
+        space = make_space(recipe, z).fit(z)
+        voters = RecordVoters(
+            representation,
+            space,
+            classes=classes,
+            classes_inferred=classes_inferred,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
         z, phi = voters.represent(X_public)
         return cls(recipe, terms, voters, z, phi, n_units, unit)
+
+    @property
+    def shares(self) -> list[float]:
+        """Of mu^2, round by round."""
+        return [r.share for r in self.recipe.rounds]
 
     @property
     def charge(self) -> Charge:
         """What all rounds will cost together."""
         ledger = self.terms.ledger
         left = None if ledger is None else ledger.remaining(default_total=self.terms.budget)
-        return sum_of_rounds(share_rounds(self.terms.budget, self.recipe.shares, left))
+        return sum_of_rounds(share_rounds(self.terms.budget, self.shares, left))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -173,7 +178,7 @@ class RecordsPlan:
     @property
     def name(self) -> str:
         """What the session is called in a ledger: the same plan again takes it up, or gives what it released."""
-        told = f"{self.voters.fingerprint()} {self.recipe.shares} {self.recipe.clips} {self.n_units} {self.unit}"
+        told = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
     def run(
@@ -197,7 +202,7 @@ class RecordsPlan:
         ballots = voters.cast(X, y, groups)  # before anything is paid: what cannot be cast is found out here
         with open_ballot_session(
             terms.budget,
-            shares=self.recipe.shares,
+            shares=self.shares,
             classes=voters.classes,
             n_units=ballots.facts.n,
             unit=self.unit,
@@ -209,15 +214,19 @@ class RecordsPlan:
             stated=terms.stated,
         ) as session:
             rounds.append(session.ask(ballots))
-            head = self.recipe.head()
-            if "features" in head.fit.__code__.co_varnames:
+            head = make_head(self.recipe)
+            if isinstance(head, LikelihoodHead):
                 head.fit(rounds[0], self.phi, self.z)
             else:
                 head.fit(rounds[0], self.phi)
-            for clip in self.recipe.clips:
-                rounds.append(session.ask(voters.cast_residuals(X, y, head, clip=clip, groups=groups)))
+            for later in self.recipe.rounds[1:]:
+                assert later.clip is not None
+                cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
+                rounds.append(session.ask(cast))
                 head = head.updated(rounds[-1], self.phi)
             charge = session.charge
+        if self.recipe.self_training:
+            head = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
         model = RecordModel(voters, head)
         probability = np.asarray(head.predict_proba(asked_with(head, self.z, self.phi)))
         statement = evidence.told_of_records(rounds[-1].statement)

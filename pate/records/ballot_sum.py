@@ -46,6 +46,8 @@ class BallotFacts:
         Fingerprint of the model that residuals are taken from; empty for class ballots.
     own_model : bool
         That model is a head of pate's.
+    classes_inferred : bool
+        The classes were read off the private labels, which the statement then says.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class BallotFacts:
     own_maps: bool
     model: str = ""
     own_model: bool = False
+    classes_inferred: bool = False
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)

@@ -50,6 +50,8 @@ class RecordVoters:
         Which data sets are neighbours. Under the latter the number of records is private.
     nominal_n : int or None
         Required under add-or-remove adjacency, and used wherever the number of records would be: a public guess.
+    classes_inferred : bool
+        The classes were read off the private labels; the statement then says so.
     n_jobs : int or None
         Processes (joblib). The sum is exact, so it does not depend on it.
     verbose : bool
@@ -80,6 +82,7 @@ class RecordVoters:
         classes: Any,
         adjacency: str = "replace-one",
         nominal_n: int | None = None,
+        classes_inferred: bool = False,
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -98,6 +101,7 @@ class RecordVoters:
                 f"records, which is private there; got {shown(nominal_n)} under {adjacency!r}."
             )
         self.nominal_n = None if nominal_n is None else check_int("nominal_n", nominal_n, low=1)
+        self.classes_inferred = bool(classes_inferred)
         self.n_jobs, self.verbose = n_jobs, verbose
         self._map = PublicMap(representation, space)
         self._map.fingerprint()  # refused here if there is none
@@ -291,6 +295,7 @@ class RecordVoters:
             provenance=self._map.provenance,
             own_maps=self._map.own,
             model="" if model is None else fingerprint_of(model),
+            classes_inferred=self.classes_inferred,
             own_model=model is not None and is_own(model, ".heads"),
         )
 

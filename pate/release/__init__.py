@@ -4,7 +4,7 @@ from pate.release._assumptions import check_release_stated
 from pate.release._ballot_release import BallotRelease, Decisions
 from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds
 from pate.release._ballots import release_ballots
-from pate.release._labels import LabelRelease
+from pate.release._labels import LabelRelease, RecordLabels, ReleasedLabels
 from pate.release._lock import release_labels
 from pate.release._open_session import open_session, opened
 from pate.release._pipeline import Asking, BatchPlan, Evidence, Outcome, cast_votes, plan_release
@@ -26,7 +26,9 @@ __all__ = [
     "LabelSession",
     "Outcome",
     "Quote",
+    "RecordLabels",
     "ReleaseTerms",
+    "ReleasedLabels",
     "VoteCapRun",
     "affordable_answers",
     "cast_votes",

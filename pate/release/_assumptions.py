@@ -183,14 +183,39 @@ def vouch_for_training(
         "pate looked for equal rows in different shards; what it found, and what was done about it, is not told here"
     )
     s = s.with_evidence("duplicates", looked, by="nobody")
-    how, by = _PREPROCESSING[preprocessing]
-    s = s.with_evidence("preprocessing", how, by=by)
+    return with_public_rows(with_preprocessing(s, preprocessing), public_rows)
+
+
+def with_preprocessing(statement: PrivacyStatement, where: str) -> PrivacyStatement:
+    """Return the statement with where scaling and encoding was learnt, see :func:`vouch_for_training`.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> [a.by for a in with_preprocessing(release.statement, "public").assumptions if a.name == "preprocessing"]
+    ['pate']
+    """
+    how, by = _PREPROCESSING[where]
+    return statement.with_evidence("preprocessing", how, by=by)
+
+
+def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> PrivacyStatement:
+    """Return the statement with what was seen to of the public rows, see :func:`vouch_for_training`.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> [a.by for a in with_public_rows(release.statement, "declared").assumptions if a.name == "public rows"]
+    ['curator']
+    """
     if public_rows == "declared":
-        s = s.with_evidence("public rows", "declared, wherever they also stand", by="curator")
-    elif public_rows == "checked":
+        return statement.with_evidence("public rows", "declared, wherever they also stand", by="curator")
+    if public_rows == "checked":
         looked = "pate looked for private rows among them; what it found is not told here"
-        s = s.with_evidence("public rows", looked, by="nobody")
-    return s
+        return statement.with_evidence("public rows", looked, by="nobody")
+    return statement
 
 
 def classes_were_named(statement: PrivacyStatement) -> PrivacyStatement:

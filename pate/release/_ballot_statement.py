@@ -25,6 +25,15 @@ _BLOCKS = (
 )
 
 
+#: Of classes that were read off the labels the statement says elsewhere that they are not covered.
+_NAMED = Assumption(
+    name="classes",
+    claim="the set of classes is public knowledge",
+    how="they were named beforehand",
+    by="curator",
+)
+
+
 def ballot_assumptions(
     facts: Sequence[BallotFacts], *, unit: str, adjacency: str, seeded: bool, residual: bool
 ) -> tuple[Assumption, ...]:
@@ -93,12 +102,7 @@ def ballot_assumptions(
             name="parameters", claim=f"{number} are public, and were chosen without looking at the private data"
         ),
         Assumption(name="noise", claim="nobody can predict or repeat the noise", how=noise[0], by=noise[1]),
-        Assumption(
-            name="classes",
-            claim="the set of classes is public knowledge",
-            how="they were named beforehand",
-            by="curator",
-        ),
+        *([] if any(f.classes_inferred for f in facts) else [_NAMED]),
     )
 
 
@@ -175,6 +179,11 @@ def ballot_statement(
         not_covered=(
             "the ballots, their exact sum and every file made from those",
             "whether casting failed, and how long it took",
+            *(
+                ("the set of classes, which was read off the private labels",)
+                if any(f.classes_inferred for f in facts)
+                else ()
+            ),
             _others(ledger),
         ),
         assumptions=ballot_assumptions(

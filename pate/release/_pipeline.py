@@ -15,11 +15,18 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import calibrate
-from pate.release._assumptions import classes_were_named, drawn_here, vouch_for_training
+from pate.release._assumptions import (
+    classes_were_named,
+    drawn_here,
+    vouch_for_training,
+    with_preprocessing,
+    with_public_rows,
+)
 from pate.release._labels import LabelRelease
 from pate.release._lock import released
 from pate.release._quote import Quote, count_fresh, price_of
 from pate.release._terms import ReleaseTerms
+from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 #: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
@@ -127,6 +134,11 @@ class Evidence:
         if self.trained and drawn_here(statement, release.quote.n_queries, voter):
             statement = vouch_for_training(statement, preprocessing=self.preprocessing, public_rows=self.public_rows)
         return replace(release, statement=statement)
+
+    def told_of_records(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of records' ballots with what this run saw to."""
+        statement = with_public_rows(statement, self.public_rows)
+        return with_preprocessing(statement, self.preprocessing)
 
 
 @dataclass(frozen=True, eq=False)

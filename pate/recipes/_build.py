@@ -1,0 +1,147 @@
+"""What a recipe names, as objects: the representation, the ballots' space and the head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from pate.core.checks import check_choice, shown
+from pate.core.types import FloatArray
+from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.exceptions import InvalidInputError
+from pate.heads import Head, LikelihoodHead, MomentLogisticHead
+from pate.recipes._recipe import Recipe
+from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
+from pate.representations import KernelPCA, Representation, TableMap, chain
+
+#: Smaller images are tables of pixels: there is little in them that a network would find.
+_SMALL_IMAGE = 16
+#: Components of the kernel that are kept, and how many of them soft votes look at.
+_COMPONENTS, _SOFT_DIMS = 600, 64
+#: Where most columns hold two public values, they are categories that somebody encoded.
+_MOSTLY = 0.5
+
+
+def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
+    """Return which kind of data these public rows are: "table", "mixed", "image" or "text".
+
+    Parameters
+    ----------
+    X_public : array, DataFrame, sparse matrix or texts
+    image_shape : tuple or None
+        (height, width) or (channels, height, width) of rows that are flattened images; images of fewer than 16 pixels
+        a side count as tables.
+
+    Examples
+    --------
+    >>> kind_of(np.random.default_rng(0).normal(size=(9, 3))), kind_of(np.zeros((9, 784)), (28, 28)), kind_of(["a text"])
+    ('table', 'image', 'text')
+    """
+    rows = read_rows(X_public, name="X_public")
+    if is_texts(rows):
+        return "text"
+    shape = image_shape if image_shape is not None else tuple(np.shape(rows))[1:] if rows.ndim > 2 else None
+    if shape is not None:
+        return "image" if min(shape[-2:]) >= _SMALL_IMAGE else "table"
+    if is_sparse(rows):
+        return "table"
+    if is_frame(rows):
+        few = [column.nunique(dropna=True) <= 2 for _, column in rows.items()]
+        texts = any(not _numeric(column) for _, column in rows.items())
+        return "mixed" if texts or np.mean(few) > _MOSTLY else "table"
+    if rows.dtype.kind == "O":
+        return "mixed"
+    few = [len(np.unique(column[~np.isnan(column)])) <= 2 for column in np.asarray(rows, dtype=np.float64).T]
+    return "mixed" if np.mean(few) > _MOSTLY else "table"
+
+
+def _numeric(column: Any) -> bool:
+    return bool(column.dtype.kind in "biuf")
+
+
+def fitted_representation(
+    kind: str,
+    X_public: Any,
+    *,
+    representation: Representation | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    random_state: int = 0,
+    verbose: bool = False,
+) -> Representation:
+    """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
+
+    Parameters
+    ----------
+    kind : {"table", "mixed", "image", "text"}
+    X_public : rows
+    representation : Representation or None
+        Taken as it is where it is fitted.
+    image_shape : tuple or None
+        See :func:`kind_of`.
+    random_state : int
+        Public.
+    verbose : bool
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> fitted_representation("table", X).transform(X).shape
+    (50, 49)
+    """
+    if representation is not None:
+        if not isinstance(representation, Representation):
+            raise InvalidInputError(
+                f"representation must be one of pate.representations, got {shown(representation)}. Wrap a transformer "
+                "in FromTransformer, a torch module in FromModule."
+            )
+        fitted = hasattr(representation, "n_features_out_")
+        return representation if fitted else clone(representation).fit(X_public)
+    check_choice("kind", kind, ("table", "mixed", "image", "text"))
+    rep: Any
+    if kind == "mixed":
+        rep = TableMap()
+    elif kind == "text":
+        from pate.representations import TextMap
+
+        rep = TextMap()
+    elif kind == "image":
+        from pate.recipes._images import image_representation
+
+        rep = image_representation(image_shape, random_state=random_state, verbose=verbose)
+    elif image_shape is not None:  # pixels are of one unit: a common scale
+        rep = KernelPCA(_COMPONENTS, random_state=random_state)
+    else:
+        rep = chain(TableMap(numeric=["standard"]), KernelPCA(_COMPONENTS, random_state=random_state))
+    return rep.fit(X_public)  # type: ignore[no-any-return]
+
+
+def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:
+    """Return the recipe's ballot space, unfitted, as far as these public rows allow it.
+
+    Examples
+    --------
+    >>> from pate.recipes import PublicFacts, choose
+    >>> make_space(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)), np.zeros((400, 100))).k
+    8
+    """
+    if recipe.space == "signed":
+        n = min(recipe.n_components, z.shape[1], max(len(z) - 1, 1))
+        return SignedSpace(n, alpha=recipe.alpha if recipe.alpha is not None else 0.8)
+    n = max(2, min(recipe.n_components, len(z)))
+    return SoftSpace(n, max(1, min(recipe.k or 8, n - 1)), n_dims=_SOFT_DIMS, random_state=random_state)
+
+
+def make_head(recipe: Recipe) -> Head:
+    """Return the recipe's head, unfitted.
+
+    Examples
+    --------
+    >>> from pate.recipes import PublicFacts, choose
+    >>> make_head(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))
+    LikelihoodHead(tau=1.0)
+    """
+    if recipe.head == "moment-logistic":
+        return MomentLogisticHead()
+    return LikelihoodHead(tau=recipe.prior_scale or 2.0)
