@@ -11,6 +11,7 @@ from pate.release._sanitised import sanitised_epsilon
 from pate.release._session import LabelSession
 from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
+from pate.release._worth import check_worth
 
 __all__ = [
     "Asking",
@@ -25,6 +26,7 @@ __all__ = [
     "affordable_answers",
     "cast_votes",
     "check_release_stated",
+    "check_worth",
     "open_session",
     "open_vote_cap",
     "opened",
