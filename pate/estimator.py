@@ -21,7 +21,7 @@ from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
 from pate.release import BatchPlan, Evidence, ReleaseTerms, check_release_stated, plan_release, warn_if_weak
-from pate.students import check_is_student, fit_student, make_student, try_student
+from pate.students import check_is_student, default_student, fit_student, make_student, try_student
 from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
 from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
@@ -47,7 +47,7 @@ def _student_can(name: str) -> Any:
 
 
 def _student_of(teacher: Any, student: Any) -> Any:
-    """Return the student that is to be fitted: the teachers' own kind where nothing is said."""
+    """Return the student that was named, or the teachers' own kind."""
     if student is None:
         return teacher.estimator if isinstance(teacher, TeacherEnsemble) else teacher
     return make_student(student) if isinstance(student, str) else student
@@ -75,13 +75,14 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
     student : scikit-learn classifier, str or None
-        A name is one of :func:`pate.students.make_student`. None means a clone of ``estimator`` (of a
-        :class:`TeacherEnsemble`'s); torch teachers need it named, as a student is one scikit-learn classifier.
-        Semi-supervised ones also learn from the rows without an answer.
+        A name is one of :func:`pate.students.make_student`. None takes :class:`pate.students.VoteSpreading` where noisy
+        counts are released on rows of numbers (:func:`pate.students.default_student`), else a clone of ``estimator``
+        (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one scikit-learn
+        classifier. Semi-supervised ones also learn from the rows without an answer.
     n_queries : int or None
         How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
-        calibrated noise at or below ``n_teachers / 10``.
-    select : {"random", "first", "spread"}
+        calibrated noise at or below 0.3 votes per teacher, and ten and one for each class at least.
+    select : {"auto", "random", "first", "spread", "cluster"}
         How those rows are chosen, from public information alone; see :func:`pate.queries.select_queries`.
     gap : float or None
         Abstain where the noisy lead is below ``gap`` votes (:class:`NoisyHistogram` only); None means 0.
@@ -112,6 +113,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         among them (see Notes), and the statement says that you said so.
     stated : mapping of str to str, or None
         What a person states for the statement, in their own words; see :func:`pate.release_labels`.
+    anyway : bool
+        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), which is
+        refused otherwise.
     verbose : bool
         Show progress.
 
@@ -174,7 +178,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         mechanism: Mechanism | None = None,
         student: Any = None,
         n_queries: int | None = None,
-        select: str = "random",
+        select: str = "auto",
         gap: float | None = None,
         max_answers: int | None = None,
         on_exhausted: str = "raise",
@@ -187,6 +191,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         tuning: str = "",
         overlap_is_public: bool = False,
         stated: Mapping[str, str] | None = None,
+        anyway: bool = False,
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -209,6 +214,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self.tuning = tuning
         self.overlap_is_public = overlap_is_public
         self.stated = stated
+        self.anyway = anyway
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Self:
@@ -278,7 +284,6 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         check_release_stated(
             terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
-        student = self._student(teachers)
         same = X is X_public
         read, y = self._check_private(X, y, teachers, X_public)
         X_public = self._check_public(X_public, teachers)
@@ -290,7 +295,10 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             mechanism=self.mechanism,
             n_queries=self.n_queries,
             gap=self.gap,
+            n_classes=len(self.classes_),
+            anyway=self.anyway,
         )
+        student = self._student(teachers, X_public, isinstance(asking.mechanism, NoisyHistogram))
         if not self.overlap_is_public:
             check_public_rows(read.rows, read.rows if same else X_public, groups)
         seed = self._query_seed(X_public)
@@ -351,7 +359,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "release_")
         teachers = self._ensemble()
-        student, rows = self._student(teachers), self._check_public(X_public, teachers)
+        rows = self._check_public(X_public, teachers)
+        student = self._student(teachers, rows, self.release_.noisy_counts is not None)
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
         if not there or self._asked != _digest(hash_rows(asked, chunk_size=_HASH_ROWS)):
@@ -432,8 +441,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         )
         return teachers if self.ledger is None else teachers.keep_secret_in(beside_ledger(self.ledger.path))
 
-    def _student(self, teachers: ShardEnsemble) -> Any:
-        student = _student_of(teachers, self.student)
+    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> Any:
+        student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None
+        student = student or _student_of(teachers, self.student)
         if isinstance(student, ShardEnsemble):
             given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
             raise InvalidInputError(

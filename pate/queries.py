@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
+from pate.core.scale import column_scales
 from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
 
-STRATEGIES = ("first", "random", "spread", "cluster")
+STRATEGIES = ("auto", "first", "random", "spread", "cluster")
 
 #: Rows that ``"cluster"`` looks at, at least, and per query: beyond that more rows hardly move the centres.
 _CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY = 20_000, 20
 
 
 def select_queries(
-    X_public: Any, n_queries: int, *, strategy: str = "random", random_state: int | None = None
+    X_public: Any, n_queries: int, *, strategy: str = "auto", random_state: int | None = None
 ) -> npt.NDArray[np.int64]:
     """Return the positions of the public rows to ask about, ascending.
 
@@ -29,7 +30,9 @@ def select_queries(
     X_public : array or DataFrame of shape (n_public, n_features)
     n_queries : int
         At most n_public; all rows are returned in order when equal.
-    strategy : {"first", "random", "spread", "cluster"}
+    strategy : {"auto", "first", "random", "spread", "cluster"}
+        ``"auto"`` is ``"spread"`` on columns of one scale (``"cluster"`` beyond 20,000 rows) where the rows are tables
+        of finite numbers, and ``"random"`` for texts, sparse rows and the like; see ``docs/defaults.md``.
         ``"spread"`` clusters the public rows (k-means on the numbers as they are: standardise them first if their units
         differ) and takes the row nearest to each centre, so that few answers say much about all rows. ``"cluster"``
         does so by mini-batches on a random part of the rows, for a million of them. Both never return the same row
@@ -53,6 +56,8 @@ def select_queries(
     n_public = np.shape(X_public)[0]
     n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=f"There are {n_public} public rows.")
     check_choice("strategy", strategy, STRATEGIES)
+    if strategy == "auto":
+        X_public, strategy = _on_one_scale(X_public, n_public)
     if strategy == "first" or n_queries == n_public:
         return np.arange(n_queries)
     seed = training_seed(random_state, 0x5E1EC7)
@@ -67,6 +72,19 @@ def select_queries(
     some = np.sort(np.random.default_rng(seed).choice(n_public, n_rows, replace=False))
     part = X_public.iloc[some] if hasattr(X_public, "iloc") else np.asarray(X_public)[some]
     return some[_cluster(_numbers(part, strategy), n_queries, seed)]
+
+
+def _on_one_scale(X_public: Any, n_public: int) -> tuple[Any, str]:
+    """Return the rows to choose among by ``"auto"``, and how: facts of the public rows decide."""
+    if hasattr(X_public, "toarray"):
+        return X_public, "random"
+    try:
+        rows: npt.NDArray[np.floating[Any]] = np.asarray(X_public, dtype=np.float64)
+    except (TypeError, ValueError):
+        return X_public, "random"
+    if rows.ndim != 2 or not np.isfinite(rows).all():
+        return X_public, "random"
+    return rows / column_scales(rows), "spread" if n_public <= _CLUSTER_ROWS else "cluster"
 
 
 def least_sure(probabilities: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.int64]:

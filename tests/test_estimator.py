@@ -60,6 +60,7 @@ def classifier(estimator=None, **options):
         "random_state": 0,
         "partition_seed": 0,
         "noise_seed": 0,
+        "anyway": True,  # ten teachers are quick
     }
     if isinstance(estimator, MustNotTrain):  # its student is tried before any training
         defaults["student"] = GaussianNB(var_smoothing=0.1)
@@ -163,7 +164,8 @@ def test_in_a_pipeline_with_public_rows():
 
 
 def test_preprocessing_belongs_inside_the_teacher():
-    clf = classifier(make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)), n_teachers=5)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    clf = classifier(model, n_teachers=5, student=model)
     clf.fit(X, Y, X_public=PUBLIC)
     assert clf.score(TEST, TEST_Y) > 0.7
     assert isinstance(clf.student_[0], StandardScaler)
@@ -352,12 +354,12 @@ def test_the_same_fit_again_is_free_with_a_ledger(tmp_path):
 
 def test_plan_release_is_made_of_public_numbers_alone():
     mechanism, n, gap = plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250)
-    assert mechanism.sigma <= 25  # the noise that was wished for: a tenth of the teachers
+    assert mechanism.sigma <= 75  # the noise that was wished for: 0.3 votes for each teacher
     assert Budget(1.0, 1e-5).allows(mechanism.charge(n))
     assert not Budget(1.0, 1e-5).allows(mechanism.charge(n + 1))
     assert gap == 0.0
     assert plan_release(Budget(1.0, 1e-5), 10, n_teachers=250)[1] == 10
-    assert plan_release(Budget(0.01, 1e-9), 1000, n_teachers=2)[1] == 1
+    assert plan_release(Budget(0.01, 1e-9), 1000, n_teachers=2, n_classes=17, anyway=True)[1] == 17
     assert plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, gap=3)[2] == 3.0
     given = GNMax(40.0)
     assert plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, mechanism=given) == (given, 1000, 0.0)
@@ -553,7 +555,7 @@ def test_semi_supervised_students_learn_from_every_public_row():
     assert clf.student_.transduction_.shape == (200,)
     spread = classifier(n_queries=40, student=VoteSpreading()).fit(X, Y, X_public=PUBLIC)
     assert spread.student_.transduction_.shape == (200,)
-    plain = classifier(n_queries=40).fit(X, Y, X_public=PUBLIC)
+    plain = classifier(n_queries=40, student=NB).fit(X, Y, X_public=PUBLIC)
     assert plain.student_.class_count_.sum() == plain.release_.n_answered <= 40
     assert clf.score(TEST, TEST_Y) > 0.5
     assert spread.score(TEST, TEST_Y) > 0.5
@@ -678,7 +680,9 @@ def test_an_ensemble_of_classifiers_is_the_same_as_its_classifier():
     through = classifier(TeacherEnsemble(NB, 3), n_teachers=10).fit(X, Y, X_public=PUBLIC)
     assert np.array_equal(through.release_.labels, plain.release_.labels)
     assert np.array_equal(through.predict_proba(TEST), plain.predict_proba(TEST))
-    assert isinstance(through.student_, GaussianNB)
+    assert isinstance(through.student_, VoteSpreading)
+    told = {"mechanism": GNMax(1.0), "n_teachers": 10}  # no counts to spread: the teachers' own kind
+    assert isinstance(classifier(TeacherEnsemble(NB, 3), **told).fit(X, Y, X_public=PUBLIC).student_, GaussianNB)
 
 
 @pytest.mark.parametrize("said", [None, 4])
@@ -736,7 +740,7 @@ def test_a_student_is_one_model(estimator, student, text, monkeypatch):
     for kind in (TeacherEnsemble, TorchTeacherEnsemble):
         monkeypatch.setattr(kind, "fit", lambda *a, **k: pytest.fail("teachers were trained"))
     with pytest.raises(InvalidInputError, match=text):
-        classifier(estimator, student=student).fit(X, Y, X_public=PUBLIC)
+        classifier(estimator, student=student, mechanism=GNMax(1.0)).fit(X, Y, X_public=PUBLIC)
 
 
 def test_a_fitted_ensemble_is_refused():

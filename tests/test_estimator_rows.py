@@ -87,8 +87,10 @@ def test_texts_and_tables_are_not_mixed_up():
 def test_sparse_rows_are_the_same_as_dense_ones(form, tmp_path):
     X, y = DIGITS[PRIVATE], TRUTH[PRIVATE]
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    dense = classifier(BernoulliNB(binarize=0.5), classes=range(10), ledger=ledger).fit(X, y, X_public=DIGITS[PUBLIC])
-    thin = classifier(BernoulliNB(binarize=0.5), classes=range(10), ledger=ledger)
+    model = BernoulliNB(binarize=0.5)
+    alike = {"classes": range(10), "ledger": ledger, "select": "random", "student": model}
+    dense = classifier(model, **alike).fit(X, y, X_public=DIGITS[PUBLIC])
+    thin = classifier(model, **alike)
     thin.fit(form(X), y, X_public=form(DIGITS[PUBLIC]))
     assert len(ledger.releases()) == 1  # recognised by their digests
     assert thin._asked == dense._asked

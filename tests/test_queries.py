@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from pate import InvalidInputError
 from pate.queries import STRATEGIES, least_sure, select_queries
@@ -53,7 +54,7 @@ def test_random_rows_are_uniform():
     """Every row is taken about as often: 400 draws of 15 of 60 rows, mean 100, standard deviation 8.7."""
     hits = np.zeros(60)
     for seed in range(400):
-        hits[select_queries(X, 15, random_state=seed)] += 1
+        hits[select_queries(X, 15, strategy="random", random_state=seed)] += 1
     assert hits.min() > 100 - 6 * 8.7
     assert hits.max() < 100 + 6 * 8.7
 
@@ -115,7 +116,7 @@ def test_bad_numbers_of_queries(n_queries):
 
 def test_unknown_strategy():
     with pytest.raises(
-        InvalidInputError, match="strategy must be one of 'first', 'random', 'spread', 'cluster', got 'best'"
+        InvalidInputError, match="strategy must be one of 'auto', 'first', 'random', 'spread', 'cluster', got 'best'"
     ):
         select_queries(X, 3, strategy="best")
 
@@ -162,3 +163,17 @@ def test_least_sure():
 
 def test_nothing_private_can_be_passed():
     assert set(inspect.signature(select_queries).parameters) == {"X_public", "n_queries", "strategy", "random_state"}
+
+
+def test_auto_spreads_numbers_whatever_their_units_and_draws_from_the_rest():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(c, 0.1, (40, 2)) for c in (0.0, 1.0, 2.0)])
+    units = rows * [1.0, 1e6]
+    alike = select_queries(rows / rows.std(axis=0), 9, strategy="spread", random_state=0)
+    assert select_queries(units, 9, random_state=0).tolist() == alike.tolist()
+    assert select_queries(units, 9, strategy="spread", random_state=0).tolist() != alike.tolist()
+    drawn = select_queries(rows, 9, strategy="random", random_state=0).tolist()
+    texts = np.array([f"note {i}" for i in range(120)], dtype=object)
+    gaps = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
+    for other in (texts, gaps, sparse.csr_array(rows)):
+        assert select_queries(other, 9, random_state=0).tolist() == drawn

@@ -169,18 +169,22 @@ class LabelOptions:
     sigma_threshold: Annotated[o.SigmaThreshold, Use(argument="mechanism")] = None
     queries: Annotated[o.Queries, Use(argument="n_queries")] = None
     select: Annotated[
-        Literal["random", "first", "spread", "cluster", "uncertain"],
+        Literal["auto", "random", "first", "spread", "cluster", "uncertain"],
         option(
             "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
             "where a student of the labels so far is least sure.",
             NOISE,
         ),
-    ] = "random"
+    ] = "auto"
     rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE), HERE] = None
     student: Annotated[str | None, option("Student of --select uncertain; logistic-regression.", NOISE), HERE] = None
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
+    anyway: Annotated[
+        bool,
+        option("Go on with a setting from which nearly nothing is to be expected.", NOISE, "--anyway"),
+    ] = False
 
     tuning: o.Tuning = ""
     dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None

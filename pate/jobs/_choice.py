@@ -215,7 +215,7 @@ def make_choice(select: Any, *, rounds: int | None = None, student: Any = None) 
     (4, 2, 2)
     >>> make_choice("best")
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: select must be one of 'first', 'random', 'spread', 'cluster', 'uncertain', ...
+    pate.exceptions.InvalidInputError: select must be one of 'auto', 'first', 'random', 'spread', 'cluster', ...
     """
     if not isinstance(select, str) and isinstance(select, QueryChoice):
         chosen = select

@@ -130,7 +130,7 @@ class LabelPlan(VotePlan):
     n_records: int
     n_units: int
     teacher: str = ""
-    select: str = "random"
+    select: str = "auto"
     rounds: tuple[int, ...] = ()
     encoding: str = ""
     affordable: int = 0

@@ -77,7 +77,7 @@ class LabelJob:
         None calibrates a :class:`NoisyHistogram` to the budget.
     n_queries : int or None
         See :class:`pate.PATEClassifier`.
-    select : {"random", "first", "spread", "cluster", "uncertain"} or QueryChoice
+    select : {"auto", "random", "first", "spread", "cluster", "uncertain"} or QueryChoice
         How public rows are chosen, from public information alone. ``"uncertain"`` asks in rounds, each where a student
         that learnt from the labels so far is least sure; all rounds are paid for before the first.
     rounds, student
@@ -103,7 +103,7 @@ class LabelJob:
     new_ledger : bool
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
-    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, verbose
+    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -129,9 +129,9 @@ class LabelJob:
     >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
     ...     budget=Budget(5.0, 1e-3), teacher="naive-bayes", n_teachers=6)
     >>> print(job.plan)
-    60 records over 6 teachers; NoisyHistogram(sigma=...); 1 of 3 public rows asked; will spend (...)-DP, public, ...
+    60 records over 6 teachers; NoisyHistogram(sigma=...); 3 of 3 public rows asked; will spend (...)-DP, public, ...
     >>> job.run().n_queries
-    1
+    3
     """
 
     queries_: npt.NDArray[np.int64]
@@ -152,7 +152,7 @@ class LabelJob:
         n_teachers: int = 100,
         mechanism: Mechanism | None = None,
         n_queries: int | None = None,
-        select: Any = "random",
+        select: Any = "auto",
         rounds: int | None = None,
         student: Any = None,
         gap: float | None = None,
@@ -174,6 +174,7 @@ class LabelJob:
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        anyway: bool = False,
         verbose: bool = False,
     ) -> None:
         check_budget(budget)
@@ -204,7 +205,14 @@ class LabelJob:
             )
         warn_if_weak(budget.delta, n_units)
         asking = plan_release(
-            budget, len(source.public), n_teachers=n_teachers, mechanism=mechanism, n_queries=n_queries, gap=gap
+            budget,
+            len(source.public),
+            n_teachers=n_teachers,
+            n_classes=2 if named is None else len(named),
+            mechanism=mechanism,
+            n_queries=n_queries,
+            gap=gap,
+            anyway=anyway,
         )
         table = source.kind == "table"
         self._evidence = Evidence(

@@ -79,7 +79,7 @@ class VoteJob:
         None calibrates a :class:`NoisyHistogram` to the budget.
     n_queries : int or None
         How many rows to ask about; see :class:`pate.PATEClassifier`.
-    select : {"random", "first"}
+    select : {"auto", "random", "first"}
         Which ones.
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
@@ -141,7 +141,7 @@ class VoteJob:
         n_teachers: int | None = None,
         mechanism: Mechanism | None = None,
         n_queries: int | None = None,
-        select: str = "random",
+        select: str = "auto",
         gap: float | None = None,
         max_answers: int | None = None,
         on_exhausted: str = "raise",
@@ -152,10 +152,12 @@ class VoteJob:
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        anyway: bool = False,
     ) -> None:
         check_budget(budget)
         check_choice("unit", unit, UNITS)
         said = check_release_stated(stated, unit=unit)
+        select = {"auto": "random"}.get(select, select)  # there may be no rows to see
         check_choice("select", select, ("random", "first"))
         if classes is None:
             raise InvalidInputError("classes must name every class (or say how many there are), got None.")
@@ -171,7 +173,14 @@ class VoteJob:
             )
         warn_if_weak(budget.delta, n_units)
         asking = plan_release(
-            budget, cast.n_queries, n_teachers=cast.n_teachers, mechanism=mechanism, n_queries=n_queries, gap=gap
+            budget,
+            cast.n_queries,
+            n_teachers=cast.n_teachers,
+            n_classes=cast.n_classes,
+            mechanism=mechanism,
+            n_queries=n_queries,
+            gap=gap,
+            anyway=anyway,
         )
         places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
         queries = select_queries(places, asking.n_queries, strategy=select, random_state=random_state)

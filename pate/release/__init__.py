@@ -14,6 +14,7 @@ from pate.release._sanitised import sanitised_epsilon
 from pate.release._session import LabelSession
 from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
+from pate.release._worth import check_worth
 
 __all__ = [
     "Asking",
@@ -34,6 +35,7 @@ __all__ = [
     "cast_votes",
     "check_release_stated",
     "open_ballot_session",
+    "check_worth",
     "open_session",
     "open_vote_cap",
     "opened",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,11 +26,8 @@ from pate.release._lock import released
 from pate.release._quote import Quote, count_fresh, price_of
 from pate.release._terms import ReleaseTerms
 from pate.statement.model import PrivacyStatement
+from pate.release._worth import FEWEST, affordable_queries, check_worth
 from pate.votes import Voter, Votes
-
-#: Noise as a share of the number of teachers when neither mechanism nor n_queries is given. A constant: it may not
-#: depend on the votes.
-_DEFAULT_NOISE_PER_TEACHER = 0.1
 
 
 class Asking(NamedTuple):
@@ -65,24 +61,36 @@ def plan_release(
     n_public: int,
     *,
     n_teachers: int,
+    n_classes: int = 2,
     mechanism: Mechanism | None = None,
     n_queries: int | None = None,
     gap: float | None = None,
+    anyway: bool = False,
 ) -> Asking:
     """Return the mechanism, how many queries to ask and the gap below which to abstain, from public numbers alone.
+
+    Where nothing is said: as many queries as keep the noise of a :class:`NoisyHistogram` at or below 0.3 votes per
+    teacher, but ten and one for each class at least, and all public rows at most (measured: ``docs/defaults.md``).
 
     Parameters
     ----------
     budget : Budget
     n_public : int
         Public rows at hand.
-    n_teachers, mechanism, n_queries, gap
+    n_teachers, mechanism, n_queries, gap, anyway
         See :class:`pate.PATEClassifier`.
+    n_classes : int
+        2 where nobody knows yet.
+
+    Raises
+    ------
+    InvalidInputError
+        A setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), unless ``anyway``.
 
     Examples
     --------
-    >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250)
-    Asking(mechanism=NoisyHistogram(sigma=24.74...), n_queries=22, gap=0.0)
+    >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, n_classes=10)
+    Asking(mechanism=NoisyHistogram(sigma=74.98...), n_queries=202, gap=0.0)
     """
     if n_queries is not None:
         remedy = f"There are {n_public} public rows."
@@ -95,13 +103,23 @@ def plan_release(
                 f"gap must be None for {mechanism}, got {gap!r}: only NoisyHistogram releases the counts from which a "
                 "gap can be seen."
             )
-        return Asking(mechanism, n_queries or n_public, gap or 0.0)
-    n_teachers = check_int("n_teachers", n_teachers, low=1)
-    if n_queries is None:
-        sigma = _DEFAULT_NOISE_PER_TEACHER * n_teachers
-        n_queries = min(n_public, max(1, math.floor(budget.mu_squared * sigma**2 / 2)))
-    calibrated = calibrate(NoisyHistogram(sigma=1.0), budget, n_queries=n_queries)
-    return Asking(calibrated, n_queries, gap or 0.0)
+        asking = Asking(mechanism, n_queries or n_public, gap or 0.0)
+    else:
+        n_teachers = check_int("n_teachers", n_teachers, low=1)
+        if n_queries is None:
+            n_queries = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers)))
+        calibrated = calibrate(NoisyHistogram(sigma=1.0), budget, n_queries=n_queries)
+        asking = Asking(calibrated, n_queries, gap or 0.0)
+    if not anyway:
+        check_worth(
+            asking.mechanism,
+            asking.n_queries,
+            budget=budget if mechanism is None else None,
+            n_public=n_public,
+            n_teachers=n_teachers,
+            n_classes=n_classes,
+        )
+    return asking
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate.core.checks import check_int, check_labels, check_real
+from pate.core.scale import column_scales
 from pate.data._door import is_frame, read_numbers
 from pate.exceptions import InvalidInputError
 from pate.votes import ABSTAIN
@@ -34,6 +35,9 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         In (0, 1): how far answers spread.
     n_votes : int
         New rows take the majority of so many nearest public rows.
+    scale : bool
+        Divide columns by their standard deviation among the public rows, where they are of different units (0/1
+        columns stay).
 
     Attributes
     ----------
@@ -50,10 +54,11 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     array([0, 0, 0, 1, 1, 1])
     """
 
-    def __init__(self, *, n_neighbors: int = 7, alpha: float = 0.8, n_votes: int = 5) -> None:
+    def __init__(self, *, n_neighbors: int = 7, alpha: float = 0.8, n_votes: int = 5, scale: bool = False) -> None:
         self.n_neighbors = n_neighbors
         self.alpha = alpha
         self.n_votes = n_votes
+        self.scale = scale
 
     def fit(self, X: Any, y: Any, noisy_counts: npt.NDArray[np.float64] | None = None) -> Self:
         """Spread the answers.
@@ -81,6 +86,8 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         check_int("n_votes", self.n_votes, low=1)
         alpha = check_real("alpha", self.alpha, low=0, high=1, low_open=True, high_open=True)
         n_rows = len(rows)
+        self._scales = column_scales(rows) if self.scale else np.ones(rows.shape[1])
+        rows = rows / self._scales
         evidence = _evidence(y, noisy_counts, n_rows)
         if not evidence.any():
             raise InvalidInputError("y must hold at least one released label, got none. Ask about more public rows.")
@@ -98,12 +105,12 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the class indices of rows, shape (n_rows,)."""
         check_is_fitted(self, "transduction_")
-        return np.asarray(self._nearest.predict(self._rows(X, reset=False)))
+        return np.asarray(self._nearest.predict(self._rows(X, reset=False) / self._scales))
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the share of the nearest public rows by class, shape (n_rows, len(classes_))."""
         check_is_fitted(self, "transduction_")
-        return np.asarray(self._nearest.predict_proba(self._rows(X, reset=False)))
+        return np.asarray(self._nearest.predict_proba(self._rows(X, reset=False) / self._scales))
 
     def _rows(self, X: Any, *, reset: bool) -> npt.NDArray[np.float64]:
         rows = read_numbers(X, user="VoteSpreading").astype(np.float64, copy=False)

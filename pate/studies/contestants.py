@@ -192,6 +192,7 @@ def compare_on(
         n_queries=None if chosen.n_queries is None else min(chosen.n_queries, n_rows),
         select=chosen.select,
         n_jobs=n_jobs,
+        anyway=True,  # a comparison shows what comes of any budget
     )
     contestants = {"PATE": classifier, "DP-SGD": make_dpsgd(module, data, budgets[0])}
     return compare(

@@ -68,7 +68,14 @@ class OnlyRanks(Needs):
 
 
 def classifier(ledger, **options):
-    defaults = {"n_teachers": 10, "budget": Budget(8.0, 1e-5), "classes": range(10), "n_queries": 80}
+    defaults = {
+        "n_teachers": 10,
+        "budget": Budget(8.0, 1e-5),
+        "classes": range(10),
+        "n_queries": 80,
+        "select": "random",
+        "anyway": True,
+    }
     return PATEClassifier(NB, ledger=ledger, **(defaults | options))
 
 

@@ -304,4 +304,4 @@ def test_nothing_to_spread():
 
 def test_clone_and_parameters():
     student = VoteSpreading(n_neighbors=3, alpha=0.5, n_votes=2)
-    assert clone(student).get_params() == {"n_neighbors": 3, "alpha": 0.5, "n_votes": 2}
+    assert clone(student).get_params() == {"n_neighbors": 3, "alpha": 0.5, "n_votes": 2, "scale": False}

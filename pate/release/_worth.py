@@ -1,0 +1,125 @@
+"""Whether a setting is worth its budget: told from public numbers, before anything is trained or spent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtr
+
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import Mechanism
+from pate.privacy.budget import Budget
+
+#: Noise per teacher where nothing is said, measured: docs/defaults.md. A constant: it may not depend on the votes.
+NOISE_PER_TEACHER = 0.3
+#: Queries where nothing is said, at least.
+FEWEST = 10
+#: Noise per teacher beyond which a setting is refused.
+_MOST_NOISE_PER_TEACHER = 1.0
+_EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
+
+
+def affordable_queries(budget: Budget, n_teachers: int) -> int:
+    """Return how many queries keep the noise of a :class:`pate.NoisyHistogram` at or below 0.3 votes per teacher.
+
+    Examples
+    --------
+    >>> affordable_queries(Budget(1.0, 1e-5), 100)
+    32
+    """
+    return math.floor(budget.mu_squared * (NOISE_PER_TEACHER * n_teachers) ** 2 / 2)
+
+
+def share_right(sigma: float, n_teachers: int, n_classes: int) -> float:
+    """Return how probably the noisy maximum is right where three in four teachers agree: at least so probably.
+
+    The other quarter is counted for every other class, which is the worst case.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of normal noise on every count, in votes.
+    n_teachers, n_classes : int
+
+    Examples
+    --------
+    >>> round(share_right(100.0, 100, 2), 3), round(share_right(100.0, 100, 10), 3), share_right(10.0, 100, 10) > 0.99
+    (0.638, 0.199, True)
+    """
+    points, weights = np.polynomial.hermite_e.hermegauss(100)
+    below = ndtr(points + n_teachers / (2 * sigma)) ** (n_classes - 1)
+    return float((weights * below).sum() / math.sqrt(2 * math.pi))
+
+
+def check_worth(
+    mechanism: Mechanism,
+    n_queries: int,
+    *,
+    budget: Budget | None,
+    n_public: int,
+    n_teachers: int,
+    n_classes: int,
+) -> None:
+    """Refuse a setting from which nearly nothing is to be expected, and name a better one.
+
+    Fewer questions than classes, where more public rows are there; and noise above all the votes together, where a
+    label is hardly more than a guess however well teachers agree.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    n_queries : int
+    budget : Budget or None
+        What the mechanism was calibrated to; None where somebody named the mechanism.
+    n_public, n_teachers, n_classes : int
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> from pate import NoisyHistogram
+    >>> from pate.privacy.compose.calibrate import calibrate
+    >>> tight = Budget(1.0, 1e-5)
+    >>> noisy = calibrate(NoisyHistogram(1.0), tight, n_queries=400)
+    >>> check_worth(noisy, 400, budget=tight, n_public=1000, n_teachers=100, n_classes=10)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: nearly nothing is to be expected of 400 queries with noise of 105.5 ...
+    """
+    sigma = _noise(mechanism)
+    if n_queries < min(n_classes, n_public):
+        raise InvalidInputError(
+            f"n_queries must be at least the number of classes ({n_classes}), got {n_queries}: a student never says a "
+            f"class of which it saw no label. Ask about {min(n_public, max(2 * n_classes, 25))} rows, or say "
+            "anyway=True (--anyway)."
+        )
+    if sigma is None or sigma <= _MOST_NOISE_PER_TEACHER * n_teachers:
+        return
+    better = [f"at least {math.ceil(sigma / NOISE_PER_TEACHER)} teachers"]
+    if budget is not None:
+        fewer = affordable_queries(budget, n_teachers)
+        if n_classes <= fewer < n_queries:
+            better.append(f"n_queries={fewer}")
+        enough = [e for e in _EPSILONS if e > budget.epsilon]
+        enough = [e for e in enough if affordable_queries(Budget(e, budget.delta), n_teachers) >= n_classes]
+        if enough:
+            better.append(f"epsilon {enough[0]:g} with n_queries left out")
+    else:
+        better.append(f"noise of {NOISE_PER_TEACHER * n_teachers:.4g} or less, on fewer queries")
+    raise InvalidInputError(
+        f"nearly nothing is to be expected of {n_queries} queries with noise of {sigma:.4g} votes on every count: the "
+        f"{n_teachers} teachers have no more votes than that together, and where three in four of them agree a label "
+        f"is right with probability {share_right(sigma, n_teachers, n_classes):.2f} (a guess among {n_classes}: "
+        f"{1 / n_classes:.2f}). Take {', or '.join(better)}; or say anyway=True (--anyway). Nothing was spent."
+    )
+
+
+def _noise(mechanism: Mechanism) -> float | None:
+    """Return the standard deviation of the noise on a count that decides a label; None where it has none to tell."""
+    sigma = getattr(mechanism, "sigma", None)
+    if sigma is not None:
+        return float(sigma)
+    scale = getattr(mechanism, "scale", None)
+    return None if scale is None else math.sqrt(2) * float(scale)

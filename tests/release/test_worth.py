@@ -1,0 +1,126 @@
+"""Settings from which nearly nothing is to be expected are refused, by public numbers alone, with a better one."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.datasets import load_digits
+from sklearn.naive_bayes import GaussianNB
+
+from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
+from pate.release import check_worth, plan_release
+from pate.release._worth import affordable_queries, share_right
+from pate.students import VoteSpreading, default_student
+
+DIGITS, TRUTH = load_digits(return_X_y=True)
+DIGITS = DIGITS / 16
+ONE = Budget(1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n_public", "n_teachers", "n_classes", "n_queries"),
+    [
+        (1.0, 1000, 250, 10, 202),  # noise decides
+        (1.0, 1000, 100, 10, 32),
+        (1.0, 20, 100, 10, 20),  # no more rows than there are
+        (0.5, 1000, 50, 10, 10),  # one for each class
+        (3.0, 1000, 250, 2, 1000),
+    ],
+)
+def test_how_many_are_asked_where_nothing_is_said(epsilon, n_public, n_teachers, n_classes, n_queries):
+    budget = Budget(epsilon, 1e-5)
+    asking = plan_release(budget, n_public, n_teachers=n_teachers, n_classes=n_classes)
+    assert asking.n_queries == n_queries
+    if n_queries not in (n_public, n_classes):
+        assert asking.mechanism.sigma <= 0.3 * n_teachers
+        assert calibrate(NoisyHistogram(1.0), budget, n_queries=n_queries + 1).sigma > 0.3 * n_teachers
+    assert budget.allows(asking.mechanism.charge(n_queries))
+
+
+def test_the_probability_is_that_of_drawn_noise():
+    rng = np.random.default_rng(0)
+    for sigma, n_classes in ((50.0, 2), (50.0, 6), (120.0, 10)):
+        noise = rng.normal(0, sigma, (200_000, n_classes))
+        drawn = (noise[:, 0] + 50 > noise[:, 1:].max(axis=1)).mean()
+        assert share_right(sigma, 100, n_classes) == pytest.approx(drawn, abs=0.005)
+    assert share_right(100.0, 100, 2) == pytest.approx(norm.cdf(0.5 / 2**0.5), abs=1e-9)
+
+
+def test_noise_above_the_votes_is_refused_and_the_better_setting_is_better():
+    with pytest.raises(InvalidInputError, match="nearly nothing is to be expected of 400 queries") as caught:
+        plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=400)
+    text = str(caught.value)
+    assert "anyway=True" in text
+    teachers = int(re.search(r"at least (\d+) teachers", text)[1])
+    fewer = int(re.search(r"n_queries=(\d+)", text)[1])
+    epsilon = float(re.search(r"epsilon ([\d.]+)", text)[1])
+    assert plan_release(ONE, 1000, n_teachers=teachers, n_classes=10, n_queries=400).n_queries == 400
+    assert plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=fewer).n_queries == fewer
+    assert plan_release(Budget(epsilon, 1e-5), 1000, n_teachers=100, n_classes=10).mechanism.sigma <= 30
+    assert plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=400, anyway=True).n_queries == 400
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "refused"),
+    [
+        (GNMax(101.0), True),
+        (GNMax(100.0), False),
+        (NoisyHistogram(101.0), True),
+        (LNMax(72.0), True),  # standard deviation 102
+        (LNMax(70.0), False),
+        (ConfidentGNMax(200.0, 300.0, 90.0), False),
+        (ConfidentGNMax(200.0, 300.0, 110.0), True),
+    ],
+)
+def test_noise_of_a_named_mechanism(mechanism, refused):
+    def ask():
+        check_worth(mechanism, 50, budget=None, n_public=80, n_teachers=100, n_classes=4)
+
+    if refused:
+        with pytest.raises(InvalidInputError, match=r"at least 3\d\d teachers, or noise of 30 or less"):
+            ask()
+    else:
+        ask()
+
+
+def test_fewer_labels_than_classes():
+    with pytest.raises(InvalidInputError, match=r"number of classes \(10\), got 3: .*Ask about 25 rows"):
+        plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3)
+    assert plan_release(ONE, 3, n_teachers=500, n_classes=10).n_queries == 3  # all there are
+    assert plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3, anyway=True).n_queries == 3
+
+
+def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
+    X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
+    options = {"n_teachers": 40, "classes": range(10), "random_state": 0, "partition_seed": 0, "noise_seed": 0}
+    model = GaussianNB(var_smoothing=0.1)
+    tight = PATEClassifier(model, budget=Budget(0.1, 1e-5), **options)
+    with pytest.raises(InvalidInputError, match="nearly nothing is to be expected"):
+        tight.fit(X, y, X_public=public)
+    tight.set_params(anyway=True).fit(X, y, X_public=public)
+    clf = PATEClassifier(model, budget=Budget(3.0, 1e-5), **options).fit(X, y, X_public=public)
+    assert isinstance(clf.student_, VoteSpreading)
+    assert len(clf.queries_) >= affordable_queries(Budget(3.0, 1e-5), 40) - 3  # "spread" may return slightly fewer
+    plain = PATEClassifier(model, budget=Budget(3.0, 1e-5), select="random", n_queries=4, anyway=True,
+                           student=model, **options)  # fmt: skip
+    plain.fit(X, y, X_public=public)
+    assert clf.score(DIGITS[1300:], TRUTH[1300:]) > plain.score(DIGITS[1300:], TRUTH[1300:]) + 0.2
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts", "expected"),
+    [
+        (np.eye(3), True, VoteSpreading),
+        (np.eye(3), False, type(None)),
+        (np.full((3, 2), np.nan), True, type(None)),
+        (np.array([["a", 1.0]] * 3, dtype=object), True, type(None)),
+        (np.zeros((1, 2)), True, type(None)),
+        (np.zeros((20_001, 1)), True, type(None)),
+        (np.zeros((3, 2, 2)), True, type(None)),
+    ],
+)
+def test_the_default_student_is_chosen_by_public_facts(rows, counts, expected):
+    assert type(default_student(rows, noisy_counts=counts)) is expected
