@@ -4,14 +4,19 @@ from pate.heads._linear import Head, LinearHead, load_head
 from pate.heads._moments import ReleasedBallots
 from pate.heads.least_squares import LeastSquaresHead
 from pate.heads.logistic import MomentLogisticHead
+from pate.heads.propagation import LabelPropagationHead
 from pate.heads.residual import residual_step
+from pate.heads.targets import TargetsStudent, noise_aware_targets
 
 __all__ = [
     "Head",
+    "LabelPropagationHead",
     "LeastSquaresHead",
     "LinearHead",
     "MomentLogisticHead",
     "ReleasedBallots",
+    "TargetsStudent",
     "load_head",
+    "noise_aware_targets",
     "residual_step",
 ]

@@ -11,11 +11,11 @@ from pate.core.checks import check_int
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head, LinearHead
-from pate.heads._moments import ReleasedBallots, log_sum_exp, read_moments, softmax
+from pate.heads._moments import ReleasedBallots, log_sum_exp, read_moments
 from pate.heads._spectrum import eigen, folds
 from pate.heads.least_squares import least_lambda, shapes, shrunk
 
-#: Standard errors that are taken off what a step seems to gain.
+#: A step is taken if its gain is more than chance gives, by so many standard deviations.
 _DOUBTS = 2.0
 #: A step is at most so many times the Newton step.
 _LONGEST = 1.5
@@ -26,17 +26,18 @@ def residual_step(
 ) -> LinearHead:
     """Return a better head: one Newton step on released residuals, with the curvature of public rows.
 
-    Every record voted with its disagreement with ``head``: phi(x) (x) clip_C(e_y - p(x)), a vector of norm <= C, so that
-    replacing a record moves the sum by at most Delta = 2C (adding one by C), and noise of sigma costs mu = Delta/sigma.
-    Rounds may be chosen by what earlier ones gave: Gaussian differential privacy composes adaptively, and mu^2 adds up
-    (Dong, Roth & Su, "Gaussian Differential Privacy", JRSS B 84, 2022, Theorem 4 and Corollary 2). The step itself
-    is post-processing, and free: Dwork & Roth (2014), Proposition 2.1.
+    Every record voted with its disagreement with ``head``: phi(x) (x) clip_C(e_y - p(x)), a vector of norm <= C, so
+    that replacing a record moves the sum by at most Delta = 2C (adding one by C), and noise of sigma costs mu =
+    Delta/sigma. Rounds may be chosen by what earlier ones gave: Gaussian differential privacy composes adaptively, and
+    mu^2 adds up (Dong, Roth & Su, "Gaussian Differential Privacy", JRSS B 84, 2022, Theorem 4 and Corollary 2). The
+    step itself is post-processing, and free: Dwork & Roth (2014), Proposition 2.1.
 
     With G the mean of the released residuals the step is W + t D, D = U f(L) U^T G, with U L U^T the curvature of the
-    logistic deviance over public rows, phi phi^T weighted by the mean of p(1 - p); f shrinks as the least-squares
-    head's does, by Stein's risk of the quadratic model; and t in [0, 1.5] minimises the deviance along D, its log-partition
-    over public rows, its label part by G less Stein's correction and less two standard errors. Residuals small beside C lose nothing by clipping,
-    others are heard less.
+    logistic deviance over public rows: phi phi^T weighted by (1 - |p|^2)/(m - 1), the mean curvature of log sum exp.
+    f shrinks as the least-squares head's does, by Stein's risk of the quadratic model; t in [0, 1.5] minimises the
+    deviance along D, its log-partition over public rows, its label part by G less Stein's correction. No step is taken
+    where the gain could be that of noise alone. Residuals small beside C lose nothing by
+    clipping, others are heard less.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def residual_step(
     >>> head = LinearHead.of([[0.0, 0.0]], (0, 1))
     >>> release = SimpleNamespace(statistics=[[2500.0, -2500.0]], sigma=1.0, n_units=10000, classes=(0, 1))
     >>> residual_step(head, release, [[1.0], [1.0]], n_folds=1).predict_proba([[1.0]]).round(2)
-    array([[0.74, 0.26]])
+    array([[0.75, 0.25]])
     """
     if not isinstance(head, LinearHead):
         raise InvalidInputError(
@@ -82,14 +83,17 @@ def residual_step(
     # A step cannot gain more than the deviance that there is: the mean entropy, as far as head is calibrated.
     most = 2 * float(-(p * np.log(np.maximum(p, 1e-300))).sum(axis=1).mean())
     _, lam, q = least_lambda(parts, shapes(power, 3.0), most)
-    along, gain, doubt = np.empty((len(phi), m)), 0.0, 0.0
+    along, gain, chance = np.empty((len(phi), m)), 0.0, 0.0
     for part in parts:
         factors = shrunk(part.values, lam, q)
         along[part.held] = phi[part.held] @ (part.vectors @ (factors[:, None] * part.projected))
         gain += float(factors @ part.gain) / len(parts)
-        doubt += part.doubt(factors) / len(parts)
-    # What could be the noise's own doing is no reason to step; and nobody agrees more than with the best class of all.
-    slope = gain - _DOUBTS * float(np.sqrt(doubt)) + float((p * along).sum(axis=1).mean())
+        # The variance of the gain if there were nothing to be gained.
+        chance += 2 * float(factors**2 @ part.noise**2) / (m - 1) / len(parts)
+    if gain < _DOUBTS * np.sqrt(chance):
+        gain = 0.0  # what could be the noise's own doing is no reason to step
+    # Nobody agrees more than with the best class of every row.
+    slope = gain + float((p * along).sum(axis=1).mean())
     slope = min(slope, float(along.max(axis=1).mean()))
     length, change = _length(phi @ head.coef_, along, slope)
     values, vectors = eigen(phi, weights)
