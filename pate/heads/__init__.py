@@ -6,6 +6,7 @@ from pate.heads.least_squares import LeastSquaresHead
 from pate.heads.logistic import MomentLogisticHead
 from pate.heads.propagation import LabelPropagationHead
 from pate.heads.residual import residual_step
+from pate.heads.rounds import RoundsAhead, plan_rounds
 from pate.heads.targets import TargetsStudent, noise_aware_targets
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "LinearHead",
     "MomentLogisticHead",
     "ReleasedBallots",
+    "RoundsAhead",
     "TargetsStudent",
     "load_head",
     "noise_aware_targets",
+    "plan_rounds",
     "residual_step",
 ]

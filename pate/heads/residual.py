@@ -15,8 +15,6 @@ from pate.heads._moments import ReleasedBallots, log_sum_exp, read_moments
 from pate.heads._spectrum import eigen, folds
 from pate.heads.least_squares import least_lambda, shapes, shrunk
 
-#: A step is taken if its gain is more than chance gives, by so many standard deviations.
-_DOUBTS = 2.0
 #: A step is at most so many times the Newton step.
 _LONGEST = 1.5
 
@@ -35,9 +33,9 @@ def residual_step(
     With G the mean of the released residuals the step is W + t D, D = U f(L) U^T G, with U L U^T the curvature of the
     logistic deviance over public rows: phi phi^T weighted by (1 - |p|^2)/(m - 1), the mean curvature of log sum exp.
     f shrinks as the least-squares head's does, by Stein's risk of the quadratic model; t in [0, 1.5] minimises the
-    deviance along D, its log-partition over public rows, its label part by G less Stein's correction. No step is taken
-    where the gain could be that of noise alone. Residuals small beside C lose nothing by
-    clipping, others are heard less.
+    deviance along D, its log-partition over public rows, its label part by G less Stein's correction. No step explains
+    more than the mean entropy of ``head``, so that a round of nothing but noise does bounded harm. Residuals small
+    beside C lose nothing by clipping, others are heard less.
 
     Parameters
     ----------
@@ -83,15 +81,11 @@ def residual_step(
     # A step cannot gain more than the deviance that there is: the mean entropy, as far as head is calibrated.
     most = 2 * float(-(p * np.log(np.maximum(p, 1e-300))).sum(axis=1).mean())
     _, lam, q = least_lambda(parts, shapes(power, 3.0), most)
-    along, gain, chance = np.empty((len(phi), m)), 0.0, 0.0
+    along, gain = np.empty((len(phi), m)), 0.0
     for part in parts:
         factors = shrunk(part.values, lam, q)
         along[part.held] = phi[part.held] @ (part.vectors @ (factors[:, None] * part.projected))
         gain += float(factors @ part.gain) / len(parts)
-        # The variance of the gain if there were nothing to be gained.
-        chance += 2 * float(factors**2 @ part.noise**2) / (m - 1) / len(parts)
-    if gain < _DOUBTS * np.sqrt(chance):
-        gain = 0.0  # what could be the noise's own doing is no reason to step
     # Nobody agrees more than with the best class of every row.
     slope = gain + float((p * along).sum(axis=1).mean())
     slope = min(slope, float(along.max(axis=1).mean()))
