@@ -17,6 +17,7 @@ __version__ = metadata.version("pate")
 _HOME = {
     "ABSTAIN": "pate.votes",
     "Accountant": "pate.privacy.compose.accountant",
+    "BallotRelease": "pate.release",
     "Budget": "pate.privacy.budget",
     "BudgetExceededError": "pate.exceptions",
     "CallableTeachers": "pate.teachers",
@@ -27,6 +28,7 @@ _HOME = {
     "Dataset": "pate.data",
     "GDPFilter": "pate.privacy.compose.filters",
     "GNMax": "pate.mechanisms",
+    "GaussianSum": "pate.mechanisms",
     "Guarantee": "pate.privacy.words",
     "InvalidInputError": "pate.exceptions",
     "LNMax": "pate.mechanisms",
@@ -41,6 +43,7 @@ _HOME = {
     "PrivacyLeakWarning": "pate.exceptions",
     "PrivacyReport": "pate.studies.account",
     "PrivacyStatement": "pate.statement.model",
+    "RecordVoters": "pate.records",
     "RenyiFilter": "pate.privacy.compose.filters",
     "Sensitive": "pate.privacy.words",
     "SensitiveValueError": "pate.exceptions",
@@ -54,12 +57,14 @@ _HOME = {
     "calibrate": "pate.privacy.compose.calibrate",
     "compare": "pate.studies.compare",
     "load_dataset": "pate.data",
+    "open_ballot_session": "pate.release",
     "open_session": "pate.release",
     "open_vote_cap": "pate.release",
     "partition": "pate.data",
     "plan": "pate.studies.plan",
     "quote": "pate.release",
     "read_table": "pate.data",
+    "release_ballots": "pate.release",
     "release_labels": "pate.release",
     "render_statement": "pate.statement.files",
     "run_experiment": "pate.studies.run",
@@ -79,14 +84,25 @@ if TYPE_CHECKING:
         SensitiveValueError,
     )
     from pate.ledger import Ledger
-    from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, VoteCap
+    from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
     from pate.privacy.budget import Budget
     from pate.privacy.compose.accountant import Accountant
     from pate.privacy.compose.calibrate import calibrate
     from pate.privacy.compose.filters import GDPFilter, RenyiFilter
     from pate.privacy.cost import Charge
     from pate.privacy.words import Guarantee, Sensitive
-    from pate.release import LabelRelease, LabelSession, open_session, open_vote_cap, quote, release_labels
+    from pate.records import RecordVoters
+    from pate.release import (
+        BallotRelease,
+        LabelRelease,
+        LabelSession,
+        open_ballot_session,
+        open_session,
+        open_vote_cap,
+        quote,
+        release_ballots,
+        release_labels,
+    )
     from pate.statement.files import render_statement
     from pate.statement.model import PrivacyStatement
     from pate.studies.account import PrivacyReport, account

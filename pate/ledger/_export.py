@@ -76,7 +76,7 @@ def _cell(value: Any) -> Any:
 
 
 def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield every answer in the order of :data:`_COLUMNS`."""
+    """Yield every answer in the order of :data:`_COLUMNS`; sums of ballots are no labels."""
     releases = {
         number: (created, decode(body, ledger).get("mechanism"))
         for number, created, body in connection.execute(
@@ -85,7 +85,7 @@ def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> I
     }
     found = connection.execute(
         "SELECT e.release, a.family, a.query, a.label, a.noisy FROM entries e JOIN answers a ON a.entry = e.seq "
-        "ORDER BY e.seq, a.position"
+        "WHERE a.family != 'gaussian-sum' ORDER BY e.seq, a.position"
     )
     for release, family, query, label, noisy in found:
         created, mechanism = releases[release]

@@ -15,6 +15,7 @@ from pate.privacy.cost import Charge
 #: What a release may have paid for.
 KINDS = (
     "labels", "session", "capped votes", "gate", "sanitised value", "DP-SGD", "selection", "other",
+    "ballots", "ballot session",
 )  # fmt: skip
 
 #: The keys of a registration in the file, the fingerprint apart.

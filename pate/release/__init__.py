@@ -1,6 +1,9 @@
 """The lock: terms, prices, plans, the one door, and what was released."""
 
 from pate.release._assumptions import check_release_stated
+from pate.release._ballot_release import BallotRelease, Decisions
+from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds
+from pate.release._ballots import release_ballots
 from pate.release._labels import LabelRelease
 from pate.release._lock import release_labels
 from pate.release._open_session import open_session, opened
@@ -14,7 +17,10 @@ from pate.release._vote_cap import VoteCapRun, open_vote_cap
 
 __all__ = [
     "Asking",
+    "BallotRelease",
+    "BallotSession",
     "BatchPlan",
+    "Decisions",
     "Evidence",
     "LabelRelease",
     "LabelSession",
@@ -25,14 +31,17 @@ __all__ = [
     "affordable_answers",
     "cast_votes",
     "check_release_stated",
+    "open_ballot_session",
     "open_session",
     "open_vote_cap",
     "opened",
     "plan_release",
     "price_of",
     "quote",
+    "release_ballots",
     "release_labels",
     "sanitised_epsilon",
     "session_left",
+    "share_rounds",
     "warn_if_weak",
 ]

@@ -20,18 +20,20 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.types import FloatArray
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger, Registration
 from pate.ledger._chain import NewAnswer
-from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GNMax, Mechanism
+from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
 from pate.noise.source import NoiseSource
 from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
+from pate.records import BallotSum
 from pate.release._quote import Quote
 from pate.release._resume import StoredSoFar
 from pate.release._terms import ReleaseTerms
-from pate.votes import Votes
+from pate.votes import ABSTAIN, Votes
 
 T = TypeVar("T")
 
@@ -149,6 +151,50 @@ class Door:
             kind="capped votes",
         )
         return PaidVotes(session, self.terms.ledger, release)
+
+    def ballots(
+        self, mechanism: GaussianSum, ballots: BallotSum, facts: dict[str, Any], *, request: str
+    ) -> tuple[FloatArray, int | None]:
+        """Charge for one sum of ballots, then draw its noise; the statistics are stored with the charge.
+
+        Returns
+        -------
+        statistics : float64 array of shape (d, m)
+            In whole numbers' units, see :meth:`GaussianSum.sample`.
+        release : int or None
+        """
+        return self._pay(
+            mechanism.charge(1),
+            lambda: mechanism.sample(ballots.sums, ballots.delta_squared, self._noise),
+            mechanism=str(mechanism),
+            n_queries=1,
+            facts=lambda drawn: {"ballots": facts},
+            answers=lambda drawn: [statistics_to_store(request, drawn)],
+            request=request,
+            kind="ballots",
+        )
+
+    def ballot_session(self, rounds: Sequence[GaussianSum], facts: dict[str, Any], *, request: str) -> PaidBallots:
+        """Charge for several sums of ballots whole, to be cast later; see :func:`pate.open_ballot_session`."""
+        _, release = self._pay(
+            sum_of_rounds(rounds),
+            lambda: None,
+            mechanism=", ".join(map(str, rounds)),
+            n_queries=len(rounds),
+            facts=lambda drawn: {"adaptive": True, **facts},
+            request=request,
+            open_ended=True,
+            kind="ballot session",
+        )
+        return PaidBallots(rounds, self._noise, self.terms.ledger, release)
+
+    def ballot_session_again(
+        self, rounds: Sequence[GaussianSum], release: int, n_used: int, n_stored: int
+    ) -> PaidBallots:
+        """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
+        assert self.terms.ledger is not None
+        self.terms.ledger.register(self.data)
+        return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used, n_stored)
 
     def sanitised(
         self,
@@ -309,6 +355,68 @@ class PaidVotes:
             return drawn, None
         rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
         return drawn, self._stored.add(rows, len(rows))
+
+
+class PaidBallots:
+    """Rounds of ballots that are paid for and not yet cast: each is drawn once, and stored before it is shown.
+
+    Attributes
+    ----------
+    rounds : tuple of GaussianSum
+    n_used : int
+        How many were drawn.
+    release : int or None
+        The session's number in the ledger.
+    """
+
+    def __init__(
+        self,
+        rounds: Sequence[GaussianSum],
+        noise: NoiseSource,
+        ledger: Ledger | None,
+        release: int | None,
+        n_used: int = 0,
+        n_stored: int = 0,
+    ) -> None:
+        self.rounds, self.release, self.n_used = tuple(rounds), release, n_used
+        self._noise = noise
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
+
+    def draw(self, ballots: BallotSum, facts: dict[str, Any], *, request: str) -> tuple[FloatArray, str | None]:
+        """Use up the next round, draw and store; return the statistics and the digest of the ledger's entry, if any."""
+        if self.n_used >= len(self.rounds):
+            raise BudgetExceededError(
+                f"all {len(self.rounds)} rounds of this session are used up. Nothing was drawn; open another session."
+            )
+        mechanism = self.rounds[self.n_used]
+        # Used up before anything is drawn: whatever fails from here on, no round is drawn twice for one price.
+        self.n_used += 1
+        drawn = mechanism.sample(ballots.sums, ballots.delta_squared, self._noise)
+        if self._stored is None:
+            return drawn, None
+        return drawn, self._stored.add([statistics_to_store(request, drawn)], 1, facts)
+
+
+def sum_of_rounds(rounds: Sequence[GaussianSum]) -> Charge:
+    """Return what several sums of ballots cost together: mu^2 adds up.
+
+    Examples
+    --------
+    >>> sum_of_rounds([GaussianSum(2.0), GaussianSum(2.0)]).mu_squared
+    0.5
+    """
+    return Charge.total([(mechanism.charge(1), 1) for mechanism in rounds])
+
+
+def statistics_to_store(request: str, drawn: FloatArray) -> NewAnswer:
+    """Return a released sum as one answer of the ledger: its numbers row by row.
+
+    Examples
+    --------
+    >>> statistics_to_store("ab", np.array([[1.0, -1.0]]))
+    ('ab', 'gaussian-sum', -1, [1.0, -1.0])
+    """
+    return request, GaussianSum.family, ABSTAIN, drawn.ravel().tolist()
 
 
 def weaknesses(votes: Votes) -> dict[str, Any]:

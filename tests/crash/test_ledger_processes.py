@@ -438,6 +438,78 @@ def test_a_kill_at_every_system_call_of_a_release(tmp_path, shim, fresh, torn):
     kill_at_calls(tmp_path, shim, fresh=fresh, torn=torn)
 
 
+_EVERY_CALL_OF_BALLOTS = """
+base, work, stride, rounds = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
+from pate import GaussianSum, RecordVoters, open_ballot_session, release_ballots
+from pate.records import SignedSpace
+shim = ctypes.CDLL(None)
+shim.pate_arm.argtypes = [ctypes.c_long, ctypes.c_int]
+budget = Budget(2.0, 1e-5)
+X = np.random.default_rng(0).normal(size=(40, 3))
+ballots = RecordVoters(None, SignedSpace().fit(X), classes=2).cast(X, [0, 1] * 20)
+
+def release(file):
+    ledger = Ledger(file)
+    if not rounds:
+        return release_ballots(ballots, GaussianSum(3.0), budget=budget, ledger=ledger)
+    with open_ballot_session(budget, shares=[1, 1], classes=2, ledger=ledger, name="May") as session:
+        return session.ask(ballots)
+
+counts = {"moments": 0, "killed": 0, "charged": 0, "stored": 0}
+counts |= {"over_budget": 0, "lost": 0, "unpaid": 0, "not_verified": 0, "twice": 0}
+for moment in range(0, 100_000, stride):
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(base, work)
+    file, seen = work / "l.sqlite", work / "seen.npy"
+    child = os.fork()
+    if child == 0:
+        shim.pate_arm(moment, 0)
+        np.save(seen, release(file).statistics)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    killed = os.WIFSIGNALED(status)
+    counts["moments"] += 1
+    counts["killed"] += killed
+    if not killed and os.WEXITSTATUS(status) != 0:
+        raise SystemExit(f"the child failed at moment {moment}")
+    ledger = Ledger(file)
+    rows = ledger.releases()
+    stored = ledger.n_answers(1) if rows else 0
+    counts["charged"] += len(rows)
+    counts["stored"] += stored
+    counts["unpaid"] += stored > len(rows)
+    counts["lost"] += not rounds and stored != len(rows)
+    if file.exists() and ledger.total is not None:
+        counts["not_verified"] += not ledger.verify().ok
+    # the same request once more: what was stored, or what was not shown to anybody
+    again = release(file).statistics
+    whole = False
+    try:
+        whole = np.load(seen)
+    except (OSError, ValueError, EOFError):
+        whole = None
+    counts["lost"] += whole is not None and not (again == whole).all()
+    counts["twice"] += len(ledger.releases()) != 1 or ledger.n_answers(1) != 1
+    counts["over_budget"] += ledger.spent > ledger.remaining().terms.limit
+    counts["not_verified"] += not ledger.verify().ok
+    if not killed:
+        break
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.parametrize("rounds", [False, True], ids=["release", "session"])
+def test_a_kill_at_any_system_call_of_a_release_of_ballots(tmp_path, shim, rounds):
+    (tmp_path / "base").mkdir()
+    stride = 5 if rounds else 3
+    found = run(_EVERY_CALL_OF_BALLOTS, tmp_path / "base", tmp_path / "work", stride, int(rounds),
+                env={"LD_PRELOAD": str(shim)})  # fmt: skip
+    assert found["killed"] >= found["moments"] - 1 >= 20 // stride
+    assert 0 < found["stored"] < found["moments"]
+    faults = ("over_budget", "lost", "unpaid", "not_verified", "twice")
+    assert {k: found[k] for k in faults} == dict.fromkeys(faults, 0)
+
+
 _RANDOM = """
 path, seen, moments, seed = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:5])
 rng = random.Random(seed)

@@ -1,0 +1,153 @@
+"""GaussianSum: one exact Gaussian on a whole sum of ballots."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from pate.core.checks import check_int, check_real
+from pate.core.types import FloatArray, IntArray
+from pate.exceptions import InvalidInputError
+from pate.noise.reals import rounded_counts
+from pate.noise.source import NoiseSource
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.calibrate import calibrate
+from pate.privacy.compose.purse import Allowance
+from pate.privacy.cost import MIN_NOISE, Charge
+
+#: Powers of two between the noise and the grid on which it is shown.
+_GRID_BITS = 20
+#: Far beyond any use (epsilon below 1e-7); scales and grids then fit the sampler's whole numbers.
+_MOST = 1e6
+
+
+@dataclass(frozen=True)
+class GaussianSum:
+    """Independent Gaussian noise on every cell of a sum of ballots (:class:`pate.records.BallotSum`).
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation over Delta, the most that one unit can move the sum (L2).
+
+    Guarantees
+    ----------
+    The sum is exact, in whole numbers, and Delta^2 is a whole number that bounds what one unit moves
+    (:mod:`pate.records.ballots`). What is released is (sum + N(0, s^2)) rounded to a public grid, s >= noise_multiplier
+    Delta: post-processing of the real-valued Gaussian mechanism (:func:`pate.noise.reals.rounded_counts` decides every
+    rounding exactly), hence 1/noise_multiplier-GDP (Dong, Roth, Su 2022, Theorem 2.7), and mu^2 adds up over rounds,
+    adaptively chosen ones too (Corollary 3.3). No cost that looks at the data is lower: the privacy loss of a pair of
+    data sets at distance Delta is the same whatever they hold.
+
+    Raises
+    ------
+    InvalidInputError
+        The multiplier is no number from 0.001 to 1e6.
+
+    Examples
+    --------
+    >>> GaussianSum(noise_multiplier=4.0).charge().mu_squared
+    0.0625
+    >>> round(1 / GaussianSum.for_budget(Budget(1.0, 1e-5)).noise_multiplier, 5)
+    0.26805
+    """
+
+    noise_multiplier: float
+    family: ClassVar[str] = "gaussian-sum"
+
+    def __post_init__(self) -> None:
+        remedy = "It is the noise's standard deviation over the most that one unit can move the sum."
+        value = check_real("noise_multiplier", self.noise_multiplier, low=MIN_NOISE, high=_MOST, remedy=remedy)
+        object.__setattr__(self, "noise_multiplier", value)
+
+    @classmethod
+    def for_budget(cls, budget: Budget, ledger_left: Allowance | None = None) -> GaussianSum:
+        """Return the least noise that the whole budget buys for one sum (and what is left in a ledger).
+
+        Parameters
+        ----------
+        budget : Budget
+        ledger_left : Remaining or None
+            ``ledger.remaining(default_total=budget)``.
+
+        Raises
+        ------
+        BudgetExceededError
+            Nothing is left.
+
+        Examples
+        --------
+        >>> GaussianSum.for_budget(Budget(0.02, 1e-5)).noise_multiplier.__round__(2)
+        131.8
+        """
+        return calibrate(cls(1.0), check_budget(budget), n_queries=1, left=ledger_left)
+
+    def charge(self, n_rounds: int = 1, max_answers: int | None = None) -> Charge:
+        """Return the cost of so many sums: mu^2 = n_rounds / noise_multiplier^2.
+
+        Examples
+        --------
+        >>> GaussianSum(2.0).charge(3).mu_squared
+        0.75
+        """
+        return Charge.gaussian(sensitivity=1.0, sigma=self.noise_multiplier) * check_int("n_rounds", n_rounds, low=0)
+
+    def scaled(self, factor: float) -> GaussianSum:
+        """Return the same with the noise multiplied by ``factor``.
+
+        Examples
+        --------
+        >>> GaussianSum(2.0).scaled(2)
+        GaussianSum(noise_multiplier=4.0)
+        """
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def scale(self, delta_squared: int) -> float:
+        """Return the noise's standard deviation in whole numbers: the least float s with s >= multiplier Delta.
+
+        Parameters
+        ----------
+        delta_squared : int
+            Delta^2, exact.
+
+        Examples
+        --------
+        >>> GaussianSum(2.0).scale(9), GaussianSum(1.0).scale(2)
+        (6.0, 1.4142135623730951)
+        """
+        most = Fraction(self.noise_multiplier) ** 2 * check_int("delta_squared", delta_squared, low=1)
+        value = self.noise_multiplier * math.sqrt(delta_squared) * (1 - 2.0**-50)
+        while Fraction(value) ** 2 < most:
+            value = math.nextafter(value, math.inf)
+        return value
+
+    def sample(self, sums: IntArray, delta_squared: int, noise: NoiseSource) -> FloatArray:
+        """Return the sums with noise, multiples of a public grid, float64 of the same shape.
+
+        Parameters
+        ----------
+        sums : int64 array of shape (d, m)
+            Exact.
+        delta_squared : int
+            One unit moves them by no more than its square root.
+        noise : NoiseSource
+
+        Examples
+        --------
+        >>> sums = np.array([[10**12, -(10**12)]])
+        >>> GaussianSum(1.0).sample(sums, 10**12, NoiseSource(0)).shape
+        (1, 2)
+        """
+        if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
+            raise InvalidInputError("sums must be an int64 array of shape (d, m).")
+        scale = self.scale(delta_squared)
+        grid = 1 << max(0, math.frexp(scale)[1] - 1 - _GRID_BITS)
+        # Whole multiples of the grid pass through a rounding to it: only what is left over meets the noise, so that the
+        # sampler sees small numbers, however many records there are.
+        whole, left = np.divmod(sums, grid)
+        drawn = rounded_counts(left, scale=scale, grid=float(grid), source=noise)
+        return np.asarray((whole + (drawn / grid).astype(np.int64)).astype(np.float64) * grid)

@@ -1,0 +1,186 @@
+"""Public maps of rows, block by block: every block has the same shape, so that a row's image is its own.
+
+Floating-point products of matrices may round differently in matrices of another shape. Rows are therefore mapped in
+blocks of :data:`BLOCK_ROWS`, the last one filled up with its first row again: shapes are constants, and neither the
+number of records nor a row's neighbours change what becomes of it. Its place in the block may, in the last bit, by
+some BLAS; maps that say ``exact_`` (all spaces do) are free of that too. It matters where neighbouring tables have
+their rows in other places: under add-or-remove adjacency, and where a person replaced may have more records or fewer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from pate.core.checks import quietly
+from pate.core.types import FloatArray, IntArray, Mask
+from pate.data._door import is_frame, is_sparse
+from pate.exceptions import InvalidInputError
+from pate.teachers._cells import private_cells
+
+BLOCK_ROWS = 1024
+
+
+def rows_of(X: Any, *, name: str = "X") -> tuple[Any, Mask]:
+    """Return rows that can be taken by number, and which of them could be read.
+
+    Arrays of numbers, DataFrames and sparse matrices stay what they are; masked cells and cells of lists that are
+    neither numbers nor texts are missing ones.
+
+    Examples
+    --------
+    >>> rows_of([[1.0, 2.0], [3.0, None]])[0].shape
+    (2, 2)
+    """
+    return quietly(name, _rows_of, X, name)
+
+
+def _rows_of(X: Any, name: str) -> tuple[Any, Mask]:
+    if isinstance(X, np.ma.MaskedArray):
+        mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)
+        X[mask] = np.nan
+    if is_sparse(X):
+        X = X.tocsr()
+    if is_frame(X) or is_sparse(X) or (isinstance(X, np.ndarray) and X.ndim > 1 and X.dtype.kind in "biuf"):
+        return X, np.ones(X.shape[0], dtype=bool)
+    rows, readable = private_cells(X, texts=True)
+    rows = rows if hasattr(rows, "shape") else np.asarray(rows)
+    if not getattr(rows, "ndim", 0):
+        raise InvalidInputError(f"{name} must be rows: an array, a DataFrame, a sparse matrix or texts.")
+    return rows, readable
+
+
+def n_rows(X: Any) -> int:
+    """Return how many rows there are."""
+    return int(X.shape[0])
+
+
+def take(X: Any, index: IntArray) -> Any:
+    """Return the rows of these numbers; types and columns stay as they are."""
+    return X.iloc[index] if is_frame(X) else X[index]
+
+
+def fingerprint_of(thing: Any) -> str:
+    """Return a public map's or model's own fingerprint, or a digest of all it holds where it has none.
+
+    Examples
+    --------
+    >>> fingerprint_of(None)
+    'none'
+    """
+    if thing is None:
+        return "none"
+    own = getattr(thing, "fingerprint", None)
+    if callable(own):
+        return str(own())
+    import joblib
+
+    # Settings alone (a repr) would take two fits of one class for the same.
+    made = None
+    with suppress(Exception):
+        made = joblib.hash(thing, hash_name="sha1")
+    if made is None:
+        raise InvalidInputError(
+            f"a {type(thing).__name__} must have fingerprint(), a text that tells what was fitted, or be a class that "
+            "can be pickled. Give it one: a release is recognised by it."
+        )
+    return str(made)
+
+
+def is_own(thing: Any, room: str = "") -> bool:
+    """Whether it is of a class of pate's (of that room), not of a subclass that somebody made.
+
+    Examples
+    --------
+    >>> is_own(np.zeros(2)), is_own(None)
+    (False, True)
+    """
+    home = type(thing).__module__
+    return thing is None or home == f"pate{room}" or home.startswith(f"pate{room}.")
+
+
+class PublicMap:
+    """A representation and a space, one after the other, in blocks.
+
+    Parameters
+    ----------
+    representation : transformer or None
+        None: rows are given as the space takes them.
+    space : ballot space
+
+    Examples
+    --------
+    >>> from pate.records.spaces import SignedSpace
+    >>> z = np.random.default_rng(0).normal(size=(30, 3))
+    >>> both = PublicMap(None, SignedSpace().fit(z))
+    >>> bool((both.phi(z, np.arange(4)) == both.phi(z, np.array([9, 1, 2, 3]))).all(axis=1)[1:].all())
+    True
+    """
+
+    def __init__(self, representation: Any, space: Any) -> None:
+        self.representation, self.space = representation, space
+        self.d = int(space.n_components_)
+
+    def phi(self, X: Any, index: IntArray) -> FloatArray:
+        """Return directions of the rows of these numbers, float64 of shape (len(index), d)."""
+        found = np.empty((len(index), self.d))
+        for start in range(0, len(index), BLOCK_ROWS):
+            part = index[start : start + BLOCK_ROWS]
+            whole = np.concatenate([part, np.full(BLOCK_ROWS - len(part), part[0], dtype=part.dtype)])
+            found[start : start + len(part)] = quietly("X", self._block, take(X, whole))[: len(part)]
+        return found
+
+    def _block(self, rows: Any) -> FloatArray:
+        z = rows if self.representation is None else self.representation.transform(rows)
+        z = z.toarray() if is_sparse(z) else z
+        phi = np.asarray(self.space.transform(np.asarray(z, dtype=np.float64)), dtype=np.float64)
+        if phi.shape != (BLOCK_ROWS, self.d):
+            raise InvalidInputError(
+                f"representation and space must map {BLOCK_ROWS} rows to shape {(BLOCK_ROWS, self.d)}, got {phi.shape}."
+            )
+        return phi
+
+    def fingerprint(self) -> str:
+        """Return a digest of both; what a release's space is recognised by."""
+        parts = f"pate map 1\n{fingerprint_of(self.representation)}\n{fingerprint_of(self.space)}"
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+    @property
+    def provenance(self) -> str:
+        """What they were fitted on, in words."""
+        given = "rows taken as they were given"
+        told = given if self.representation is None else str(getattr(self.representation, "provenance_", "not told"))
+        return f"{told}; {getattr(self.space, 'provenance_', 'a space of unknown origin')}"
+
+    @property
+    def own(self) -> bool:
+        """Whether both are pate's own code throughout."""
+        return _own_throughout(self.representation) and is_own(self.space, ".records")
+
+    @property
+    def exact(self) -> bool:
+        """Whether a row's phi is the same to the last bit wherever the row stands, as both say."""
+        return all(bool(getattr(m, "exact_", False)) for m in (self.representation, self.space) if m is not None)
+
+
+def _own_throughout(representation: Any) -> bool:
+    """Whether no part of it is a module or transformer of somebody's."""
+    foreign = any(hasattr(representation, name) for name in ("module_", "transformer_"))
+    parts = getattr(representation, "parts_", ())
+    return is_own(representation) and not foreign and all(map(_own_throughout, parts))
+
+
+def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of at most ``rows`` row numbers.
+
+    Examples
+    --------
+    >>> list(slabs(5, 2))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    for start in range(0, n, rows):
+        yield start, min(start + rows, n)

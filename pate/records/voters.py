@@ -1,0 +1,337 @@
+"""Record voters: every private record casts one bounded ballot on public directions, and all are added exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pate.core.checks import check_choice, check_classes, check_int, check_labels, quietly, shown
+from pate.core.progress import track
+from pate.core.types import FloatArray, IntArray
+from pate.data._ids import distinct_ids
+from pate.exceptions import InvalidInputError
+from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
+from pate.records._persons import person_residual_sums, person_sums
+from pate.records._whose import Whose
+from pate.records.ballot_sum import BallotFacts, BallotSum
+from pate.records.ballots import (
+    ADJACENCIES,
+    KINDS,
+    centred,
+    check_clip,
+    class_sums,
+    exact_product,
+    quantised,
+    quantised_residuals,
+)
+from pate.records.capped import CappedVotes, near_labels
+from pate.teachers._usable import as_column, class_indices, owned
+from pate.votes import hash_queries
+
+#: Rows of one piece of work.
+_SLAB = 8192
+
+
+class RecordVoters:
+    """Lets every private record vote at once, in a space that public rows alone define.
+
+    Parameters
+    ----------
+    representation : transformer or None
+        Fitted on public rows (:mod:`pate.representations`); each row's output must depend on that row alone. None:
+        rows come as the space takes them.
+    space : SoftSpace, SignedSpace or HardSpace
+        Fitted on the public rows' representation.
+    classes : iterable or int
+        Every class value that could occur, in order: public.
+    adjacency : {"replace-one", "add-or-remove"}
+        Which data sets are neighbours. Under the latter the number of records is private.
+    nominal_n : int or None
+        Required under add-or-remove adjacency, and used wherever the number of records would be: a public guess.
+    n_jobs : int or None
+        Processes (joblib). The sum is exact, so it does not depend on it.
+    verbose : bool
+        Show progress.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> from pate.mechanisms import GaussianSum
+    >>> from pate.records import SignedSpace
+    >>> from pate.release import release_ballots
+    >>> rng = np.random.default_rng(0)
+    >>> y, y_public = rng.integers(2, size=400), rng.integers(2, size=100)
+    >>> X, X_public = rng.normal(size=(400, 3)) + 2 * y[:, None], rng.normal(size=(100, 3)) + 2 * y_public[:, None]
+    >>> voters = RecordVoters(None, SignedSpace().fit(X_public), classes=("no", "yes"))
+    >>> ballots = voters.cast(X, np.array(["no", "yes"])[y])
+    >>> budget = Budget(1.0, 1e-5)
+    >>> release = release_ballots(ballots, GaussianSum.for_budget(budget), budget=budget)
+    >>> bool((voters.label(release, X_public).labels == y_public).mean() > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        representation: Any,
+        space: Any,
+        *,
+        classes: Any,
+        adjacency: str = "replace-one",
+        nominal_n: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        if getattr(space, "kind", None) not in KINDS or not hasattr(space, "n_components_"):
+            raise InvalidInputError(f"space must be a fitted SoftSpace, SignedSpace or HardSpace, got {shown(space)}.")
+        if representation is not None and not hasattr(representation, "transform"):
+            raise InvalidInputError(
+                f"representation must be a fitted transformer or None, got {shown(representation)}."
+            )
+        self.representation, self.space = representation, space
+        self.classes = check_classes(range(classes) if isinstance(classes, int) else classes)
+        self.adjacency = check_choice("adjacency", adjacency, ADJACENCIES)
+        if (nominal_n is None) != (adjacency == "replace-one"):
+            raise InvalidInputError(
+                "nominal_n must be given under adjacency='add-or-remove', and there alone: it stands for the number of "
+                f"records, which is private there; got {shown(nominal_n)} under {adjacency!r}."
+            )
+        self.nominal_n = None if nominal_n is None else check_int("nominal_n", nominal_n, low=1)
+        self.n_jobs, self.verbose = n_jobs, verbose
+        self._map = PublicMap(representation, space)
+        self._map.fingerprint()  # refused here if there is none
+
+    def __repr__(self) -> str:
+        return f"RecordVoters({self.representation!r}, {self.space!r}, classes={len(self.classes)}, {self.adjacency})"
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return phi of **public** rows, float64 of shape (n, d): what heads are fitted on and asked with."""
+        rows, _ = rows_of(X)
+        return self._map.phi(rows, np.arange(n_rows(rows)))
+
+    def fingerprint(self) -> str:
+        """Return the digest of representation and space, which a release carries as ``space_fingerprint``."""
+        return self._map.fingerprint()
+
+    def label(self, release: Any, X: Any) -> Any:
+        """Return decisions on public rows by a release of ballots cast here, free of cost: ``release.decide(phi)``.
+
+        Raises
+        ------
+        InvalidInputError
+            The release is of another space.
+        """
+        if release.space_fingerprint != self.fingerprint():
+            raise InvalidInputError("release is of ballots in another space. Ask with the voters that cast them.")
+        return release.decide(self.transform(X))
+
+    def cast(self, X: Any, y: Any = None, groups: Any = None) -> BallotSum:
+        """Return the exact sum of all records' ballots.
+
+        Parameters
+        ----------
+        X : array, DataFrame, sparse matrix or texts of n records, or an iterable of chunks
+            Without ``y``: an iterable of ``(X, y)`` or ``(X, y, groups)``, taken one at a time.
+        y : array-like of shape (n,)
+            Class values.
+        groups : array-like of shape (n,) or None
+            Who each record belongs to. A person's ballots are clipped together, and the unit is the person; all of a
+            person's records must come in one chunk.
+
+        Returns
+        -------
+        BallotSum
+            **Sensitive.**
+
+        Raises
+        ------
+        InvalidInputError
+            What public facts decide: other shapes, columns that do not fit. A person in two chunks. No label at all
+            that is among the classes.
+
+        Notes
+        -----
+        A record whose class, owner or direction cannot be used casts the zero ballot, and nothing else comes of it.
+        """
+        return self._cast(X, y, groups, None, None)
+
+    def cast_residuals(self, X: Any, y: Any = None, model: Any = None, *, clip: float, groups: Any = None) -> BallotSum:
+        """Return the exact sum of phi (x) clip(e_y - p(x)): every record's disagreement with a public model.
+
+        Parameters
+        ----------
+        X, y, groups
+            See :meth:`cast`.
+        model : object with ``predict_proba(phi) -> (n, m)``
+            **Public**: computed from released quantities and public rows alone. The guarantee rests on that.
+        clip : float
+            C, the most that |e_y - p| counts, in (0, sqrt 2].
+
+        Returns
+        -------
+        BallotSum
+            **Sensitive.**
+        """
+        if not hasattr(model, "predict_proba"):
+            raise InvalidInputError(f"model must have predict_proba(phi), got {shown(model)}. Pass a fitted head.")
+        return self._cast(X, y, groups, model, check_clip(clip))
+
+    def capped_votes(self, X: Any, y: Any, X_public: Any, *, radius: float) -> CappedVotes:
+        """Return every record's votes on public rows near it, for a run under :class:`pate.VoteCap`.
+
+        A record votes with its class for the public rows within ``radius`` of it (|phi_i - phi_j|), and abstains
+        elsewhere: decided by its own row, public rows and the radius alone, as :func:`pate.open_vote_cap` asks. One
+        person is one record.
+
+        Parameters
+        ----------
+        X, y : n private records
+        X_public : n_queries public rows
+        radius : float
+            In (0, 2], public.
+
+        Returns
+        -------
+        CappedVotes
+            **Sensitive.** n * n_queries votes of two bytes.
+
+        Raises
+        ------
+        InvalidInputError
+            Adjacency is add-or-remove: a run of capped votes has a public number of teachers.
+        """
+        if self.adjacency != "replace-one":
+            raise InvalidInputError("capped votes need adjacency='replace-one': the number of teachers is public.")
+        rows, readable = rows_of(X)
+        n = n_rows(rows)
+        labels = self._labels(y, n)
+        public = self.transform(X_public)
+        near = near_labels(self._map, rows, np.where(readable, labels, -1), public, radius)
+        hashes = hash_queries(public)
+        return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
+
+    def _cast(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+        if y is None:
+            if not isinstance(X, Iterable) or hasattr(X, "shape"):
+                raise InvalidInputError("y must be given, unless X is an iterable of (X, y) or (X, y, groups) chunks.")
+            total: BallotSum | None = None
+            for chunk in X:
+                if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
+                    raise InvalidInputError(f"chunks must be (X, y) or (X, y, groups), got {shown(chunk)}.")
+                part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, model, clip)
+                total = part if total is None else total + part
+            if total is None:
+                raise InvalidInputError("X must have at least one chunk of records, got none.")
+        else:
+            total = self._part(X, y, groups, model, clip)
+        if total.whose.no_label:  # nobody's label but the column's kind, or another list of classes
+            raise InvalidInputError(f"y holds no value of classes={self.classes!r}. Name the classes as y spells them.")
+        return total
+
+    def _part(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+        rows, readable = rows_of(X)
+        n = n_rows(rows)
+        labels = self._labels(y, n)
+        groups, has_owner = quietly("groups", owned, groups, n)
+        codes, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, n)
+        usable = np.where(readable & has_owner, labels, -1)
+        if codes is None:
+            order, pieces = np.arange(n), list(slabs(n, _SLAB))
+        else:
+            order = np.argsort(codes, kind="stable")
+            pieces = list(_between_persons(codes[order], _SLAB))
+        whose = Whose.of(labels, groups, ids)
+        facts = self._facts(whose, model, clip, "record" if groups is None else "group")
+        work = _Work(self._map, model, clip, len(self.classes))
+        sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
+        for part in track(self._sums(work, rows, usable, codes, order, pieces), total=len(pieces),
+                          label="ballots", show=self.verbose and self.nominal_n is None):  # fmt: skip
+            sums += part
+        return BallotSum(centred(sums) if clip is None else sums, facts, whose)
+
+    def _sums(
+        self, work: _Work, rows: Any, labels: IntArray, codes: Any, order: IntArray, pieces: list[tuple[int, int]]
+    ) -> Iterator[IntArray]:
+        tasks = (
+            (take(rows, order[a:b]), labels[order[a:b]], None if codes is None else codes[order[a:b]])
+            for a, b in pieces
+        )
+        if self.n_jobs in (None, 1):
+            yield from (work(*task) for task in tasks)
+            return
+        from joblib import Parallel, delayed
+
+        yield from Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(delayed(work)(*t) for t in tasks)
+
+    def _labels(self, y: Any, n: int) -> IntArray:
+        values = quietly("y", as_column, y)
+        if values.shape != (n,):
+            check_labels("y", y, n)
+        return class_indices(values, self.classes)
+
+    def _facts(self, whose: Whose, model: Any, clip: float | None, unit: str) -> BallotFacts:
+        # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
+        fixed = unit == "record" and self.adjacency == "replace-one"
+        return BallotFacts(
+            kind=self.space.kind,
+            clip=clip,
+            classes=self.classes,
+            n_components=self._map.d,
+            unit=unit,
+            adjacency=self.adjacency,
+            n=whose.n_units if self.nominal_n is None else self.nominal_n,
+            space=self.fingerprint(),
+            provenance=self._map.provenance,
+            own_maps=self._map.own and (fixed or (self._map.exact and model is None)),
+            model="" if model is None else fingerprint_of(model),
+            own_model=model is not None and is_own(model, ".heads"),
+        )
+
+
+class _Work:
+    """What a worker does with one piece: public maps and constants go there, a sum comes back."""
+
+    def __init__(self, maps: PublicMap, model: Any, clip: float | None, n_classes: int) -> None:
+        self.maps, self.model, self.clip, self.n_classes = maps, model, clip, n_classes
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> IntArray:
+        """Return the sum of these records' ballots, class ballots not yet centred; persons come whole."""
+        kind = self.maps.space.kind
+        phi = self.maps.phi(rows, np.arange(n_rows(rows)))
+        fine = np.isfinite(phi).all(axis=1)
+        labels = np.where(fine, labels, -1)
+        p = quantised(phi, kind)
+        p[labels < 0] = 0
+        if self.clip is None:
+            if owners is None:
+                return class_sums(p, labels, self.n_classes)
+            return person_sums(p, labels, owners, n_classes=self.n_classes, kind=kind)
+        r = quantised_residuals(self._probabilities(phi), labels, self.clip)
+        return exact_product(p, r) if owners is None else person_residual_sums(p, r, owners, clip=self.clip)
+
+    def _probabilities(self, phi: FloatArray) -> FloatArray:
+        """Ask the public model in blocks of one shape, see :mod:`pate.records._maps`."""
+        found = np.empty((len(phi), self.n_classes))
+        for start, end in slabs(len(phi), BLOCK_ROWS):
+            block = np.repeat(phi[start : start + 1], BLOCK_ROWS, axis=0)
+            block[: end - start] = phi[start:end]
+            said = np.asarray(quietly("model", self.model.predict_proba, block), dtype=np.float64)
+            if said.shape != (BLOCK_ROWS, self.n_classes):
+                raise InvalidInputError(
+                    f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
+                )
+            found[start:end] = said[: end - start]
+        return found
+
+
+def _between_persons(codes: IntArray, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of sorted rows, cut between persons, of at least ``rows`` rows but the last."""
+    ends = np.flatnonzero(np.r_[codes[1:] != codes[:-1], True]) + 1 if len(codes) else np.zeros(0, dtype=np.int64)
+    start = 0
+    for end in ends.tolist():
+        if end - start >= rows:
+            yield start, end
+            start = end
+    if start < len(codes):
+        yield start, len(codes)

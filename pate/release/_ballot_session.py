@@ -1,0 +1,366 @@
+"""Rounds of ballots: paid for whole when the session opens, each perhaps cast after the one before was seen."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self
+
+from pate.core.checks import check_classes, check_int, check_real, shown
+from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger, Registration
+from pate.mechanisms import GaussianSum
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.calibrate import calibrate
+from pate.privacy.compose.purse import Allowance
+from pate.privacy.cost import Charge
+from pate.records import BallotFacts, BallotSum
+from pate.release._ballot_release import BallotRelease
+from pate.release._ballot_statement import ballot_statement, check_ballots_stated
+from pate.release._ballots import check_ballots, facts_of, request_of, stored_statistics
+from pate.release._door import Door, PaidBallots, sum_of_rounds
+from pate.release._quote import warn_if_weak
+from pate.release._resume import Claim, fcntl
+from pate.release._terms import ReleaseTerms
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Several sums with shares of one mu^2, to be calibrated as one."""
+
+    shares: tuple[float, ...]
+    noise_multiplier: float = 1.0
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        return tuple(GaussianSum(self.noise_multiplier / math.sqrt(share)) for share in self.shares)
+
+    def charge(self, n_queries: int = 1, max_answers: int | None = None) -> Charge:
+        return sum_of_rounds(self.mechanisms)
+
+    def scaled(self, factor: float) -> _Rounds:
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+
+def share_rounds(
+    budget: Budget, shares: Sequence[float], ledger_left: Allowance | None = None
+) -> tuple[GaussianSum, ...]:
+    """Return one mechanism per round such that all together just fit the budget; round i takes its share of mu^2.
+
+    Parameters
+    ----------
+    budget : Budget
+    shares : sequence of float
+        Above 0; their sum stands for the whole.
+    ledger_left : Remaining or None
+        See :meth:`GaussianSum.for_budget`.
+
+    Examples
+    --------
+    >>> one, two = share_rounds(Budget(1.0, 1e-5), [1, 3])
+    >>> round((one.noise_multiplier / two.noise_multiplier) ** 2, 9)
+    3.0
+    """
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or not len(shares):
+        raise InvalidInputError(f"shares must list one number per round, got {shown(shares)}. Try [0.3, 0.7].")
+    parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
+    whole = math.fsum(parts)
+    rounds = _Rounds(tuple(part / whole for part in parts))
+    return calibrate(rounds, check_budget(budget), n_queries=1, left=ledger_left).mechanisms
+
+
+class BallotSession:
+    """Rounds that are paid for; :func:`pate.open_ballot_session` makes it.
+
+    Attributes
+    ----------
+    mechanisms : tuple of GaussianSum
+        One per round.
+    charge : Charge
+        What was charged when the session opened: all rounds.
+    n_left : int
+        Rounds that are left. Public.
+    release : int or None
+        Its number in the ledger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pate import Budget, RecordVoters, open_ballot_session
+    >>> from pate.records import SignedSpace
+    >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=2)
+    >>> session = open_ballot_session(Budget(1.0, 1e-5), shares=[0.3, 0.7], classes=2, n_units=3)
+    >>> first = session.ask(voters.cast(np.eye(3), [0, 1, 1]))
+    >>> session.n_left, session
+    (1, BallotSession(2 rounds, n_left=1))
+    """
+
+    def __init__(
+        self,
+        paid: PaidBallots,
+        terms: ReleaseTerms,
+        data: Registration,
+        n: int | None,
+        *,
+        stated: Mapping[str, str],
+        claim: Claim | None,
+    ) -> None:
+        self.mechanisms, self.release = paid.rounds, paid.release
+        self.charge = sum_of_rounds(paid.rounds)
+        self._paid, self._terms, self._data, self._n, self._stated, self._claim = paid, terms, data, n, stated, claim
+        self._ledger = terms.ledger
+        #: What was cast so far, where no ledger holds it.
+        self._known: dict[str, _Cast] = {}
+        self._turn, self._process, self._closed = threading.Lock(), os.getpid(), False
+
+    def __repr__(self) -> str:
+        return f"BallotSession({len(self.mechanisms)} rounds, n_left={self.n_left})"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise InvalidInputError("a session cannot be copied or stored: each copy would draw what was paid for once.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cast nothing more; what is left can be taken up again by name, if the session has a ledger and a name."""
+        self._closed = True
+        if self._claim is not None:
+            self._claim.let_go()
+
+    @property
+    def n_left(self) -> int:
+        """Rounds that are left."""
+        return len(self.mechanisms) - self._paid.n_used
+
+    def ask(self, ballots: BallotSum) -> BallotRelease:
+        """Release the next round; the same ballots asked before give the stored statistics and use up nothing.
+
+        What is cast (space, kind, clip, the model of residuals) may depend on every round released so far.
+
+        Parameters
+        ----------
+        ballots : BallotSum
+
+        Returns
+        -------
+        BallotRelease
+            Its guarantee and statement are the whole session's.
+
+        Raises
+        ------
+        BudgetExceededError
+            No round is left.
+        InvalidInputError
+            Ballots of another unit, adjacency or number of units, or a copy of the session in a forked process.
+        LedgerError
+            The ledger is for other records, or the statistics could not be stored; none are returned then.
+        """
+        check_ballots(ballots)
+        if os.getpid() != self._process:
+            raise InvalidInputError("this session was opened in another process. Ask there, or open another one here.")
+        with self._turn:
+            if self._closed:
+                raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+            self._check(ballots)
+            return self._ask(ballots)
+
+    def _check(self, ballots: BallotSum) -> None:
+        f, data = ballots.facts, self._data
+        for name, found, wanted in (
+            ("classes", ballots.registration().classes, data.classes),
+            ("unit", f.unit, data.unit),
+            ("adjacency", f.adjacency, data.adjacency),
+            ("n_units", f.n, f.n if self._n is None else self._n),
+        ):
+            if found != wanted:
+                raise InvalidInputError(
+                    f"ballots must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
+                )
+        said = ballots.registration()
+        if data.fingerprint not in (None, said.fingerprint):
+            raise InvalidInputError("ballots come from other private records than the session's. Open one for those.")
+        if data.fingerprint is None:
+            if self._terms.ledger is not None:
+                self._terms.ledger.register(said)
+            self._data, self._n = said, f.n
+
+    def _ask(self, ballots: BallotSum) -> BallotRelease:
+        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
+        name = f"session {self.release}"
+        request = request_of(ballots.facts, GaussianSum(1.0), name, seeded=self._terms.seeded)
+        cast = self._rounds_cast()
+        head = None
+        if request not in cast:
+            told = {"request": request, "facts": ballots.facts.to_dict()}
+            index = self._paid.n_used
+            noisy, head = self._paid.draw(ballots, {round_key(index): told}, request=request)
+            cast[request] = _Cast(index, ballots.facts, noisy.ravel().tolist())
+            if self._ledger is None:
+                self._known = cast
+        found = cast[request]
+        drawn = found.drawn
+        if drawn is None:
+            assert self._ledger is not None
+            assert self.release is not None
+            drawn = list(stored_statistics(self._ledger, request, self.release))
+        before = [c.facts for key, c in cast.items() if key != request]
+        statement = ballot_statement(
+            [*before, found.facts],
+            self.mechanisms,
+            self.charge,
+            self._terms,
+            stated=self._stated,
+            release=self.release,
+            head=head,
+        )
+        return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+
+    def _rounds_cast(self) -> dict[str, _Cast]:
+        """Return what was cast so far, by request: as the ledger holds it, if there is one."""
+        if self._ledger is None or self.release is None:
+            return dict(self._known)
+        held = self._ledger.releases([self.release])[0].facts
+        found = {}
+        for index in rounds_in(held):
+            told = held[round_key(index)]
+            found[str(told["request"])] = _Cast(index, facts_of(told["facts"], self._data.classes), None)
+        return found
+
+
+@dataclass(frozen=True)
+class _Cast:
+    """A round that was drawn: which, of what, and its numbers where they are at hand."""
+
+    index: int
+    facts: BallotFacts
+    drawn: list[float] | None
+
+
+def round_key(index: int) -> str:
+    """Return under which name a ledger keeps the facts of round ``index``.
+
+    Examples
+    --------
+    >>> round_key(0)
+    'round 1'
+    """
+    return f"round {index + 1}"
+
+
+def rounds_in(facts: Mapping[str, Any]) -> list[int]:
+    """Return which rounds a ledger holds, in order: not always the first ones, as one that failed is used up.
+
+    Examples
+    --------
+    >>> rounds_in({"round 3": {}, "adaptive": True, "round 1": {}})
+    [0, 2]
+    """
+    return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
+
+
+def open_ballot_session(
+    budget: Budget,
+    *,
+    shares: Sequence[float],
+    classes: Any,
+    n_units: int | None = None,
+    nominal_n: int | None = None,
+    unit: str = "record",
+    fingerprint: str | None = None,
+    ledger: Ledger | None = None,
+    name: str | None = None,
+    noise_seed: int | None = None,
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
+) -> BallotSession:
+    """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
+
+    Parameters
+    ----------
+    budget : Budget
+        What the session costs: all of it (or of what the ledger has left, where that is less).
+    shares : sequence of float
+        One per round: its part of mu^2. Their sum stands for the whole.
+    classes : iterable or int
+    n_units : int or None
+        Number of records (or persons) under replace-one adjacency, where it is public.
+    nominal_n : int or None
+        Given under add-or-remove adjacency, and says that it is that one.
+    unit : {"record", "group"}
+    fingerprint : str or None
+        Of the private records. **Sensitive.**
+    ledger : Ledger or None
+        The charge is stored before the session opens, every round's statistics before they are returned.
+    name : str or None
+        With a ledger: a session of this name and price that was left (a crash, say) is taken up again with the rounds
+        it has left; what it released is given again for the same ballots. Nothing is charged then.
+    noise_seed, tuning, stated
+        See :func:`pate.release_ballots`.
+
+    Returns
+    -------
+    BallotSession
+
+    Guarantees
+    ----------
+    mu^2 adds up over rounds that are chosen adaptively (Dong, Roth, Su 2022, Corollary 3.3); noise and number of
+    rounds are constants, fixed and charged before the first one.
+
+    Raises
+    ------
+    BudgetExceededError
+        Nothing is left in the ledger.
+    InvalidInputError
+        A bad parameter.
+
+    Examples
+    --------
+    >>> session = open_ballot_session(Budget(1.0, 1e-5), shares=[1, 1], classes=10, n_units=1000)
+    >>> round(session.charge.guarantee(1e-5).epsilon, 6), session.n_left
+    (1.0, 2)
+    """
+    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
+    said = check_ballots_stated(stated, residual=True)
+    if name is not None and (not isinstance(name, str) or not name or ledger is None):
+        raise InvalidInputError(f"name must be some text, and needs a ledger, got {shown(name)}.")
+    if n_units is not None and nominal_n is not None:
+        raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
+    n = n_units if nominal_n is None else nominal_n
+    n = None if n is None else check_int("n_units" if nominal_n is None else "nominal_n", n, low=1)
+    adjacency = "replace-one" if nominal_n is None else "add-or-remove"
+    values = check_classes(range(classes) if isinstance(classes, int) else classes)
+    data = Registration(
+        unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
+    )
+    warn_if_weak(budget.delta, n)
+    door = Door(terms, data)
+    mark = None
+    if name is not None:
+        parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
+        mark = hashlib.sha256(repr(parts).encode()).hexdigest()
+    claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
+    try:
+        row = None if mark is None or ledger is None else ledger.find(mark)
+        if row is not None and ledger is not None:
+            rounds = tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+            # After the last one that is stored: one before it that failed to be was used up all the same.
+            n_used = max(rounds_in(row.facts), default=-1) + 1
+            paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
+        else:
+            left = None if ledger is None else ledger.remaining(default_total=budget)
+            rounds = share_rounds(budget, shares, left)
+            facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
+            paid = door.ballot_session(rounds, facts, request=mark or "")
+    except BaseException:
+        if claim is not None:
+            claim.let_go()
+        raise
+    return BallotSession(paid, terms, data, n, stated=said, claim=claim)
