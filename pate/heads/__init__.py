@@ -5,6 +5,25 @@ from pate.heads._moments import ReleasedBallots
 from pate.heads.least_squares import LeastSquaresHead
 from pate.heads.likelihood import LikelihoodHead
 from pate.heads.logistic import MomentLogisticHead
+from pate.heads.propagation import LabelPropagationHead
+from pate.heads.residual import residual_step
+from pate.heads.rounds import RoundsAhead, plan_rounds
 from pate.heads.self_trained import SelfTrainedHead
+from pate.heads.targets import TargetsStudent, noise_aware_targets
 
-__all__ = ["Head", "LeastSquaresHead", "LikelihoodHead", "LinearHead", "MomentLogisticHead", "ReleasedBallots", "SelfTrainedHead", "load_head"]
+__all__ = [
+    "Head",
+    "LabelPropagationHead",
+    "LeastSquaresHead",
+    "LikelihoodHead",
+    "LinearHead",
+    "MomentLogisticHead",
+    "ReleasedBallots",
+    "RoundsAhead",
+    "SelfTrainedHead",
+    "TargetsStudent",
+    "load_head",
+    "noise_aware_targets",
+    "plan_rounds",
+    "residual_step",
+]

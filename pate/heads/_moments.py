@@ -51,6 +51,8 @@ class Moments:
     n_units : int
     classes : tuple
     phi : float64 array of shape (n_public, n_components)
+    kind : str
+        Of the ballots: "soft", "hard", "signed" or "residual"; "" where it is not told.
     """
 
     mean: FloatArray
@@ -58,6 +60,7 @@ class Moments:
     n_units: int
     classes: tuple[Any, ...]
     phi: FloatArray
+    kind: str
 
     @property
     def n_classes(self) -> int:
@@ -133,7 +136,7 @@ def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
     sigma = check_real("release.sigma", release.sigma, low=0)
     phi = public_rows(phi_public, len(sums))
     mean = (sums - sums.mean(axis=1, keepdims=True)) / n_units
-    return Moments(mean, sigma / n_units, n_units, classes, phi)
+    return Moments(mean, sigma / n_units, n_units, classes, phi, str(getattr(release, "kind", "")))
 
 
 def log_sum_exp(logits: FloatArray) -> FloatArray:

@@ -85,8 +85,15 @@ class Fold:
         """Stein's estimate of E |W^T phi - c_y|^2 - E |c_y|^2 for W = U factors U^T mean."""
         return float(factors @ self.quadratic @ factors - 2 * factors @ self.gain)
 
+    def doubt(self, factors: FloatArray) -> float:
+        """Return the variance, by noise, of the estimate f^T gain of <W, M>: it misses by sum f (<b, noise> - v)."""
+        m = self.projected.shape[1]
+        return float(factors**2 @ (self.noise * (self.projected**2).sum(axis=1))) / (m - 1)
 
-def folds(moments: Moments, n_folds: int, spread: FloatArray | None = None) -> list[Fold]:
+
+def folds(
+    moments: Moments, n_folds: int, *, spread: FloatArray | None = None, weights: FloatArray | None = None
+) -> list[Fold]:
     """Cut the public rows and prepare Stein's risk on each part.
 
     Parameters
@@ -96,19 +103,21 @@ def folds(moments: Moments, n_folds: int, spread: FloatArray | None = None) -> l
         1: the same rows serve for both.
     spread : float64 array of shape (n_public,) or None
         E |r|^2 of what stands beside phi in a ballot, for every public row; 1 - 1/m where None.
+    weights : float64 array of shape (n_public,) or None
+        Curvature of the loss at every public row; 1 where None.
     """
     phi, m = moments.phi, moments.n_classes
-    if spread is None:
-        spread = np.full(len(phi), 1 - 1 / m)
+    spread = np.full(len(phi), 1 - 1 / m) if spread is None else spread
+    weights = np.ones(len(phi)) if weights is None else weights
     everyone: IndexArray = np.arange(len(phi))
     cut = fold_rows(len(phi), n_folds) if n_folds > 1 else iter([(everyone, everyone)])
     found = []
     for kept, held in cut:
-        values, vectors = eigen(phi[kept])
+        values, vectors = eigen(phi[kept], weights[kept])
         projected = vectors.T @ moments.mean
         seen = phi[held] @ vectors
         # The records are a sample: a row of the mean varies by E[(u^T phi)^2 |r|^2] / n about that of everybody.
         draw = (spread[held, None] * seen**2).mean(axis=0) / moments.n_units
-        quadratic = (projected @ projected.T) * (seen.T @ seen / len(held))
+        quadratic = (projected @ projected.T) * ((weights[held, None] * seen).T @ seen / len(held))
         found.append(Fold(values, vectors, projected, moments.row_noise + draw, quadratic, held))
     return found

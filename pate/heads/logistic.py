@@ -191,7 +191,8 @@ def _chosen(moments: Moments, power: float, n_folds: int) -> tuple[float, float]
             total += float(log_sum_exp(logits).mean()) - np.log(moments.n_classes) - gain
         return total / len(problems)
 
-    middle = float(np.log(least_lambda(folds(moments, n_folds), max(power, 1.0))[1]))
+    most = 1 - 1 / moments.n_classes
+    middle = float(np.log(least_lambda(folds(moments, n_folds), [max(power, 1.0)], most)[1]))
     bounds = (middle - _LOG_AROUND, middle + _LOG_AROUND)
     found = minimize_scalar(risk, bounds=bounds, method="bounded", options={"xatol": 0.15})
     return float(np.exp(found.x)), float(found.fun)

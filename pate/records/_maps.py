@@ -2,7 +2,9 @@
 
 Floating-point products of matrices may round differently in matrices of another shape. Rows are therefore mapped in
 blocks of :data:`BLOCK_ROWS`, the last one filled up with its first row again: shapes are constants, and neither the
-number of records nor a row's neighbours nor its place change what becomes of it.
+number of records nor a row's neighbours change what becomes of it. Its place in the block may, in the last bit, by
+some BLAS; maps that say ``exact_`` (all spaces do) are free of that too. It matters where neighbouring tables have
+their rows in other places: under add-or-remove adjacency, and where a person replaced may have more records or fewer.
 """
 
 from __future__ import annotations
@@ -166,8 +168,20 @@ class PublicMap:
 
     @property
     def own(self) -> bool:
-        """Whether both are pate's own classes."""
-        return is_own(self.representation) and is_own(self.space, ".records")
+        """Whether both are pate's own code throughout."""
+        return _own_throughout(self.representation) and is_own(self.space, ".records")
+
+    @property
+    def exact(self) -> bool:
+        """Whether a row's phi is the same to the last bit wherever the row stands, as both say."""
+        return all(bool(getattr(m, "exact_", False)) for m in (self.representation, self.space) if m is not None)
+
+
+def _own_throughout(representation: Any) -> bool:
+    """Whether no part of it is a module or transformer of somebody's."""
+    foreign = any(hasattr(representation, name) for name in ("module_", "transformer_"))
+    parts = getattr(representation, "parts_", ())
+    return is_own(representation) and not foreign and all(map(_own_throughout, parts))
 
 
 def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:

@@ -19,6 +19,7 @@ from pate.core.checks import check_int, check_real, shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
+from pate.records._exact import ExactMap
 
 _FORM = "ballot space 1"
 _PRIVATE = ("BallotSum", "PrivateRows", "ReadRows", "Sensitive", "Votes", "CappedVotes")
@@ -35,8 +36,12 @@ class BallotSpace(TransformerMixin, BaseEstimator):
 
     kind: ClassVar[str]
     _arrays: ClassVar[tuple[str, ...]]
+    #: A row's phi is the same to the last bit wherever the row stands (see pate.records._exact).
+    exact_: ClassVar[bool] = True
     n_features_in_: int
     n_components_: int
+    bounds_: FloatArray
+    _product: ExactMap
     provenance_: str
 
     def fit(self, X: Any, y: None = None) -> Self:
@@ -63,7 +68,8 @@ class BallotSpace(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> FloatArray:
         """Return phi, float64 of shape (n, n_components_); a row that is not finite gives the zero direction.
 
-        Each row's phi is a function of that row; in blocks of equal shape to the last bit.
+        Each row's phi is a function of that row alone, to the last bit wherever it stands. Rows are clipped to twice
+        the range of the public ones.
         """
         check_is_fitted(self, "n_components_")
         z = np.asarray(X, dtype=np.float64)
@@ -160,6 +166,8 @@ class SoftSpace(BallotSpace):
     Attributes
     ----------
     centres_ : float64 array of shape (n_centres, p)
+    bounds_ : float64 array of shape (2, p)
+        Within which rows are taken.
     n_components_ : int
         Q.
 
@@ -172,8 +180,9 @@ class SoftSpace(BallotSpace):
     """
 
     kind = "soft"
-    _arrays = ("centres_",)
+    _arrays = ("centres_", "bounds_")
     centres_: FloatArray
+    _offsets: FloatArray
 
     def __init__(
         self, n_centres: int = 200, k: int = 10, *, n_dims: int | None = None, cosine: bool = False, n_init: int = 1,
@@ -194,22 +203,27 @@ class SoftSpace(BallotSpace):
         if self.n_dims is not None:
             check_int("n_dims", self.n_dims, low=1)
         means = KMeans(q, n_init=check_int("n_init", self.n_init, low=1), random_state=self.random_state)
-        self.centres_ = np.asarray(means.fit(self._lengths(z)).cluster_centers_, dtype=np.float64)
-        self.n_components_ = len(self.centres_)
+        z = self._lengths(z)
+        self.centres_ = np.asarray(means.fit(z).cluster_centers_, dtype=np.float64)
+        self.bounds_ = _twice_the_range(z)
+        self._loaded()
 
     def _nearest(self) -> int:
         return check_int("k", self.k, low=1, high=self.n_centres - 1, remedy="It must be below n_centres.")
 
     def _loaded(self) -> None:
         self.n_components_ = len(self.centres_)
+        self._product = ExactMap.of(2.0 * self.centres_.T, low=self.bounds_[0], high=self.bounds_[1])
+        # |z - c|^2 = |z|^2 - s: the row's own length is the same for all centres.
+        middle = self._product.centre
+        self._offsets = (2.0 * middle * self.centres_).sum(axis=1) - np.square(self.centres_).sum(axis=1)
 
     def _lengths(self, z: FloatArray) -> FloatArray:
         z = z[:, : self.n_dims]
         return _unit(z) if self.cosine else z
 
     def _similarity(self, z: FloatArray) -> FloatArray:
-        # |z - c|^2 = |z|^2 - s: the row's own length is the same for all centres.
-        return np.asarray(2.0 * (self._lengths(z) @ self.centres_.T) - np.square(self.centres_).sum(axis=1))
+        return np.asarray(self._product(self._lengths(z)) + self._offsets)
 
     def _phi(self, z: FloatArray) -> FloatArray:
         s = self._similarity(z)
@@ -282,11 +296,12 @@ class SignedSpace(BallotSpace):
     """
 
     kind = "signed"
-    _arrays = ("mean_", "components_", "variances_", "bias_")
+    _arrays = ("mean_", "components_", "variances_", "bias_", "bounds_")
     mean_: FloatArray
     components_: FloatArray
     variances_: FloatArray
     bias_: FloatArray
+    _offsets: FloatArray
 
     def __init__(self, n_components: int | None = None, *, alpha: float = 0.8, constant: float = 0.0) -> None:
         self.n_components = n_components
@@ -311,17 +326,26 @@ class SignedSpace(BallotSpace):
         vectors = vectors[:, :wanted]
         vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(wanted)])
         self.components_ = vectors * self.variances_ ** (-alpha / 2)
+        self.bounds_ = _twice_the_range(z)
         self.bias_ = np.array([constant * np.sqrt((self.variances_ ** (1 - alpha)).sum())])
         self._loaded()
 
     def _loaded(self) -> None:
+        self._product = ExactMap.of(self.components_, low=self.bounds_[0], high=self.bounds_[1])
+        self._offsets = ((self._product.centre - self.mean_)[:, None] * self.components_).sum(axis=0)
         self.n_components_ = self.components_.shape[1] + int(self.bias_[0] > 0)
 
     def _phi(self, z: FloatArray) -> FloatArray:
-        found = (z - self.mean_) @ self.components_
+        found = self._product(z) + self._offsets
         if self.bias_[0] > 0:
             found = np.concatenate([found, np.full((len(found), 1), self.bias_[0])], axis=1)
         return _unit(found)
+
+
+def _twice_the_range(z: FloatArray) -> FloatArray:
+    """Return bounds, shape (2, p), with the public range in their middle half."""
+    low, high = z.min(axis=0), z.max(axis=0)
+    return np.stack([low - (high - low) / 2, high + (high - low) / 2])
 
 
 def _unit(rows: FloatArray) -> FloatArray:

@@ -283,6 +283,8 @@ class RecordVoters:
         return class_indices(values, self.classes)
 
     def _facts(self, whose: Whose, model: Any, clip: float | None, unit: str) -> BallotFacts:
+        # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
+        fixed = unit == "record" and self.adjacency == "replace-one"
         return BallotFacts(
             kind=self.space.kind,
             clip=clip,
@@ -293,7 +295,7 @@ class RecordVoters:
             n=whose.n_units if self.nominal_n is None else self.nominal_n,
             space=self.fingerprint(),
             provenance=self._map.provenance,
-            own_maps=self._map.own,
+            own_maps=self._map.own and (fixed or (self._map.exact and model is None)),
             model="" if model is None else fingerprint_of(model),
             classes_inferred=self.classes_inferred,
             own_model=model is not None and is_own(model, ".heads"),

@@ -24,6 +24,11 @@ _BLOCKS = (
     "whole numbers"
 )
 
+_NOT_OWN = (
+    "ballots were clipped and added in whole numbers, but representation, space or model are code that pate does not "
+    "know, or may round a row's last bits by its place among the others"
+)
+
 
 #: Of classes that were read off the labels the statement says elsewhere that they are not covered.
 _NAMED = Assumption(
@@ -64,10 +69,7 @@ def ballot_assumptions(
         Assumption(
             name=_OWN_ROW,
             claim="each unit's ballot is computed from that unit's own records and from public things alone",
-            how=_BLOCKS
-            if own
-            else "ballots were clipped and added in whole numbers, but representation or space is "
-            "code that pate does not know",
+            how=_BLOCKS if own else _NOT_OWN,
             by="pate" if own else "nobody",
         ),
         Assumption(

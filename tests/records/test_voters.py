@@ -248,6 +248,11 @@ def test_own_maps_are_pates_classes_only():
 
     assert RecordVoters(None, SPACES["soft"], classes=3).cast(PCA5.transform(X), Y).facts.own_maps
     assert not voters().cast(X, Y).facts.own_maps  # scikit-learn's own PCA
+    exact = RecordVoters(None, SPACES["soft"], classes=3)
+    assert exact.cast(PCA5.transform(X), Y, GROUPS).facts.own_maps
+    assert not exact.cast_residuals(
+        PCA5.transform(X), Y, PlainModel(np.ones((20, 3))), clip=1.0, groups=GROUPS
+    ).facts.own_maps
     mine = Mine().fit(PUBLIC)
     assert not RecordVoters(None, mine, classes=3).cast(X, Y).facts.own_maps
     assert isinstance(mine, BallotSpace)
