@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -74,6 +73,7 @@ class SelfSupervised(ImageMap):
 
     Examples
     --------
+    >>> import numpy as np
     >>> public = np.random.default_rng(0).uniform(size=(8, 12, 12))
     >>> rep = SelfSupervised(n_features=4, epochs=1, device="cpu").fit(public)
     >>> rep.transform(public).shape, len(rep.losses_)

@@ -77,7 +77,7 @@ def train(
         A progress bar over the epochs.
     """
     with own_generator(training_seed(recipe.seed, 0), device):
-        encoder = make_encoder(recipe.network, tuple(images.shape[1:]), recipe.n_features)  # type: ignore[arg-type]
+        encoder = make_encoder(recipe.network, tuple(images.shape[1:]), recipe.n_features)
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(
             encoder.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=device.type != "mps"
