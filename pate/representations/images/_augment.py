@@ -78,7 +78,7 @@ class Augmentation:
             odd = sorted(set(map(str, value)) - set(known))
             if odd:
                 raise InvalidInputError(f"augmentation has {odd}; it may have {known}.")
-            still: dict[str, Any] = {name: 0.0 for name in known} | {"flip": False}
+            still: dict[str, Any] = dict.fromkeys(known, 0.0) | {"flip": False}
             return cls(**(still | dict(value)))
         check_choice("augmentation", value, _NAMED, remedy="Or a dict of bounds, such as {'rotate': 5}.")
         return cls(**_NAMED[value])

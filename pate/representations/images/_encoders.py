@@ -1,74 +1,72 @@
-"""Small networks that turn an image into a vector."""
+"""A small network that turns an image into a vector."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
+
+#: Length of the vectors that are compared in training; they are not what is used afterwards.
+_COMPARED = 256
+_LARGEST = 4
 
 
 def _block(before: int, after: int, kernel: int, step: int = 1) -> nn.Sequential:
-    layers = [
-        nn.Conv2d(before, after, kernel, step, kernel // 2, bias=False),
-        nn.BatchNorm2d(after),
-        nn.ReLU(inplace=True),
-    ]
-    return nn.Sequential(*layers)
+    return nn.Sequential(
+        nn.Conv2d(before, after, kernel, step, kernel // 2, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True)
+    )
 
 
 class Encoder(nn.Module):
-    """Convolutions, a pool and one linear layer.
+    """Four convolutions, more for images of over 48 pixels a side, and a linear layer that only training needs.
+
+    Images of 28 x 28 pixels are halved at once: of the networks tried, that learnt most in a second of a processor.
 
     Parameters
     ----------
-    body : list of modules
+    image_shape : (channels, height, width)
+        At least 4 pixels each way.
     width : int
-        Channels at the end of the body.
-    n_features : int
-    """
+        Channels of the first convolution; 2, 4 and 4 times as many follow.
 
-    def __init__(self, body: list[nn.Module], width: int, n_features: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(*body, nn.AdaptiveAvgPool2d(3), nn.Flatten())
-        self.last = nn.Linear(9 * width, n_features)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.last(self.body(images))
-
-
-def _small(channels: int, side: int) -> list[nn.Module]:
-    early = 2 if side >= 16 else 1
-    body: list[nn.Module] = [_block(channels, 32, 5, early), _block(32, 64, 3, 2 if side >= 8 else 1)]
-    while side > 48:  # large images are halved until they are about as small as those this was measured on
-        body.append(_block(64, 64, 3, 2))
-        side //= 2
-    return [*body, _block(64, 128, 3), _block(128, 128, 3)]
-
-
-def _wide(channels: int, side: int) -> list[nn.Module]:
-    early = 2 if side >= 16 else 1
-    body: list[nn.Module] = [_block(channels, 32, 5, early), _block(32, 64, 3)]
-    while side > 48:
-        body.append(_block(64, 64, 3, 2))
-        side //= 2
-    return [*body, _block(64, 128, 3, 2 if side >= 8 else 1), _block(128, 128, 3)]
-
-
-_BODIES = {"small": _small, "wide": _wide}
-
-
-def make_encoder(name: str, image_shape: tuple[int, int, int], n_features: int) -> Encoder:
-    """Return a fresh network for images of (channels, height, width).
+    Attributes
+    ----------
+    n_body : int
+        Length of what :meth:`describe` gives.
 
     Examples
     --------
     >>> import torch
-    >>> make_encoder("small", (1, 28, 28), 16)(torch.rand(2, 1, 28, 28)).shape
-    torch.Size([2, 16])
+    >>> encoder = Encoder((1, 28, 28), 32)
+    >>> encoder(torch.rand(2, 1, 28, 28)).shape, encoder.describe(torch.rand(2, 1, 28, 28)).shape
+    (torch.Size([2, 256]), torch.Size([2, 2048]))
     """
-    check_choice("network", name, _BODIES)
-    channels, height, width = image_shape
-    if min(height, width) < 4:
-        raise InvalidInputError(f"network={name!r} needs images of at least 4 pixels each way, got {height} x {width}.")
-    return Encoder(_BODIES[name](channels, min(height, width)), 128, n_features)
+
+    def __init__(self, image_shape: tuple[int, int, int], width: int) -> None:
+        super().__init__()
+        channels, height, across = image_shape
+        side = min(height, across)
+        if side < 4:
+            raise InvalidInputError(f"images must have at least 4 pixels each way, got {height} x {across}.")
+        plan = [(width, 5, 2 if side >= 16 else 1), (2 * width, 3, 2)]
+        while side > 48:
+            plan.append((2 * width, 3, 2))
+            side //= 2
+        plan += [(4 * width, 3, 1), (4 * width, 3, 2)]
+        blocks, before, sides = [], channels, (height, across)
+        for after, kernel, step in plan:
+            blocks.append(_block(before, after, kernel, step))
+            before, sides = after, (-(-sides[0] // step), -(-sides[1] // step))
+        pooled = (min(sides[0], _LARGEST), min(sides[1], _LARGEST))
+        self.n_body = before * pooled[0] * pooled[1]
+        pool = [] if pooled == sides else [nn.AdaptiveAvgPool2d(pooled)]
+        self.body = nn.Sequential(*blocks, *pool, nn.Flatten())
+        self.compared = nn.Linear(self.n_body, _COMPARED)
+
+    def describe(self, images: Tensor) -> Tensor:
+        """Return what the convolutions see, float tensor of shape (n, n_body), not negative."""
+        return self.body(images)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return what training compares, float tensor of shape (n, 256)."""
+        return self.compared(self.body(images))

@@ -26,7 +26,7 @@ class ImageMap(Representation):
 
     def _shape(self) -> tuple[int, int, int]:
         """Set and return the shape of the public images."""
-        self.image_shape_ = image_shape_of(self.cells_, check_image_shape(self.image_shape))  # type: ignore[attr-defined]
+        self.image_shape_ = image_shape_of(self.cells_, check_image_shape(self.image_shape))
         return self.image_shape_
 
     def _images(self, block: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -16,7 +16,7 @@ from pate.networks._devices import one_device
 from pate.networks._generators import own_generator
 from pate.representations.images._augment import Augmentation
 from pate.representations.images._cells import check_image_shape
-from pate.representations.images._encoders import make_encoder
+from pate.representations.images._encoders import Encoder
 from pate.representations.images._pixels import ImageMap
 from pate.representations.images._training import Recipe, train
 
@@ -27,15 +27,17 @@ _SHOWN, _FEWEST, _MOST = 250_000, 12, 200
 class SelfSupervised(ImageMap):
     """A network trained on public images so that two changed views of one image are near, and of two are far.
 
-    The vectors it gives put images of one class together where the changes (:class:`Augmentation`) leave the class as
+    A vector is what the network's convolutions see, scaled to length 1 and turned to the principal axes of the public
+    images. Vectors put images of one class together where the changes (:class:`Augmentation`) leave the class as
     it is. Which they are nobody can learn from private images: the default ones are mild and do not mirror.
 
     Parameters
     ----------
     n_features : int
-        Length of a vector.
-    network : {"small", "wide"}
-        ``"wide"`` costs about 1.5 times as much.
+        Length of a vector at most: as many as the network and the public images allow.
+    width : int
+        Channels of the first convolution; the others are wider (:class:`Encoder`). Twice the width costs about three
+        times as much.
     epochs : int or "auto"
         How often every public image is shown. ``"auto"`` shows about 250,000 images in all, in 12 to 200 epochs.
     batch_size : int
@@ -87,7 +89,7 @@ class SelfSupervised(ImageMap):
         self,
         *,
         n_features: int = 256,
-        network: str = "small",
+        width: int = 32,
         epochs: int | str = "auto",
         batch_size: int = 256,
         temperature: float = 0.2,
@@ -102,7 +104,7 @@ class SelfSupervised(ImageMap):
         verbose: bool = False,
     ) -> None:
         self.n_features = n_features
-        self.network = network
+        self.width = width
         self.epochs = epochs
         self.batch_size = batch_size
         self.temperature = temperature
@@ -118,7 +120,7 @@ class SelfSupervised(ImageMap):
 
     def _check(self) -> None:
         check_int("n_features", self.n_features, low=1)
-        check_choice("network", self.network, ("small", "wide"))
+        check_int("width", self.width, low=1)
         if self.epochs != "auto":
             check_int("epochs", self.epochs, low=1, remedy="Or 'auto'.")
         check_int("batch_size", self.batch_size, low=2)
@@ -132,15 +134,15 @@ class SelfSupervised(ImageMap):
         one_device(self.device)
 
     def _learn(self, rows: npt.NDArray[Any]) -> None:
-        shape = self._shape()
+        self._shape()
         if len(rows) < 2:
             raise InvalidInputError("X_public has one image: nothing to tell it apart from. Pass more public images.")
         device = one_device(self.device)
-        images = self._images(self.cells_.block(rows, 0, len(rows)))
+        starts, size = range(0, len(rows), self._block_rows), self._block_rows
+        images = np.concatenate([self._images(self.cells_.block(rows, i, size)) for i in starts])[: len(rows)]
         epochs = self.epochs if isinstance(self.epochs, int) else max(_FEWEST, min(_MOST, _SHOWN // len(rows)))
         recipe = Recipe(
-            network=self.network,
-            n_features=self.n_features,
+            width=self.width,
             epochs=int(epochs),
             batch_size=self.batch_size,
             learning_rate=float(self.learning_rate),
@@ -152,21 +154,41 @@ class SelfSupervised(ImageMap):
         )
         encoder, self.losses_ = train(images, recipe, device, folder=self.checkpoint_dir, show=self.verbose)
         self._weights = {name: value.detach().numpy().copy() for name, value in encoder.state_dict().items()}
-        self._build(shape)
+        self._build()
+        self._turn_to_main_directions(images)
 
-    def _build(self, shape: tuple[int, int, int]) -> None:
-        """Make the network of the weights, for vectors; float32, on the device."""
+    def _build(self) -> None:
+        """Make the network of its weights, on the device."""
         self._device = one_device(self.device)
         with own_generator(0):  # a module draws its first weights, which are replaced, from everybody's generator
-            encoder = make_encoder(self.network, shape, self.n_features)
+            encoder = Encoder(self.image_shape_, self.width)
         encoder.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self._weights.items()})
         self._encoder = encoder.to(self._device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
-        self.n_features_out_ = self.n_features
+
+    def _turn_to_main_directions(self, images: npt.NDArray[np.float32]) -> None:
+        """Learn the principal axes of the public images' descriptions; the vectors keep what distances there are."""
+        n_body = self._encoder.n_body
+        total, squares = np.zeros(n_body), np.zeros((n_body, n_body))
+        for start in range(0, len(images), self._block_rows):
+            seen = self._described(images[start : start + self._block_rows])
+            total += seen.sum(axis=0, dtype=np.float64)
+            squares += seen.T @ seen
+        mean = total / len(images)
+        _, axes = np.linalg.eigh(squares / len(images) - np.outer(mean, mean))
+        axes = axes[:, ::-1][:, : min(self.n_features, len(images) - 1)]
+        axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
+        self._mean, self._axes = mean.astype(np.float32), axes.astype(np.float32)
+        self.n_features_out_ = self._axes.shape[1]
+
+    def _described(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the network's descriptions, float32, of length 1 each."""
+        batch = torch.from_numpy(images).to(self._device).contiguous(memory_format=torch.channels_last)
+        with torch.inference_mode():
+            made = torch.nn.functional.normalize(self._encoder.describe(batch), dim=1)
+        return made.cpu().numpy()
 
     def _map(self, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        images = torch.from_numpy(self._images(block)).to(self._device)
-        with torch.inference_mode():
-            return self._encoder(images.contiguous(memory_format=torch.channels_last)).cpu().numpy()
+        return (self._described(self._images(block)) - self._mean) @ self._axes
 
     def _settings(self) -> dict[str, Any]:
         """Return the parameters that a file keeps; bounds of the augmentation by name."""
@@ -174,13 +196,16 @@ class SelfSupervised(ImageMap):
         return kept | {"augmentation": Augmentation.of(self.augmentation).as_dict()}
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return dict(self._weights), {"image_shape": list(self.image_shape_), "losses": list(self.losses_)}
+        weights = {f"encoder/{name}": value for name, value in self._weights.items()}
+        words = {"image_shape": list(self.image_shape_), "losses": list(self.losses_)}
+        return weights | {"mean": self._mean, "axes": self._axes}, words
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         self.image_shape_ = tuple(words["image_shape"])
         self.losses_ = tuple(words["losses"])
-        self._weights = dict(arrays)
-        self._build(self.image_shape_)
+        self._mean, self._axes = arrays["mean"], arrays["axes"]
+        self._weights = {n.removeprefix("encoder/"): v for n, v in arrays.items() if n.startswith("encoder/")}
+        self._build()
 
 
 def _has_bf16(device: torch.device) -> bool:

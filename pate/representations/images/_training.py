@@ -23,7 +23,7 @@ from pate.exceptions import CheckpointWarning
 from pate.networks._generators import own_generator
 from pate.representations.images import _losses
 from pate.representations.images._augment import Augmentation
-from pate.representations.images._encoders import Encoder, make_encoder
+from pate.representations.images._encoders import Encoder
 
 #: Seconds between two checkpoints; epochs are not cut.
 _OFTEN = 30.0
@@ -35,8 +35,7 @@ _VERSION = 1
 class Recipe:
     """All that decides a training, but for the images and the machine."""
 
-    network: str
-    n_features: int
+    width: int
     epochs: int
     batch_size: int
     learning_rate: float
@@ -77,7 +76,7 @@ def train(
         A progress bar over the epochs.
     """
     with own_generator(training_seed(recipe.seed, 0), device):
-        encoder = make_encoder(recipe.network, tuple(images.shape[1:]), recipe.n_features)  # type: ignore[arg-type]
+        encoder = Encoder(tuple(images.shape[1:]), recipe.width)
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(
             encoder.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=device.type != "mps"

@@ -9,10 +9,10 @@ from pate.exceptions import CheckpointWarning, InvalidInputError, SensitiveValue
 from pate.representations import cached, load
 from pate.representations.images import Augmentation, SelfSupervised
 from pate.representations.images import _training as training
-from pate.representations.images._encoders import make_encoder
+from pate.representations.images._encoders import Encoder
 from pate.representations.images._losses import simclr
 
-SMALL = {"n_features": 8, "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "float32"}
+SMALL = {"n_features": 8, "width": 8, "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "float32"}
 
 
 def images(n=40, side=8, seed=0):
@@ -127,7 +127,7 @@ def test_it_learns_what_the_changes_leave():
     X = 0.5 + 0.5 * np.sin(1.2 * (rows * np.sin(angle) + columns * np.cos(angle)) + phase)
     X = np.clip(X + draw.normal(scale=0.4, size=X.shape), 0, 1)
     rep = SelfSupervised(
-        n_features=16, epochs=12, batch_size=32, device="cpu", augmentation={"shift": 0.4, "bright": 0.2}
+        n_features=16, width=16, epochs=12, batch_size=32, device="cpu", augmentation={"shift": 0.4, "bright": 0.2}
     ).fit(X[:160])
 
     def right(features):
@@ -136,6 +136,18 @@ def test_it_learns_what_the_changes_leave():
     assert rep.losses_[-1] < 0.9 * rep.losses_[0]
     assert right(rep.transform(X)) > 0.95
     assert right(X.reshape(240, -1)) < 0.85
+
+
+def test_vectors_keep_the_directions_of_what_the_network_sees():
+    X = images(60)
+    rep = SelfSupervised(**SMALL | {"n_features": 1000}).fit(X)
+    assert rep.n_features_out_ == 59
+    seen = rep._encoder.describe(torch.tensor(X, dtype=torch.float32).reshape(-1, 1, 8, 8)).detach().numpy()
+    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
+    z = rep.transform(X)
+    np.testing.assert_allclose(z @ z.T, (seen - seen.mean(axis=0)) @ (seen - seen.mean(axis=0)).T, atol=2e-3)
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-3)
+    assert (np.diff(z.var(axis=0)) <= 1e-9).all()
 
 
 def test_the_loss_is_the_sum_of_the_paper():
@@ -149,9 +161,11 @@ def test_the_loss_is_the_sum_of_the_paper():
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 8, 8), (1, 4, 5), (3, 96, 64)])
-@pytest.mark.parametrize("network", ["small", "wide"])
-def test_networks_take_images_of_any_size(network, shape):
-    assert make_encoder(network, shape, 6)(torch.rand(2, *shape)).shape == (2, 6)
+def test_networks_take_images_of_any_size(shape):
+    encoder = Encoder(shape, 4)
+    assert encoder(torch.rand(2, *shape)).shape == (2, 256)
+    assert encoder.describe(torch.rand(2, *shape)).shape == (2, encoder.n_body)
+    assert encoder.n_body <= 16 * 16
 
 
 def test_changes_stay_within_their_bounds():
@@ -177,7 +191,7 @@ def test_changes_stay_within_their_bounds():
 
 def test_what_is_wrong_is_refused_by_name():
     for settings, words in [
-        ({"network": "huge"}, "network"),
+        ({"width": 0}, "width"),
         ({"epochs": 0}, "epochs"),
         ({"batch_size": 1}, "batch_size"),
         ({"temperature": 0}, "temperature"),
