@@ -108,7 +108,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n, size = int(rows.shape[0]), self._block_rows
         made: npt.NDArray[Any] | None = None
         for start in range(0, n, size):
-            part = quietly("X", self._map, self.cells_.block(rows, start, size))
+            part = quietly("X", self._mapped, rows, start, size)
             if made is None:
                 made = np.empty((n, self.n_features_out_), dtype=part.dtype)
             made[start : start + size] = part[: n - start]
@@ -123,6 +123,9 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Write it to a safetensors file, whole or not at all; :func:`pate.representations.load` reads it."""
         check_is_fitted(self, "n_features_out_")
         save(self, path)
+
+    def _mapped(self, rows: Any, start: int, size: int) -> npt.NDArray[Any]:
+        return self._map(self.cells_.block(rows, start, size))
 
     def _check(self) -> None:
         """Refuse wrong settings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -98,7 +99,21 @@ def test_no_record_moves_another_records_vector(fitted):
     rep, rows = fitted
     X = rows(1100, 1)
     z = rep.transform(X)
-    for odd in (None, np.inf, -np.inf, 1e308, "Ms Smith", 10**400, pd.Timestamp("2020-01-01"), 1j, {"a": 1}, b"x"):
+    for odd in (
+        None,
+        np.inf,
+        -np.inf,
+        1e308,
+        "Ms Smith",
+        10**400,
+        10**5000,
+        Fraction(10**400),
+        "\ud800",
+        pd.Timestamp("2020-01-01"),
+        1j,
+        {"a": 1},
+        b"x",
+    ):
         other = X.astype(object) if hasattr(X, "iloc") else X.astype(object).copy()
         if hasattr(other, "iloc"):
             other = pd.DataFrame({c: other[c].astype(object) for c in other.columns})
