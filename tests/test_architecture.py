@@ -43,11 +43,12 @@ FLOORS = {
     "dpsgd": 7,
     "heads": 7,
     "students": 7,
-    "estimator": 8,
-    "jobs": 9,
-    "report": 9,
-    "studies": 10,
-    "cli": 11,
+    "recipes": 8,
+    "estimator": 9,
+    "jobs": 10,
+    "report": 10,
+    "studies": 11,
+    "cli": 12,
 }
 
 #: Rooms on one floor that may import each other, and why. Floor 0 is one toolbox.

@@ -1,4 +1,4 @@
-"""The whole river as one scikit-learn classifier."""
+"""PATEClassifier: whoever votes, one classifier."""
 
 from __future__ import annotations
 
@@ -19,10 +19,22 @@ from pate.data import check_public_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
+from pate.estimator._roads import OF_SHARDS, any_rows, chosen_voters, plan_records
 from pate.queries import select_queries
-from pate.release import BatchPlan, Evidence, ReleaseTerms, check_release_stated, plan_release, warn_if_weak
+from pate.recipes import RecordModel, RecordsPlan, fitted_representation, kind_of
+from pate.release import (
+    BatchPlan,
+    Evidence,
+    LabelRelease,
+    RecordLabels,
+    ReleaseTerms,
+    check_ballots_stated,
+    check_release_stated,
+    plan_release,
+    warn_if_weak,
+)
 from pate.students import check_is_student, default_student, fit_student, make_student, try_student
-from pate.teachers import ShardEnsemble, TeacherEnsemble, make_ensemble
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, make_ensemble
 from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
 from pate.votes import ABSTAIN, Votes
@@ -38,7 +50,10 @@ def _digest(hashes: tuple[str, ...]) -> str:
 def _student_can(name: str) -> Any:
     def check(self: PATEClassifier) -> bool:
         try:
-            student = getattr(self, "student_", None) or _student_of(self.estimator, self.student)
+            student = getattr(self, "student_", None)
+            if student is None and self.student is None and self._who() == "records":
+                return hasattr(RecordModel, name)
+            student = student or _student_of(self.estimator, self.student)
         except InvalidInputError:  # no such name: fit will say so
             return False
         return student is None or hasattr(student, name)
@@ -54,15 +69,19 @@ def _student_of(teacher: Any, student: Any) -> Any:
 
 
 class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
-    """Learn from private data by asking an ensemble of teachers about public rows, within a privacy budget.
+    """Learn from private data by letting it vote on public rows, within a privacy budget.
 
-    ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of public rows and trains
-    a student on those. ``predict`` and ``score`` are the student's and never spend.
+    Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
+    added to the sum of the ballots, and a public model follows from it (docs/records.md). Where an ``estimator`` is
+    named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of public rows and
+    trains a student on those. ``predict`` and ``score`` are the public model's and never spend.
 
     Parameters
     ----------
     estimator : scikit-learn classifier, ensemble of teachers or None
-        The teacher; None means ``LogisticRegression()``. Or how all of them are trained and vote: an unfitted
+        The teacher; None lets records vote, unless ``voters`` or what speaks of shards (``n_teachers``, ``mechanism``,
+        ``n_queries``, ``gap``, ``max_answers``, ``partition_seed``, ``checkpoint_dir``) says otherwise: then it means
+        ``LogisticRegression()``. Or how all of them are trained and vote: an unfitted
         :class:`TorchTeacherEnsemble` (or :class:`TeacherEnsemble`), which is cloned. What is said here wins over what
         it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``partition_seed``,
         ``checkpoint_dir``) is as it says.
@@ -75,7 +94,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
     student : scikit-learn classifier, str or None
-        A name is one of :func:`pate.students.make_student`. None takes :class:`pate.students.VoteSpreading` where noisy
+        A name is one of :func:`pate.students.make_student`. With records, None takes the model of the ballots
+        (:class:`pate.recipes.RecordModel`). With shards, None takes :class:`pate.students.VoteSpreading` where noisy
         counts are released on rows of numbers (:func:`pate.students.default_student`), else a clone of ``estimator``
         (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one scikit-learn
         classifier. Semi-supervised ones also learn from the rows without an answer.
@@ -113,6 +133,14 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         among them (see Notes), and the statement says that you said so.
     stated : mapping of str to str, or None
         What a person states for the statement, in their own words; see :func:`pate.release_labels`.
+    voters : {"records", "heads", "shards"} or None
+        Who votes; None chooses as above. ``"heads"`` trains small heads on the shards, all on one representation of
+        public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
+    representation : Representation or None
+        Of records and heads: one of :mod:`pate.representations`, fitted on public rows or to be fitted on ``X_public``;
+        None takes the default of this kind of data (docs/choosing.md).
+    image_shape : (height, width), (channels, height, width) or None
+        Says that rows are flattened images.
     anyway : bool
         Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), which is
         refused otherwise.
@@ -122,8 +150,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    release_ : LabelRelease
-        The released labels, public; on the rows ``queries_``.
+    release_ : LabelRelease or RecordLabels
+        The released labels, public; on the rows ``queries_`` (with records: all of ``X_public``).
     queries_ : int64 array
         Positions of the rows of ``X_public`` that were asked about.
     student_ : fitted classifier
@@ -156,6 +184,13 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     True
     >>> clf.score(X[1500:] / 16, y[1500:]) > 0.3
     True
+
+    Nothing said: every record votes.
+
+    >>> default = PATEClassifier(budget=Budget(1.0, 1e-5), classes=range(10), image_shape=(8, 8))
+    >>> default = default.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> default.score(X[1500:] / 16, y[1500:]) > 0.7, default.release_.guarantee.epsilon <= 1.0
+    (True, True)
 
     Torch teachers, on GPUs where there are any: the ensemble is the changed line.
 
@@ -191,6 +226,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         tuning: str = "",
         overlap_is_public: bool = False,
         stated: Mapping[str, str] | None = None,
+        voters: str | None = None,
+        representation: Any = None,
+        image_shape: Any = None,
         anyway: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -214,6 +252,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self.tuning = tuning
         self.overlap_is_public = overlap_is_public
         self.stated = stated
+        self.voters = voters
+        self.representation = representation
+        self.image_shape = image_shape
         self.anyway = anyway
         self.verbose = verbose
 
@@ -254,16 +295,16 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self.fit_keeping(X, y, X_public=X_public, groups=groups)
         return self
 
-    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[ShardEnsemble, Votes]:
+    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[Any, Votes | None]:
         """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
 
         For the curator's own eyes: both are **sensitive**.
 
         Returns
         -------
-        teachers : TeacherEnsemble or TorchTeacherEnsemble
-        votes : Votes
-            On the rows ``queries_`` of ``X_public``.
+        teachers : TeacherEnsemble, TorchTeacherEnsemble or RecordsPlan
+        votes : Votes or None
+            On the rows ``queries_`` of ``X_public``; None where records voted.
         """
         budget = check_budget(self.budget)
         if X_public is None:
@@ -280,7 +321,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             tuning=self.tuning,
             stated=self.stated,
         )
-        teachers = self._ensemble()
+        if self._who() == "records":
+            return self._fit_by_records(X, y, X_public, groups, terms), None
+        teachers = self._ensemble(X_public)
         check_release_stated(
             terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
@@ -332,6 +375,55 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self._learn(student, X_public)
         return teachers, outcome.votes
 
+    def _fit_by_records(self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms) -> RecordsPlan:
+        check_ballots_stated(terms.stated, residual=True)
+        door = any_rows(self.classes)
+        same = X is X_public
+        read, y = self._check_private(X, y, door, X_public)
+        rows = self._check_public(X_public, door)
+        if not self.overlap_is_public:
+            check_public_rows(read.rows, read.rows if same else rows, groups)
+        plan = plan_records(
+            rows,
+            terms,
+            classes=tuple(self.classes_.tolist()),
+            classes_inferred=self.classes is None,
+            n_records=read.rows.shape[0],
+            groups=groups,
+            representation=self.representation,
+            image_shape=self.image_shape,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        student = self._named_student()
+        n_public = rows.shape[0]
+        queries = np.arange(n_public)
+        if student is not None:
+            try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
+        if self.ledger is not None:
+            self.ledger.check_writable()
+        evidence = Evidence(
+            preprocessing="public" if plan.voters.own_maps else "none",
+            public_rows="declared" if self.overlap_is_public else "checked",
+        )
+        self.release_, self._model = plan.run(read.rows, y, groups, evidence=evidence)
+        self.statement_, self.queries_ = self.release_.statement, queries
+        self._asked = _digest(hash_rows(rows, chunk_size=_HASH_ROWS))
+        self.__dict__.pop("student_", None)
+        self._learn(student, rows)
+        return plan
+
+    def _who(self) -> str:
+        return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
+
+    def _named_student(self) -> Any:
+        """Return the student that is to learn from records' labels; None where their own model is."""
+        student = make_student(self.student) if isinstance(self.student, str) else self.student
+        if student is not None:
+            check_is_student(student)
+        return student
+
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.
 
@@ -358,9 +450,12 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         DecisionTreeClassifier()
         """
         check_is_fitted(self, "release_")
-        teachers = self._ensemble()
-        rows = self._check_public(X_public, teachers)
-        student = self._student(teachers, rows, self.release_.noisy_counts is not None)
+        if isinstance(self.release_, RecordLabels):
+            rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()
+        else:
+            teachers = self._ensemble(X_public)
+            rows = self._check_public(X_public, teachers)
+            student = self._student(teachers, rows, self.release_.noisy_counts is not None)
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
         if not there or self._asked != _digest(hash_rows(asked, chunk_size=_HASH_ROWS)):
@@ -370,10 +465,13 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
 
     def _learn(self, student: Any, X_public: Any) -> None:
         release, n_public = self.release_, X_public.shape[0]
+        if student is None:
+            self.student_ = self._model
+            return
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[self.queries_] = release.labels
         noisy = None
-        if release.noisy_counts is not None:
+        if isinstance(release, LabelRelease) and release.noisy_counts is not None:
             noisy = np.full((n_public, len(self.classes_)), np.nan)
             noisy[self.queries_] = release.noisy_counts
         try:
@@ -428,9 +526,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
     def _seed(self, purpose: int) -> int | None:
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
 
-    def _ensemble(self) -> ShardEnsemble:
+    def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teachers = make_ensemble(
-            LogisticRegression() if self.estimator is None else self.estimator,
+            self._heads(X_public) if self._who() == "heads" else self.estimator or LogisticRegression(),
             self.n_teachers,
             classes=self.classes,
             n_jobs=self.n_jobs,
@@ -440,6 +538,19 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             verbose=self.verbose,
         )
         return teachers if self.ledger is None else teachers.keep_secret_in(beside_ledger(self.ledger.path))
+
+    def _heads(self, X_public: Any) -> Any:
+        if isinstance(self.image_shape, list):
+            raise InvalidInputError(f"image_shape must be a tuple, got {self.image_shape!r}.")
+        rep = fitted_representation(
+            kind_of(X_public, self.image_shape),
+            X_public,
+            representation=self.representation,
+            image_shape=self.image_shape,
+            random_state=0 if self.random_state is None else self.random_state % 2**32,
+            verbose=self.verbose,
+        )
+        return HeadTeacherEnsemble(rep)
 
     def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> Any:
         student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None

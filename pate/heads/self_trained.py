@@ -54,7 +54,7 @@ class SelfTrainedHead(Head):
     def __init__(self, *, ridge: float = 5e-4) -> None:
         self.ridge = ridge
 
-    def fit(self, head: Any, asked: Any, features: Any = None) -> Self:  # type: ignore[override]
+    def fit(self, head: Any, asked: Any, features: Any = None) -> Self:
         """Fit on a fitted head's labels.
 
         Parameters

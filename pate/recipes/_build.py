@@ -114,7 +114,7 @@ def fitted_representation(
         rep = KernelPCA(_COMPONENTS, random_state=random_state)
     else:
         rep = chain(TableMap(numeric=["standard"]), KernelPCA(_COMPONENTS, random_state=random_state))
-    return rep.fit(X_public)  # type: ignore[no-any-return]
+    return rep.fit(X_public)
 
 
 def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:

@@ -119,6 +119,8 @@ def _rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:
         if facts.evidence >= at:
             shares, clip, reached = then, smaller, at
     if not reached:
-        return (Round(1.0),), f"evidence {facts.evidence:.3g} is below {steps[0][0]:g}: disagreements would drown in noise"
+        return (
+            Round(1.0),
+        ), f"evidence {facts.evidence:.3g} is below {steps[0][0]:g}: disagreements would drown in noise"
     rounds = (Round(shares[0]), *(Round(share, clip) for share in shares[1:]))
     return rounds, f"evidence {facts.evidence:.3g} is {reached:g} or more; disagreements clipped to {clip:g}"

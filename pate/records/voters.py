@@ -125,6 +125,11 @@ class RecordVoters:
         """Return the digest of representation and space, which a release carries as ``space_fingerprint``."""
         return self._map.fingerprint()
 
+    @property
+    def own_maps(self) -> bool:
+        """Whether representation and space are pate's own classes."""
+        return self._map.own
+
     def label(self, release: Any, X: Any) -> Any:
         """Return decisions on public rows by a release of ballots cast here, free of cost: ``release.decide(phi)``.
 

@@ -3,6 +3,7 @@
 from pate.release._assumptions import check_release_stated
 from pate.release._ballot_release import BallotRelease, Decisions
 from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds
+from pate.release._ballot_statement import check_ballots_stated
 from pate.release._ballots import release_ballots
 from pate.release._labels import LabelRelease, RecordLabels, ReleasedLabels
 from pate.release._lock import release_labels
@@ -33,6 +34,7 @@ __all__ = [
     "VoteCapRun",
     "affordable_answers",
     "cast_votes",
+    "check_ballots_stated",
     "check_release_stated",
     "open_ballot_session",
     "check_worth",

@@ -135,7 +135,11 @@ def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded:
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"name must be a text, got {shown(name)}.")
-    known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "provenance", "own_maps", "own_model", "classes_inferred")}
+    known = {
+        k: v
+        for k, v in facts.to_dict().items()
+        if k not in ("n", "provenance", "own_maps", "own_model", "classes_inferred")
+    }
     parts = ["ballots 1", known, repr(mechanism.noise_multiplier), name, seeded]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

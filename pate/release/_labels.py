@@ -229,6 +229,4 @@ class RecordLabels(ReleasedLabels):
         return cls(labels, status, rounds[-1].classes, statement.guarantee, statement, probability, rounds, charge)
 
     def __repr__(self) -> str:
-        return (
-            f"RecordLabels(n_queries={self.n_queries}, n_rounds={len(self.rounds)}, guarantee={self.guarantee})"
-        )
+        return f"RecordLabels(n_queries={self.n_queries}, n_rounds={len(self.rounds)}, guarantee={self.guarantee})"

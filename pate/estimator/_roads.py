@@ -1,0 +1,151 @@
+"""Who votes where nobody says, and the road of records: from private rows to the labels of all public ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from pate.core.checks import check_choice
+from pate.data._ids import distinct_ids
+from pate.exceptions import InvalidInputError
+from pate.recipes import PublicFacts, RecordsPlan, choose, fitted_representation, kind_of
+from pate.release import ReleaseTerms
+from pate.representations import Representation
+from pate.teachers import TeacherEnsemble
+from pate.teachers._usable import owned
+
+VOTERS = ("records", "heads", "shards")
+#: What is said of shard teachers, and means that they are wanted.
+OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed",
+             "checkpoint_dir")  # fmt: skip
+#: Fewer public rows make no map of the private ones.
+_FEWEST_PUBLIC = 20
+
+
+def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
+    """Return who votes: whoever was named, shard teachers where something is said of them, else records.
+
+    Parameters
+    ----------
+    voters : {"records", "heads", "shards"} or None
+    said : mapping
+        Parameters by name; one of :data:`OF_SHARDS` that is not None speaks of shard teachers.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown name, or records are named beside what speaks of shard teachers.
+
+    Examples
+    --------
+    >>> chosen_voters(None, {"n_teachers": None}), chosen_voters(None, {"n_teachers": 100})
+    ('records', 'shards')
+    """
+    of_shards = [name for name in OF_SHARDS if said.get(name) is not None]
+    if voters is None:
+        return "shards" if of_shards else "records"
+    check_choice("voters", voters, VOTERS)
+    if voters == "records" and of_shards:
+        raise InvalidInputError(
+            f"voters='records' must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave them "
+            "out, or say voters='shards'."
+        )
+    if voters == "heads" and said.get("estimator") is not None:
+        raise InvalidInputError("voters='heads' must stand without estimator: heads are its teachers.")
+    return voters
+
+
+def plan_records(
+    X_public: Any,
+    terms: ReleaseTerms,
+    *,
+    classes: tuple[Any, ...],
+    n_records: int,
+    groups: Any = None,
+    representation: Representation | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    classes_inferred: bool = False,
+    random_state: int | None = None,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> RecordsPlan:
+    """Fit the public maps and choose the recipe by public facts; nothing is spent.
+
+    Parameters
+    ----------
+    X_public : rows
+        Public.
+    terms : ReleaseTerms
+    classes : tuple
+    n_records : int
+        Public under replace-one adjacency, as is the number of persons.
+    groups : array-like or None
+        Whose record it is: only how many persons there are is used.
+    representation, image_shape, random_state, n_jobs, verbose
+        See :class:`pate.PATEClassifier`.
+    classes_inferred : bool
+
+    Raises
+    ------
+    InvalidInputError
+        Too few public rows.
+    BudgetExceededError
+        Nothing is left in the ledger.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> X_public = np.random.default_rng(0).normal(size=(60, 3))
+    >>> plan = plan_records(X_public, ReleaseTerms(budget=Budget(1.0, 1e-5)), classes=(0, 1), n_records=900)
+    >>> plan.guarantee.epsilon <= 1.0, plan.recipe.representation
+    (True, 'kernel')
+    """
+    n_public = int(np.shape(X_public)[0])
+    if n_public < _FEWEST_PUBLIC:
+        raise InvalidInputError(
+            f"X_public must have at least {_FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
+            "the map that private records vote on. Pass more, or name an estimator (shard teachers label single rows)."
+        )
+    n_units, unit = n_records, "record"
+    if groups is not None:
+        owners, _ = owned(groups, n_records)
+        n_units, unit = len(distinct_ids(owners, n_records)[1]), "group"
+    seed = 0 if random_state is None else int(random_state) % 2**32
+    kind = kind_of(X_public, image_shape)
+    fitted = fitted_representation(
+        kind, X_public, representation=representation, image_shape=image_shape, random_state=seed, verbose=verbose
+    )
+    ledger = terms.ledger
+    left = None if ledger is None else ledger.remaining(default_total=terms.budget)
+    from pate.mechanisms import GaussianSum
+
+    mu = 1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier
+    facts = PublicFacts(n_units=n_units, n_classes=len(classes), mu=mu, n_public=n_public, kind=kind)
+    return RecordsPlan.of(
+        choose(facts),
+        terms,
+        X_public,
+        classes=classes,
+        classes_inferred=classes_inferred,
+        n_units=n_units,
+        unit=unit,
+        representation=fitted,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+
+
+def any_rows(classes: Any) -> TeacherEnsemble:
+    """Return what reads rows of any kind at the door: representations look at each cell themselves.
+
+    Examples
+    --------
+    >>> any_rows((0, 1)).read_private([["Oslo", 1.0]]).rows.shape
+    (1, 2)
+    """
+    return TeacherEnsemble(make_pipeline(FunctionTransformer(), LogisticRegression()), 2, classes=classes)
