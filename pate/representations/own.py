@@ -115,7 +115,9 @@ class FromTransformer(Representation):
     -----
     Rows of numbers (a DataFrame's with their names), sparse rows and texts are taken; before mixed tables put a
     :class:`TableMap`. Missing cells are filled and all are clipped to the public range before the transformer sees
-    them. One that mixes rows is refused when fitted; that it never saw private rows, nobody can test.
+    them. One that mixes rows is refused when fitted; that it never saw private rows, nobody can test. Where it raises
+    on some row, ``transform`` does, and that says something of a record; with ``one_by_one`` such a row is the zero
+    vector instead.
 
     Examples
     --------
@@ -190,7 +192,14 @@ class FromTransformer(Representation):
         return pd.DataFrame(block, columns=list(names))
 
     def _map(self, block: Any) -> npt.NDArray[Any]:
-        made = as_vectors("transformer", self.transformer_.transform(self._shown(block)), int(block.shape[0]))
+        if self.one_by_one and self.n_features_out_:
+            try:
+                found = self.transformer_.transform(self._shown(block))
+            except Exception:  # of this row, which stands alone here: no other row is the wiser
+                return np.zeros((1, self.n_features_out_))
+        else:
+            found = self.transformer_.transform(self._shown(block))
+        made = as_vectors("transformer", found, int(block.shape[0])).astype(np.float64)
         return _of_width("transformer", made, self.n_features_out_)
 
     def _provenance(self) -> str:

@@ -211,6 +211,29 @@ def test_one_by_one_nothing_can_mix():
     assert np.array_equal(rep.transform(numbers(5, 1)), np.zeros((5, 6)))
 
 
+def no_large_ones(X):
+    if (np.abs(X) > 20).any():
+        raise ValueError("too large: Ms Smith")
+    return X
+
+
+def test_a_row_that_makes_a_transformer_fail_is_zero_where_it_stands_alone():
+    X = numbers(5, 1)
+    X[2] = 25
+    alone = FromTransformer(FunctionTransformer(no_large_ones), one_by_one=True).fit(numbers())
+    assert np.array_equal(alone.transform(X), np.where(np.arange(5)[:, None] == 2, 0, X))
+    with pytest.raises(InvalidInputError, match="withheld") as caught:
+        _failing(X)
+    assert "Smith" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def _failing(X):
+    rep = FromTransformer(FunctionTransformer(no_large_ones)).fit(np.clip(numbers(), 0, 2.5))
+    rep.cells_ = FromTransformer(StandardScaler()).fit(numbers()).cells_  # as if its bounds were wider
+    return rep.transform(X)
+
+
 def test_what_is_given_is_not_changed():
     module, scaler = layers().train(), StandardScaler()
     FromModule(module, provenance=SAID).fit(numbers()).transform(numbers())
