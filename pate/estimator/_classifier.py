@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from pate.core.secret import beside_ledger
 from pate.core.seeds import training_seed
 from pate.data import check_public_rows
+from pate.estimator._roads import OF_SHARDS, any_rows, chosen_voters, plan_records
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
-from pate.estimator._roads import OF_SHARDS, any_rows, chosen_voters, plan_records
 from pate.queries import select_queries
 from pate.recipes import RecordModel, RecordsPlan, fitted_representation, kind_of
 from pate.release import (
@@ -407,6 +407,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             preprocessing="public" if plan.voters.own_maps else "none",
             public_rows="declared" if self.overlap_is_public else "checked",
         )
+        self.release_: Any
         self.release_, self._model = plan.run(read.rows, y, groups, evidence=evidence)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = _digest(hash_rows(rows, chunk_size=_HASH_ROWS))

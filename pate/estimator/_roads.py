@@ -52,8 +52,8 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
     check_choice("voters", voters, VOTERS)
     if voters == "records" and of_shards:
         raise InvalidInputError(
-            f"voters='records' must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave them "
-            "out, or say voters='shards'."
+            f"voters='records' must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
+            "them out, or say voters='shards'."
         )
     if voters == "heads" and said.get("estimator") is not None:
         raise InvalidInputError("voters='heads' must stand without estimator: heads are its teachers.")

@@ -15,7 +15,6 @@ from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head
 from pate.heads._moments import Moments, ReleasedBallots, public_rows, read_moments, softmax
 
-
 #: The constant feature: less than the others, as what is asked says little of it where directions are centred.
 _CONST = 0.2
 

@@ -181,7 +181,8 @@ class RecordVoters:
             See :meth:`cast`.
         model : object with ``predict_proba(phi) -> (n, m)``
             One whose ``takes`` is ``"representation"`` (:class:`pate.heads.LikelihoodHead`) is asked with what comes
-            before the space. **Public**: computed from released quantities and public rows alone. The guarantee rests on that.
+            before the space. **Public**: computed from released quantities and public rows alone. The
+            guarantee rests on that.
         clip : float
             C, the most that |e_y - p| counts, in (0, sqrt 2].
 

@@ -25,8 +25,8 @@ from pate.release._labels import LabelRelease
 from pate.release._lock import released
 from pate.release._quote import Quote, count_fresh, price_of
 from pate.release._terms import ReleaseTerms
-from pate.statement.model import PrivacyStatement
 from pate.release._worth import FEWEST, affordable_queries, check_worth
+from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 

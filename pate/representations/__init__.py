@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pate.representations.join import Combined as Combined
     from pate.representations.join import chain as chain
     from pate.representations.join import combine as combine
+    from pate.representations.kernel import KernelPCA as KernelPCA
     from pate.representations.module import FromModule as FromModule
     from pate.representations.own import FromTransformer as FromTransformer
-    from pate.representations.kernel import KernelPCA as KernelPCA
     from pate.representations.tables import TableMap as TableMap
     from pate.representations.text import TextMap as TextMap
 
