@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -172,11 +171,6 @@ class LikelihoodHead(Head):
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
         return np.asarray(self._rows(phi) @ (self.scale_ * self.coef_[:-1]) + _CONST * self.coef_[-1])
-
-    def fingerprint(self) -> str:
-        """Return a digest of what decides its answers: what ballots of its residuals are recognised by."""
-        told = f"likelihood head 1 {self.takes} {self.scale_!r} {self.coef_.shape} ".encode()
-        return hashlib.sha256(told + np.ascontiguousarray(self.coef_, dtype="<f8").tobytes()).hexdigest()
 
     def _solve(self, start: FloatArray) -> None:
         psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), _CONST)], axis=1)

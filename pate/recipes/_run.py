@@ -229,4 +229,7 @@ class RecordsPlan:
         model = RecordModel(voters, head)
         probability = np.asarray(head.predict_proba(asked_with(head, self.z, self.phi)))
         statement = evidence.told_of_records(rounds[-1].statement)
+        if len(rounds) > 1:
+            seen = "pate fitted it on the rounds released before and on the public rows, in this run"
+            statement = statement.with_evidence("public model", seen)
         return RecordLabels.of(probability, tuple(rounds), charge, statement), model
