@@ -1,0 +1,74 @@
+"""A recipe: every setting of record voters, with why it was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of ballots.
+
+    Parameters
+    ----------
+    share : float
+        Of mu^2: the shares of a recipe sum to 1.
+    clip : float or None
+        None: records vote with their class. Else with their disagreement with the head so far, clipped to this norm.
+
+    Examples
+    --------
+    >>> Round(1.0)
+    Round(share=1.0, clip=None)
+    """
+
+    share: float
+    clip: float | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How records vote and what is made of it; printed, one line of reason for each choice.
+
+    Attributes
+    ----------
+    representation : {"kernel", "encoded", "given"}
+        ``kernel``: principal components of a kernel of the encoded columns; ``encoded``: of the encoded columns
+        (quantiles, thermometers, one-hot); ``given``: of what the caller's representation makes.
+    space : {"soft", "signed"}
+        Kind of ballot: :class:`pate.records.SoftSpace` or :class:`pate.records.SignedSpace`.
+    n_components : int
+        Numbers per class in a ballot: centres of a soft space, components of a signed one.
+    k : int or None
+        Nearest centres that a soft ballot goes to.
+    alpha : float or None
+        Whitening of a signed space.
+    rounds : tuple of Round
+    head : {"matched", "moment-logistic"}
+    prior_scale : float or None
+        Of the matched head's weights.
+    self_training : bool
+        Whether a ridge on the public rows' own coordinates learns the head's labels of them.
+    reasons : tuple of (str, str)
+        What was chosen, and why.
+
+    Examples
+    --------
+    >>> from pate.recipes import PublicFacts, choose
+    >>> print(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))  # doctest: +ELLIPSIS
+    representation kernel: ...
+    """
+
+    representation: str
+    space: str
+    n_components: int
+    k: int | None
+    alpha: float | None
+    rounds: tuple[Round, ...]
+    head: str
+    prior_scale: float | None
+    self_training: bool
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{what}: {why}" for what, why in self.reasons)
