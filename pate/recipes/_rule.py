@@ -91,8 +91,10 @@ def choose(facts: PublicFacts) -> Recipe:
             else "categories make no clusters",
         ),
     )
-    return Recipe(representation, space, n_components, k, alpha, constant, rounds, "moment-logistic" if moments else "matched",
-                  scale, self_training, reasons)  # fmt: skip
+    head = "moment-logistic" if moments else "matched"
+    return Recipe(
+        representation, space, n_components, k, alpha, constant, rounds, head, scale, self_training, reasons
+    )  # fmt: skip
 
 
 _REPRESENTATIONS = {
