@@ -100,6 +100,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "representations":  # a room of its own: its names are taken from it
+        return import_module("pate.representations")
     if name not in _HOME:
         raise AttributeError(f"module 'pate' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

@@ -56,7 +56,15 @@ MOST_ROOMS = 31
 
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
-    "torch": ("dpsgd", "networks", "teachers.torch", "students", "audit", "representations"),
+    "torch": (
+        "dpsgd",
+        "networks",
+        "teachers.torch",
+        "students",
+        "audit",
+        "representations.images",
+        "representations.module",
+    ),
     "opacus": ("dpsgd", "audit"),
     "matplotlib": ("report.plots",),
     "typer": ("cli",),

@@ -24,16 +24,22 @@ if TYPE_CHECKING:
     from pate.representations.join import Combined as Combined
     from pate.representations.join import chain as chain
     from pate.representations.join import combine as combine
+    from pate.representations.module import FromModule as FromModule
+    from pate.representations.own import FromTransformer as FromTransformer
     from pate.representations.tables import TableMap as TableMap
+    from pate.representations.text import TextMap as TextMap
 
 #: Loaded when first used: scikit-learn takes a second.
 _HOME = {
     "Chain": "join",
     "Combined": "join",
+    "FromModule": "module",
+    "FromTransformer": "own",
     "PublicPCA": "features",
     "RandomFourier": "features",
     "Representation": "_base",
     "TableMap": "tables",
+    "TextMap": "text",
     "cached": "_cache",
     "chain": "join",
     "combine": "join",

@@ -108,7 +108,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n, size = int(rows.shape[0]), self._block_rows
         made: npt.NDArray[Any] | None = None
         for start in range(0, n, size):
-            part = quietly("X", self._map, self.cells_.block(rows, start, size))
+            part = quietly("X", self._mapped, rows, start, size)
             if made is None:
                 made = np.empty((n, self.n_features_out_), dtype=part.dtype)
             made[start : start + size] = part[: n - start]
@@ -124,6 +124,9 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self, "n_features_out_")
         save(self, path)
 
+    def _mapped(self, rows: Any, start: int, size: int) -> npt.NDArray[Any]:
+        return self._map(self.cells_.block(rows, start, size))
+
     def _check(self) -> None:
         """Refuse wrong settings."""
 
@@ -138,6 +141,10 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @abstractmethod
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return what was fitted: arrays by name, and what goes into JSON."""
+
+    def _sealed(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a file needs besides, and no digest of what was fitted covers."""
+        return {}
 
     @abstractmethod
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ weights are whole numbers, small enough that every partial sum stays below 2^53:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray
+from pate.core.types import FloatArray, Mask
 
 #: Steps between 0 and the largest input: 2^22, a precision of 2e-7 of it.
 _INPUT_BITS = 22
@@ -32,8 +31,8 @@ class ExactMap:
         Inputs lie within ``centre`` plus or minus ``half``; others are clipped.
     weights : float64 array of shape (n_in, n_out)
         Whole numbers.
-    unit : float
-        A power of two: what 1 of a sum is worth.
+    unit : float64 array of shape (n_out,)
+        Powers of two: what 1 of each sum is worth.
 
     Examples
     --------
@@ -45,21 +44,22 @@ class ExactMap:
     centre: FloatArray
     half: FloatArray
     weights: FloatArray
-    unit: float
+    unit: FloatArray
 
     @classmethod
     def of(cls, weights: FloatArray, *, low: FloatArray, high: FloatArray) -> ExactMap:
         """Return the map by ``weights`` of rows between ``low`` and ``high``, taken from the middle between them."""
         half = np.maximum((high - low) / 2, 1e-290)
         scaled = weights * half[:, None]
-        largest = float(np.abs(scaled).sum(axis=0).max(initial=0.0)) or 1.0
+        largest = np.abs(scaled).sum(axis=0)
         # sum_i |w_i| 2^22 <= 2^52 before the weights are rounded, each by at most a half: below 2^53 after it.
-        bits = min(52 - _INPUT_BITS - math.ceil(math.log2(largest)), 900)
+        _, exponents = np.frexp(np.where(largest > 0, largest, 1.0))
+        bits = np.minimum(52 - _INPUT_BITS - exponents, 900)
         whole = np.rint(np.ldexp(scaled, bits))
-        while float(np.abs(whole).sum(axis=0).max(initial=0.0)) > 2.0 ** (53 - _INPUT_BITS):  # very many inputs
-            bits -= 1
+        while _beyond(whole).any():  # very many inputs
+            bits = bits - _beyond(whole)
             whole = np.rint(np.ldexp(scaled, bits))
-        return cls(low + half, half, whole, math.ldexp(1.0, -bits - _INPUT_BITS))
+        return cls(low + half, half, whole, np.ldexp(1.0, -bits - _INPUT_BITS))
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return float64 rows of shape (n, n_out)."""
@@ -71,23 +71,27 @@ class ExactMap:
 
     def state(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Return its arrays, for a file."""
-        unit = np.array([self.unit])
         return {
             f"{name}.centre": self.centre,
             f"{name}.half": self.half,
             f"{name}.weights": self.weights,
-            f"{name}.unit": unit,
+            f"{name}.unit": self.unit,
         }
 
     @classmethod
     def restore(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> ExactMap:
         """Return the map that :meth:`state` described, after looking whether its sums are exact."""
         centre, half, weights = (arrays[f"{name}.{part}"] for part in ("centre", "half", "weights"))
-        (unit,) = arrays[f"{name}.unit"].tolist()
-        fits = centre.shape == half.shape == weights.shape[:1] and weights.ndim == 2
-        exact = np.array_equal(weights, np.rint(weights)) and math.frexp(unit)[0] == 0.5
+        unit = arrays[f"{name}.unit"]
+        fits = centre.shape == half.shape == weights.shape[:1] and weights.ndim == 2 and unit.shape == weights.shape[1:]
+        exact = np.array_equal(weights, np.rint(weights)) and bool((np.frexp(unit)[0] == 0.5).all())
         if not (fits and exact and np.isfinite(centre).all() and (half > 0).all()):
             raise ValueError("not an exact map")
-        if float(np.abs(weights).sum(axis=0).max(initial=0.0)) > 2.0 ** (53 - _INPUT_BITS):
+        if _beyond(weights).any():
             raise ValueError("sums beyond 2^53")
         return cls(centre, half, weights, unit)
+
+
+def _beyond(weights: FloatArray) -> Mask:
+    """Return for which outputs a sum could pass 2^53."""
+    return np.asarray(np.abs(weights).sum(axis=0) > 2.0 ** (53 - _INPUT_BITS))

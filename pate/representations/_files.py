@@ -51,7 +51,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
     True
     """
     arrays, head = _read(path)
-    if not isinstance(head, dict) or set(head) != {"format", "fingerprint", "representation"}:
+    if not isinstance(head, dict) or set(head) != {"format", "fingerprint", "checksum", "representation"}:
         raise _damaged(path, "its description is not one")
     if head["format"] != FORMAT:
         raise InvalidInputError(
@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
         known = digest(arrays, head["representation"])
     except (TypeError, ValueError):
         raise _damaged(path, "its description is not one") from None
-    if known != head["fingerprint"]:
+    if known != head["checksum"]:
         raise _damaged(path, "its contents are not those of its digest")
     modules = list(module) if isinstance(module, list | tuple) else [] if module is None else [module]
     try:
@@ -72,7 +72,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
         raise _damaged(path, type(error).__name__) from None
     if modules:
         raise InvalidInputError(f"module names {len(modules)} more than the file has a place for. Leave it out.")
-    if digest_of(rep) != known:
+    if digest_of(rep) != head["fingerprint"]:
         raise _damaged(path, "it does not give back what it says")
     return rep
 
@@ -121,7 +121,7 @@ def _made(arrays: dict[str, npt.NDArray[Any]], described: Mapping[str, Any], mod
         rep._named()
     rep.n_public_, rep.n_features_out_ = int(described["n_public"]), int(described["n_features_out"])
     rep.provenance_ = str(described["provenance"])
-    rep._restore(_under(arrays, "state/"), described["words"])
+    rep._restore(_under(arrays, "state/") | _under(arrays, "sealed/"), described["words"])
     return rep
 
 

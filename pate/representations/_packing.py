@@ -22,8 +22,8 @@ _DTYPES = frozenset(["bool", "int8", "int16", "int32", "int64", "uint8", "float1
 HOMES = {"": "pate.representations", "images.": "pate.representations.images"}
 
 
-def kept_name(rep: Any) -> str:
-    """Return the name by which a file knows a class.
+def kept_name(rep: Any, *, strict: bool = True) -> str:
+    """Return the name by which a file knows a class; where not ``strict``, that of any other class too.
 
     Examples
     --------
@@ -36,24 +36,41 @@ def kept_name(rep: Any) -> str:
         inside = type(rep).__module__ == home or type(rep).__module__.startswith(f"{home}.")
         if inside and getattr(import_module(home), name, None) is type(rep):
             return prefix + name
+    if not strict:
+        return f"{type(rep).__module__}:{type(rep).__qualname__}"
     raise InvalidInputError(
         f"{name} is no class of this package, and cannot be kept in a file that anybody can read back. Wrap what it "
         "does in FromTransformer or FromModule."
     )
 
 
-def packed(rep: Any) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return all arrays of a fitted representation, its parts' included, and its description for JSON."""
+def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return all arrays of a fitted representation, its parts' included, and its description for JSON.
+
+    Parameters
+    ----------
+    rep : Representation
+    keep : bool
+        With what a file needs beyond: bytes that differ from one writing to the next, which no digest of what was
+        fitted may cover.
+
+    Raises
+    ------
+    InvalidInputError
+        It is to be kept, and cannot be.
+    """
     reader_arrays, reader_words = rep.cells_.state() if hasattr(rep, "cells_") else ({}, None)
     arrays, words = rep._state()
     made = {f"cells/{k}": v for k, v in reader_arrays.items()} | {f"state/{k}": v for k, v in arrays.items()}
+    if keep:
+        made |= {f"sealed/{k}": v for k, v in rep._sealed().items()}
     parts = []
     for i, part in enumerate(rep._parts()):
-        inner, described = packed(part)
+        inner, described = packed(part, keep=keep)
         made |= {f"part{i}/{k}": v for k, v in inner.items()}
         parts.append(described)
     described = {
-        "class": kept_name(rep),
+        "class": kept_name(rep, strict=keep),
         "settings": rep._settings(),
         "cells": reader_words,
         "words": words,
@@ -104,8 +121,13 @@ def save(rep: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted representation."""
     from safetensors.numpy import save as to_bytes
 
-    arrays, described = packed(rep)
-    head = {"format": FORMAT, "fingerprint": digest(arrays, described), "representation": described}
+    arrays, described = packed(rep, keep=True)
+    head = {
+        "format": FORMAT,
+        "fingerprint": digest_of(rep),
+        "checksum": digest(arrays, described),
+        "representation": described,
+    }
     data = to_bytes(arrays, metadata={KEY: json.dumps(head, sort_keys=True, allow_nan=False)})
     try:
         with atomic_path(path) as beside:

@@ -12,13 +12,15 @@ import numpy.typing as npt
 
 from pate.core.checks import cell_kind, quietly
 from pate.core.types import FloatArray
-from pate.data._columns import as_float, column_kind, holds_numbers
+from pate.data._columns import as_float, as_number, column_kind, holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._cells import check_columns, numbers_of, read_cells
 
 #: A text cell without a place of its own, and one that is missing.
 RARE, MISSING = -1.0, -2.0
+#: A number from here on is no category.
+_LARGEST = 10**300
 
 
 def text_of(cell: Any) -> str | None:
@@ -26,8 +28,8 @@ def text_of(cell: Any) -> str | None:
 
     Examples
     --------
-    >>> [text_of(c) for c in ("Oslo", 1, 1.0, True, None, 2.5, {})]
-    ['Oslo', '1', '1', 'True', None, '2.5', None]
+    >>> [text_of(c) for c in ("Oslo", 1, 1.0, True, None, 2.5, {}, 10**5000)]
+    ['Oslo', '1', '1', 'True', None, '2.5', None, None]
     """
     if isinstance(cell, str):
         return str(cell)
@@ -35,9 +37,10 @@ def text_of(cell: Any) -> str | None:
         return None
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell))
-    whole = isinstance(cell, int | np.integer)
-    number = cell if whole else float(cell)
-    return str(int(number)) if whole or (np.isfinite(number) and number == int(number)) else repr(number)
+    number = int(cell) if isinstance(cell, int | np.integer) else as_number(cell)
+    if not -_LARGEST < number < _LARGEST:  # Python refuses to write very long ones
+        return None
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 @dataclass(frozen=True)

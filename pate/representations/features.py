@@ -90,6 +90,7 @@ class RandomFourier(Representation):
 
     def _map(self, block: FloatArray) -> FloatArray:
         turns = self.map_(block)
+        turns -= np.rint(turns)  # exact, and never too large for a whole number
         turns *= _TURN
         steps = np.rint(turns).astype(np.int64)
         half = self.n_features_out_ // 2

@@ -37,8 +37,8 @@ class TableMap(Representation):
 
     Parameters
     ----------
-    numeric : "auto" or list of {"standard", "quantile", "thermometer"}
-        "auto": quantile and standard where all columns are numbers, quantile and thermometer in mixed tables.
+    numeric : list of {"standard", "quantile", "thermometer"}
+        In how many ways a number is written, side by side.
     n_bins : int
         Of a thermometer, at least 2.
     max_categories : int
@@ -46,8 +46,6 @@ class TableMap(Representation):
 
     Attributes
     ----------
-    encodings_ : tuple of str
-        How numbers are written.
     n_features_in_, n_features_out_ : int
     provenance_ : str
 
@@ -70,7 +68,9 @@ class TableMap(Representation):
     _reader = TableCells
     exact_ = True
 
-    def __init__(self, *, numeric: Any = "auto", n_bins: int = 16, max_categories: int = 50) -> None:
+    def __init__(
+        self, *, numeric: Any = ("quantile", "thermometer"), n_bins: int = 16, max_categories: int = 50
+    ) -> None:
         self.numeric = numeric
         self.n_bins = n_bins
         self.max_categories = max_categories
@@ -78,21 +78,17 @@ class TableMap(Representation):
     def _check(self) -> None:
         check_int("n_bins", self.n_bins, low=2)
         check_int("max_categories", self.max_categories, low=2)
-        if isinstance(self.numeric, str):
-            check_choice("numeric", self.numeric, ["auto"], remedy=f"Or a list of some of {', '.join(_ENCODINGS)}.")
-            return
         if not isinstance(self.numeric, list | tuple) or not self.numeric:
-            raise InvalidInputError(f"numeric must be 'auto' or a list of encodings, got {shown(self.numeric)}.")
+            allowed = ", ".join(map(repr, _ENCODINGS))
+            raise InvalidInputError(f"numeric must be a list of some of {allowed}, got {shown(self.numeric)}.")
         for name in self.numeric:
             check_choice("numeric", name, _ENCODINGS)
 
     def _learn(self, rows: Any) -> None:
         known = self.cells_.categories
-        mixed = any(c is not None for c in known)
-        auto = ("quantile", "thermometer") if mixed else ("quantile", "standard")
-        self.encodings_ = auto if isinstance(self.numeric, str) else tuple(dict.fromkeys(self.numeric))
+        self._encodings = tuple(dict.fromkeys(self.numeric))
         learnt = [self._column(np.asarray(rows[:, j], dtype=np.float64), known[j]) for j in range(len(known))]
-        self._take_columns(learnt)
+        self.columns_ = learnt
         self.n_features_out_ = self._width()
         if not self.n_features_out_:
             raise InvalidInputError(
@@ -127,9 +123,6 @@ class TableMap(Representation):
             "absent": np.array([float(np.isnan(cells).any())]),
         }
 
-    def _take_columns(self, columns: list[dict[str, FloatArray]]) -> None:
-        self.columns_ = columns
-
     def _width(self) -> int:
         return sum(self._column_width(column) for column in self.columns_)
 
@@ -138,7 +131,7 @@ class TableMap(Representation):
             return int(column["kept"].sum())
         width = int(column["absent"][0])
         if len(column["knots"]):
-            width += sum(len(column["bins"]) - 1 if name == "thermometer" else 1 for name in self.encodings_)
+            width += sum(len(column["bins"]) - 1 if name == "thermometer" else 1 for name in self._encodings)
         return width
 
     def _map(self, block: FloatArray) -> FloatArray:
@@ -162,9 +155,9 @@ class TableMap(Representation):
             return
         middle, scale = column["scale"]
         cells = np.clip(np.where(missing, middle, cells), -1e150, 1e150)
-        share = len(self.encodings_) ** -0.5
+        share = len(self._encodings) ** -0.5
         at = 0
-        for name in self.encodings_:
+        for name in self._encodings:
             if name == "standard":
                 target[:, at] = np.clip((cells - middle) / scale, -_CLIP, _CLIP) * share
                 at += 1
@@ -180,10 +173,10 @@ class TableMap(Representation):
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         arrays = {f"{j}.{name}": array for j, column in enumerate(self.columns_) for name, array in column.items()}
-        return arrays, {"encodings": list(self.encodings_)}
+        return arrays, {}
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.encodings_ = tuple(check_choice("encodings", name, _ENCODINGS) for name in words["encodings"])
+        self._encodings = tuple(dict.fromkeys(self.numeric))
         columns: list[dict[str, FloatArray]] = [{} for _ in self.cells_.categories]
         for name, array in arrays.items():
             if array.dtype != np.float64 or array.ndim != 1 or not np.isfinite(array).all():
@@ -197,7 +190,7 @@ class TableMap(Representation):
                     raise ValueError("steps that do not rise")
             if known is None and (column["knots"].shape != column["ranks"].shape or len(column["scale"]) != 2):
                 raise ValueError("not a column")
-        self._take_columns(columns)
+        self.columns_ = columns
         if self._width() != self.n_features_out_:
             raise ValueError("columns of another width")
 

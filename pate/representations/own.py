@@ -1,0 +1,287 @@
+"""A person's own scikit-learn transformer as a representation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from pate.core.checks import shown
+from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.exceptions import InvalidInputError
+from pate.representations._apart import as_vectors, check_rows_apart
+from pate.representations._base import BLOCK, Representation
+from pate.representations._cells import NumberCells
+from pate.representations._text_cells import SparseCells, TextCells
+
+_KINDS: dict[str, Any] = {"numbers": NumberCells, "sparse": SparseCells, "texts": TextCells}
+#: What skops does not trust by itself, and cannot harm: data holders and pure functions.
+_TRUSTED = (
+    "numpy.dtype",
+    "sklearn.feature_selection._univariate_selection.chi2",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.utils._bunch.Bunch",
+)
+_LONGEST = 300
+
+
+def check_provenance(provenance: Any, *, needed: bool) -> str:
+    """Return what a person says of where something comes from: one line.
+
+    Raises
+    ------
+    InvalidInputError
+        Nothing is said where it is needed, or it is no single line.
+
+    Examples
+    --------
+    >>> check_provenance(" ImageNet, torchvision resnet18 ", needed=True)
+    'ImageNet, torchvision resnet18'
+    >>> check_provenance("", needed=True)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: provenance must say on which data it was fitted: it stands in the statement. ...
+    """
+    said = provenance.strip() if isinstance(provenance, str) else None
+    if said is None or len(said) > _LONGEST or not said.isprintable():
+        raise InvalidInputError(
+            f"provenance must be one line of at most {_LONGEST} characters, got {shown(provenance)}."
+        )
+    if needed and not said:
+        raise InvalidInputError(
+            "provenance must say on which data it was fitted: it stands in the statement. It must not have seen the "
+            'private rows. Pass provenance="ImageNet, torchvision resnet18", say.'
+        )
+    return said
+
+
+class AnyCells:
+    """Chooses by the public rows what reads rows: numbers, sparse rows or texts.
+
+    Examples
+    --------
+    >>> type(AnyCells.learn(["a text", "another"])).__name__
+    'TextCells'
+    """
+
+    @staticmethod
+    def learn(X: Any) -> Any:
+        """Learn from public rows."""
+        rows = read_rows(X, name="X_public")
+        kind = "sparse" if is_sparse(rows) else "texts" if is_texts(rows) else "numbers"
+        if kind == "numbers" and is_frame(X) and X.shape[1] == 1 and not _numeric(X):
+            kind = "texts"
+        return _KINDS[kind].learn(X)
+
+    @staticmethod
+    def restore(arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> Any:
+        """Return the reader that a file describes."""
+        kind = "numbers" if "names" in words else "sparse" if "largest" in words else "texts"
+        return _KINDS[kind].restore(arrays, words)
+
+
+def _numeric(frame: Any) -> bool:
+    from pate.data._columns import holds_numbers
+
+    return all(holds_numbers(dtype) for dtype in frame.dtypes)
+
+
+class FromTransformer(Representation):
+    """A scikit-learn transformer of the user's, fitted beforehand or to be fitted on the public rows.
+
+    Parameters
+    ----------
+    transformer : scikit-learn transformer or pipeline
+        One that is fitted is taken as it is; any other is fitted, a copy of it, on public rows alone.
+    provenance : str
+        On what a fitted one was fitted: it stands in the statement, marked as the person's own word.
+    one_by_one : bool
+        Show it one row at a time: slower, but every vector is then the same to the last bit wherever the row stands,
+        which add-or-remove adjacency needs.
+
+    Attributes
+    ----------
+    transformer_ : the fitted transformer
+    n_features_out_ : int
+    provenance_ : str
+
+    Notes
+    -----
+    Rows of numbers (a DataFrame's with their names), sparse rows and texts are taken; before mixed tables put a
+    :class:`TableMap`. Missing cells are filled and all are clipped to the public range before the transformer sees
+    them. One that mixes rows is refused when fitted; that it never saw private rows, nobody can test. Where it raises
+    on some row, ``transform`` does, and that says something of a record; with ``one_by_one`` such a row is the zero
+    vector instead.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> FromTransformer(StandardScaler()).fit(X).provenance_
+    'FromTransformer: StandardScaler fitted on 50 public rows'
+    >>> FromTransformer(StandardScaler().fit(X), provenance="our public test bench").fit(X).provenance_
+    'FromTransformer: StandardScaler, fitted beforehand on: our public test bench (as stated by the person)'
+    """
+
+    _reader = AnyCells
+    _passing: ClassVar[tuple[str, ...]] = ("transformer",)
+
+    def __init__(self, transformer: Any, *, provenance: str = "", one_by_one: bool = False) -> None:
+        self.transformer = transformer
+        self.provenance = provenance
+        self.one_by_one = one_by_one
+
+    def __sklearn_clone__(self) -> FromTransformer:
+        # What is fitted stays so: it is given, and not learnt here.
+        return FromTransformer(copy.deepcopy(self.transformer), provenance=self.provenance, one_by_one=self.one_by_one)
+
+    @property
+    def exact_(self) -> bool:  # type: ignore[override]
+        """Whether a row's place shows in no bit of its vector."""
+        return bool(self.one_by_one)
+
+    @property
+    def _block_rows(self) -> int:  # type: ignore[override]
+        return 1 if self.one_by_one else BLOCK
+
+    def _check(self) -> None:
+        if isinstance(self.transformer, type) or not (
+            hasattr(self.transformer, "fit") and hasattr(self.transformer, "transform")
+        ):
+            raise InvalidInputError(
+                f"transformer must be a scikit-learn transformer, got {shown(self.transformer)}. It has fit and "
+                "transform: TruncatedSVD(64), say."
+            )
+        if isinstance(self.transformer, Representation):
+            raise InvalidInputError("transformer is a representation already. Use it as it is.")
+        check_provenance(self.provenance, needed=self._is_fitted())
+
+    def _is_fitted(self) -> bool:
+        try:
+            if not get_tags(self.transformer).requires_fit:
+                return False  # it learns nothing, whoever fits it
+            check_is_fitted(self.transformer)
+        except (NotFittedError, TypeError, AttributeError):
+            return False
+        return True
+
+    def _learn(self, rows: Any) -> None:
+        self.given_ = self._is_fitted()
+        if self.given_:
+            self.transformer_ = copy.deepcopy(self.transformer)
+        else:
+            self.transformer_ = clone(self.transformer)
+            n = int(rows.shape[0])
+            self.transformer_.fit(self._shown(self.cells_.block(rows, 0, n)))
+        self.hash_ = _hash(_settled(self.transformer_))
+        self.n_features_out_ = 0
+        self.n_features_out_ = check_rows_apart("transformer", self._map, self.cells_, rows, self._block_rows)
+
+    def _shown(self, block: Any) -> Any:
+        names = getattr(self.cells_, "names", None)
+        if names is None:
+            return block
+        import pandas as pd
+
+        return pd.DataFrame(block, columns=list(names))
+
+    def _map(self, block: Any) -> npt.NDArray[Any]:
+        if self.one_by_one and self.n_features_out_:
+            try:
+                found = self.transformer_.transform(self._shown(block))
+            except Exception:  # of this row, which stands alone here: no other row is the wiser
+                return np.zeros((1, self.n_features_out_))
+        else:
+            found = self.transformer_.transform(self._shown(block))
+        made = as_vectors("transformer", found, int(block.shape[0])).astype(np.float64)
+        return _of_width("transformer", made, self.n_features_out_)
+
+    def _provenance(self) -> str:
+        name = type(self.transformer).__name__
+        if self._is_fitted():
+            said = check_provenance(self.provenance, needed=True)
+            return f"FromTransformer: {name}, fitted beforehand on: {said} (as stated by the person)"
+        return f"FromTransformer: {name} fitted on {self.n_public_:,} public rows"
+
+    def _given(self) -> str:
+        return _hash(self.transformer)
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return {}, {"hash": self.hash_, "given": self.given_}
+
+    def _sealed(self) -> dict[str, npt.NDArray[Any]]:
+        return {"skops": np.frombuffer(_packed(self.transformer_), dtype=np.uint8)}
+
+    @classmethod
+    def _empty(cls, settings: dict[str, Any], parts: tuple[Representation, ...], modules: list[Any]) -> Any:
+        if parts or set(settings) != {"provenance", "one_by_one"}:
+            raise ValueError("other settings")
+        return cls(None, **settings)
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.transformer_ = _unpacked(arrays["skops"].tobytes())
+        self.hash_, self.given_ = str(words["hash"]), bool(words["given"])
+        if _hash(self.transformer_) != self.hash_:
+            raise ValueError("another transformer")
+        # What was fitted here on public rows may be fitted anew; what was given stays as it is.
+        self.transformer = copy.deepcopy(self.transformer_) if self.given_ else clone(self.transformer_)
+        self._check()
+
+
+def _of_width(name: str, made: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    if width and made.shape[1] != width:
+        raise InvalidInputError(f"{name} must return vectors of one length, {width}, got {made.shape[1]}.")
+    return made
+
+
+def _hash(transformer: Any) -> str:
+    """Return a digest of a transformer's whole state; the text is written and hashed, never read back."""
+    import joblib
+
+    try:
+        return str(joblib.hash(transformer))
+    except Exception as error:  # whatever cannot be written down: a lambda, an open file
+        raise InvalidInputError(
+            f"transformer cannot be told from others ({type(error).__name__}): it holds a lambda, say. Use named "
+            "functions, and scikit-learn's own parts."
+        ) from None
+
+
+def _settled(transformer: Any) -> Any:
+    """Return a transformer as a file gives it back, so that its digest is that of the one in a file; else itself."""
+    try:
+        return _unpacked(_packed(transformer))
+    except InvalidInputError:  # it cannot be kept, and is used without
+        return transformer
+
+
+def _unpacked(data: bytes) -> Any:
+    import skops.io as sio
+
+    return sio.loads(data, trusted=list(_TRUSTED))
+
+
+def _packed(transformer: Any) -> bytes:
+    import skops.io as sio
+
+    name = type(transformer).__name__
+    remedy = "Fit it anew where it is needed, or use one made of scikit-learn's own parts."
+    try:
+        data = sio.dumps(transformer)
+        unknown = sorted(set(sio.get_untrusted_types(data=data)) - set(_TRUSTED))
+    except Exception as error:
+        raise InvalidInputError(
+            f"{name} cannot be kept in a file: skops cannot store it ({type(error).__name__}). {remedy}"
+        ) from None
+    if unknown:
+        raise InvalidInputError(
+            f"{name} cannot be kept in a file: {', '.join(unknown)} is not among the types that are safe to read back. "
+            f"{remedy}"
+        )
+    return bytes(data)
