@@ -125,7 +125,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         augmentation: float = 1.0,
         flip: bool = False,
         erase: float = 0.3,
-        trust: float = 1.0,
+        trust: float = 2.0,
         trust_from: float = 0.3,
         label_error: float = 0.05,
         ema_epochs: float = 1.0,
@@ -247,7 +247,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         }
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in self.network_.state_dict().items()}
         with atomic_path(path) as file:
-            save_file(tensors, file, metadata={_KEY: json.dumps(told)})
+            save_file(tensors, file, metadata={_KEY: json.dumps(told, default=_plain)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
@@ -293,7 +293,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             raise InvalidInputError(f"{needed} is not the network of {os.fspath(path)!r}: {error}") from None
         import torch
 
-        laid_out = made.to(memory_format=torch.channels_last)  # as it was trained: the same sums, to the last bit
+        # As it was trained: the same sums, to the last bit.
+        laid_out = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         student.network_ = laid_out.eval().requires_grad_(False)
         return student
 
@@ -351,5 +352,12 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 
 #: Fewest and most epochs that "auto" takes, and how many steps it would have.
 _EPOCHS, _STEPS = (20, 100), 1400
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number as Python's own, for JSON."""
+    return value.item()
+
+
 #: Settings of a run, not of a student.
 _NOT_KEPT = ("image_shape", "init", "device", "checkpoint", "verbose")

@@ -13,9 +13,9 @@ from pate.students._spreading import VoteSpreading
 from pate.teachers import make_teacher, named_teachers
 
 _SEMI_SUPERVISED: dict[str, Callable[[], Any]] = {
-    "image": ImageStudent,
     "vote-spreading": VoteSpreading,
     "label-spreading": lambda: LabelSpreading(kernel="knn", n_neighbors=7, alpha=0.2, max_iter=200),
+    "image": ImageStudent,
 }
 
 

@@ -197,7 +197,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
 
 def test_saved_and_read_it_says_the_same(tmp_path):
     file = tmp_path / "student.safetensors"
-    student = ImageStudent(**QUICK | {"epochs": 2}, flip=True).fit(IMAGES, TRUTH)
+    student = ImageStudent(**QUICK | {"epochs": np.int64(2)}, flip=True).fit(IMAGES, TRUTH)
     student.save(file)
     back = ImageStudent.load(file)
     np.testing.assert_array_equal(back.predict_proba(IMAGES), student.predict_proba(IMAGES))
