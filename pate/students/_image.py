@@ -55,7 +55,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         Of training, in place of ``epochs``; two runs then differ in how far they get.
     batch_size : int
     learning_rate, weight_decay : float
-        Of AdamW; the rate rises for two epochs and falls as a cosine.
+        Of AdamW; the rate rises for two epochs and falls as a cosine, to a fifth.
     augmentation : float
         How strongly images are changed; 0 leaves them. Around 1 for glyphs and clothes.
     flip : bool
@@ -63,7 +63,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     erase : float
         Largest side of a blanked rectangle, as a share of the image's.
     trust : float
-        How much the student's opinion weighs beside what was released, as an exponent; 0 leaves the targets.
+        How much the student's opinion weighs beside what was released, as an exponent; 0 leaves the targets. It is less
+        as long as the opinion agrees with fewer answers than claim to be right.
     trust_from : float
         The share of the training after which it does.
     label_error : float
@@ -90,7 +91,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         The averaged network, on the CPU, in evaluation mode.
     history_ : list of dict
         Per epoch: ``loss``; ``agreement`` of the student with the answers released; ``changed``, the share of rows
-        whose label it changed.
+        whose label it changed; ``trust``, how much its opinion weighed.
     targets_ : float array of shape (n_public, n_classes)
         What the targets became: the student's and the release's word on every public row.
     image_shape_ : (channels, height, width)
@@ -126,9 +127,9 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         flip: bool = False,
         erase: float = 0.3,
         trust: float = 2.0,
-        trust_from: float = 0.3,
+        trust_from: float = 0.25,
         label_error: float = 0.05,
-        ema_epochs: float = 1.0,
+        ema_epochs: float = 2.0,
         patience: int | None = None,
         precision: str = "auto",
         device: str = "auto",

@@ -86,6 +86,15 @@ def test_doubtful_answers_give_way_and_sure_ones_stay():
     assert (student.targets_[4:8].argmax(axis=1) != TRUTH[4:8]).all()
 
 
+def test_a_student_that_knows_nothing_overrules_nobody():
+    # Nothing is learnt at this rate: its opinion is a chance one, taken from the first epoch on.
+    lost = ImageStudent(**QUICK | {"learning_rate": 1e-9}, trust=50.0, trust_from=0.0).fit(IMAGES, TRUTH)
+    assert (lost.targets_.argmax(axis=1) == TRUTH).mean() > 0.95
+    assert max(h["trust"] for h in lost.history_) < 10
+    knows = ImageStudent(**QUICK | {"epochs": 14}).fit(IMAGES, TRUTH)
+    assert knows.history_[-1]["trust"] == 2.0
+
+
 def test_a_rows_prediction_is_its_own():
     student = ImageStudent(**QUICK | {"epochs": 2}).fit(IMAGES, TRUTH)
     alone = np.vstack([student.predict_proba(row[None]) for row in IMAGES[:5]])
