@@ -183,7 +183,7 @@ class LabelOptions:
     on_exhausted: o.OnExhausted = "raise"
     anyway: Annotated[
         bool,
-        option("Go on with a setting from which nearly nothing is to be expected.", NOISE, "--anyway"),
+        option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway"),
     ] = False
 
     tuning: o.Tuning = ""
