@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pate.core.types import FloatArray, IntArray
-from pate.heads import LikelihoodHead, SelfTrainedHead
+from pate.heads import SelfTrainedHead
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._build import make_head, make_space
+from pate.recipes._build import make_head, make_space, next_head
 from pate.recipes._recipe import Recipe
 from pate.records import RecordVoters
 from pate.release import (
@@ -214,15 +214,12 @@ class RecordsPlan:
         ) as session:
             rounds.append(session.ask(ballots))
             head = make_head(self.recipe)
-            if isinstance(head, LikelihoodHead):
-                head.fit(rounds[0], self.phi, self.z)
-            else:
-                head.fit(rounds[0], self.phi)
+            head.fit(rounds[0], self.phi)
             for later in self.recipe.rounds[1:]:
                 assert later.clip is not None
                 cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
                 rounds.append(session.ask(cast))
-                head = head.updated(rounds[-1], self.phi)
+                head = next_head(head, rounds[-1], self.phi)
             charge = session.charge
         if self.recipe.self_training:
             head = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
