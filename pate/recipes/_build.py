@@ -142,7 +142,7 @@ def make_head(recipe: Recipe) -> Head:
     --------
     >>> from pate.recipes import PublicFacts, choose
     >>> make_head(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))
-    LikelihoodHead(tau=1.49...)
+    LikelihoodHead(max_iter=60, tau=1.49...)
     """
     if recipe.head == "moment-logistic":
         return MomentLogisticHead()
