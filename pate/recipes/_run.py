@@ -88,6 +88,12 @@ class RecordModel(ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # its representation reads cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
+
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
     """Return the representation or the direction, as the head takes it.
