@@ -206,7 +206,11 @@ class Training:
         for mean, value in zip(self.average.parameters(), self.network.parameters(), strict=True):
             mean.lerp_(value, 1 - keep)
         for mean, value in zip(self.average.buffers(), self.network.buffers(), strict=True):
-            mean.copy_(value)
+            # The running means of batch norm are of the network that moves; the average's are an average too.
+            if mean.is_floating_point():
+                mean.lerp_(value, 1 - keep)
+            else:
+                mean.copy_(value)
 
     def _adapt(self, opinion: torch.Tensor) -> float:
         """Take the student's opinion as the prior of what was released: targets ~ released^weight * opinion^trust.
