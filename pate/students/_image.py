@@ -127,7 +127,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         flip: bool = False,
         erase: float = 0.3,
         trust: float = 2.0,
-        trust_from: float = 0.25,
+        trust_from: float = 0.4,
         label_error: float = 0.05,
         ema_epochs: float = 2.0,
         patience: int | None = None,
