@@ -57,7 +57,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     learning_rate, weight_decay : float
         Of AdamW; the rate rises for two epochs and falls as a cosine, to a fifth.
     augmentation : float
-        How strongly images are changed; 0 leaves them. Around 1 for glyphs and clothes.
+        How strongly images are changed; 0 leaves them. 1 suits glyphs, 0.5 clothes.
     flip : bool
         Left and right may change places.
     erase : float
