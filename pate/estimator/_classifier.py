@@ -401,7 +401,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         queries = np.arange(n_public)
         if student is not None:
             try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
-        if self.ledger is not None:
+        if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
         evidence = Evidence(
             preprocessing="public" if plan.voters.own_maps else "none",

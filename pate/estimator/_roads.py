@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from pate.core.checks import check_choice
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
+from pate.mechanisms import GaussianSum
 from pate.recipes import PublicFacts, RecordsPlan, choose, fitted_representation, kind_of
 from pate.release import ReleaseTerms
 from pate.representations import Representation
@@ -120,13 +121,10 @@ def plan_records(
     fitted = fitted_representation(
         kind, X_public, representation=representation, image_shape=image_shape, random_state=seed, verbose=verbose
     )
-    ledger = terms.ledger
-    left = None if ledger is None else ledger.remaining(default_total=terms.budget)
-    from pate.mechanisms import GaussianSum
-
-    mu = 1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier
+    # By the budget, not by what a ledger has left of it: the same fit again must find the release that it paid for.
+    mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
     facts = PublicFacts(n_units=n_units, n_classes=len(classes), mu=mu, n_public=n_public, kind=kind)
-    return RecordsPlan.of(
+    plan = RecordsPlan.of(
         choose(facts),
         terms,
         X_public,
@@ -138,6 +136,8 @@ def plan_records(
         n_jobs=n_jobs,
         verbose=verbose,
     )
+    _ = plan.mechanisms  # refused before anything is cast
+    return plan
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

@@ -1,8 +1,21 @@
-"""Recipes: how record voters are set, chosen from public facts alone."""
+"""Recipes: how record voters are set, chosen from public facts alone, and the road from public rows to a model."""
 
+from pate.recipes._build import fitted_representation, kind_of
 from pate.recipes._expected import Expectation, expected
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
 from pate.recipes._rule import choose
+from pate.recipes._run import RecordModel, RecordsPlan
 
-__all__ = ["Expectation", "PublicFacts", "Recipe", "Round", "choose", "expected"]
+__all__ = [
+    "Expectation",
+    "PublicFacts",
+    "Recipe",
+    "RecordModel",
+    "RecordsPlan",
+    "Round",
+    "choose",
+    "expected",
+    "fitted_representation",
+    "kind_of",
+]
