@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
@@ -14,12 +15,14 @@ from pate.exceptions import InvalidInputError
 from pate.heads import Head, LikelihoodHead, MomentLogisticHead
 from pate.recipes._recipe import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
-from pate.representations import KernelPCA, Representation, TableMap, chain
+from pate.representations import FromTransformer, KernelPCA, Representation, TableMap, chain
 
 #: Smaller images are tables of pixels: there is little in them that a network would find.
 _SMALL_IMAGE = 16
 #: Components of the kernel that are kept, and how many of them soft votes look at.
 _COMPONENTS, _SOFT_DIMS = 600, 64
+#: Singular vectors of sparse rows.
+_SPARSE_COMPONENTS = 256
 #: Where most columns hold two public values, they are categories that somebody encoded.
 _MOSTLY = 0.5
 
@@ -106,6 +109,9 @@ def fitted_representation(
         from pate.representations import TextMap
 
         rep = TextMap()
+    elif is_sparse(read_rows(X_public, name="X_public")):
+        most = max(min(_SPARSE_COMPONENTS, min(np.shape(X_public)) - 1), 1)
+        rep = FromTransformer(TruncatedSVD(most, random_state=random_state))
     elif kind == "image":
         from pate.recipes._images import image_representation
 
@@ -128,7 +134,8 @@ def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> Ballo
     """
     if recipe.space == "signed":
         n = min(recipe.n_components, z.shape[1], max(len(z) - 1, 1))
-        return SignedSpace(n, alpha=recipe.alpha if recipe.alpha is not None else 0.8)
+        alpha = 0.8 if recipe.alpha is None else recipe.alpha
+        return SignedSpace(n, alpha=alpha, constant=recipe.constant or 0.0)
     n = max(2, min(recipe.n_components, len(z)))
     return SoftSpace(n, max(1, min(recipe.k or 8, n - 1)), n_dims=_SOFT_DIMS, random_state=random_state)
 
