@@ -5,7 +5,7 @@ from pate.recipes._expected import Expectation, expected
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
 from pate.recipes._rule import choose
-from pate.recipes._run import RecordModel, RecordsPlan
+from pate.recipes._run import RecordModel, RecordsPlan, some_rows
 
 __all__ = [
     "Expectation",
@@ -18,4 +18,5 @@ __all__ = [
     "expected",
     "fitted_representation",
     "kind_of",
+    "some_rows",
 ]
