@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from sklearn.preprocessing import FunctionTransformer
 from pate.core.checks import check_choice
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
+from pate.mechanisms import GaussianSum
 from pate.recipes import PublicFacts, RecordsPlan, choose, fitted_representation, kind_of
-from pate.release import ReleaseTerms
+from pate.release import ReleaseTerms, rounds_paid
 from pate.representations import Representation
 from pate.teachers import TeacherEnsemble
 from pate.teachers._usable import owned
@@ -24,17 +26,21 @@ VOTERS = ("records", "heads", "shards")
 OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed",
              "checkpoint_dir")  # fmt: skip
 #: Fewer public rows make no map of the private ones.
-_FEWEST_PUBLIC = 20
+FEWEST_PUBLIC = 20
 
 
-def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
+def chosen_voters(
+    voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)
+) -> str:
     """Return who votes: whoever was named, shard teachers where something is said of them, else records.
 
     Parameters
     ----------
     voters : {"records", "heads", "shards"} or None
     said : mapping
-        Parameters by name; one of :data:`OF_SHARDS` that is not None speaks of shard teachers.
+        Parameters by name that speak of shard teachers where they are not None, as :data:`OF_SHARDS` do.
+    not_of_heads : sequence of str
+        Those of them that heads have no use for.
 
     Raises
     ------
@@ -46,7 +52,7 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
     >>> chosen_voters(None, {"n_teachers": None}), chosen_voters(None, {"n_teachers": 100})
     ('records', 'shards')
     """
-    of_shards = [name for name in OF_SHARDS if said.get(name) is not None]
+    of_shards = [name for name, value in said.items() if value is not None]
     if voters is None:
         return "shards" if of_shards else "records"
     check_choice("voters", voters, VOTERS)
@@ -55,8 +61,12 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
             f"voters='records' must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
             "them out, or say voters='shards'."
         )
-    if voters == "heads" and said.get("estimator") is not None:
-        raise InvalidInputError("voters='heads' must stand without estimator: heads are its teachers.")
+    spoilt = [name for name in of_shards if name in not_of_heads]
+    if voters == "heads" and spoilt:
+        raise InvalidInputError(
+            f"voters='heads' must stand without {', '.join(spoilt)}: heads are its teachers, on a representation that "
+            "public rows teach. Leave that out, or say voters='shards'."
+        )
     return voters
 
 
@@ -106,9 +116,9 @@ def plan_records(
     (True, 'kernel')
     """
     n_public = int(np.shape(X_public)[0])
-    if n_public < _FEWEST_PUBLIC:
+    if n_public < FEWEST_PUBLIC:
         raise InvalidInputError(
-            f"X_public must have at least {_FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
+            f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
             "the map that private records vote on. Pass more, or name an estimator (shard teachers label single rows)."
         )
     n_units, unit = n_records, "record"
@@ -120,24 +130,31 @@ def plan_records(
     fitted = fitted_representation(
         kind, X_public, representation=representation, image_shape=image_shape, random_state=seed, verbose=verbose
     )
-    ledger = terms.ledger
-    left = None if ledger is None else ledger.remaining(default_total=terms.budget)
-    from pate.mechanisms import GaussianSum
 
-    mu = 1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier
-    facts = PublicFacts(n_units=n_units, n_classes=len(classes), mu=mu, n_public=n_public, kind=kind)
-    return RecordsPlan.of(
-        choose(facts),
-        terms,
-        X_public,
-        classes=classes,
-        classes_inferred=classes_inferred,
-        n_units=n_units,
-        unit=unit,
-        representation=fitted,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    def plan_for(mu: float) -> RecordsPlan:
+        facts = PublicFacts(n_units=n_units, n_classes=len(classes), mu=mu, n_public=n_public, kind=kind)
+        return RecordsPlan.of(
+            choose(facts),
+            terms,
+            X_public,
+            classes=classes,
+            classes_inferred=classes_inferred,
+            n_units=n_units,
+            unit=unit,
+            representation=fitted,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+
+    ledger = terms.ledger
+    # A session that was paid for goes on under its own recipe: of what it left in the ledger another one would be made.
+    for row in [] if ledger is None else ledger.releases():
+        if row.kind == "ballot session":
+            paid = plan_for(math.sqrt(math.fsum(1 / m.noise_multiplier**2 for m in rounds_paid(row))))
+            if paid.is_paid:
+                return paid
+    left = None if ledger is None else ledger.remaining(default_total=terms.budget)
+    return plan_for(1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier)
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from threadpoolctl import threadpool_limits
 
 from pate.core.types import FloatArray, IntArray
 from pate.heads import LikelihoodHead, SelfTrainedHead
+from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes._build import make_head, make_space
@@ -22,7 +24,9 @@ from pate.release import (
     Evidence,
     RecordLabels,
     ReleaseTerms,
+    find_ballot_session,
     open_ballot_session,
+    rounds_paid,
     share_rounds,
 )
 from pate.release._door import sum_of_rounds
@@ -145,7 +149,9 @@ class RecordsPlan:
             Fitted, see :func:`fitted_representation`.
         """
         z = np.asarray(representation.transform(X_public), dtype=np.float64)
-        space = make_space(recipe, z).fit(z)
+        # Threads add up centres in any order, and a ledger knows a space by its last bits.
+        with threadpool_limits(1):
+            space = make_space(recipe, z).fit(z)
         voters = RecordVoters(
             representation,
             space,
@@ -163,11 +169,23 @@ class RecordsPlan:
         return [r.share for r in self.recipe.rounds]
 
     @property
-    def charge(self) -> Charge:
-        """What all rounds will cost together."""
-        ledger = self.terms.ledger
+    def is_paid(self) -> bool:
+        """Whether the ledger holds this very session already: then it is taken up again, and nothing is charged."""
+        return find_ballot_session(self.name, self.shares, self.terms) is not None
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        """The noise of every round: as it was paid for, or as the budget (and what is left of it) buys it now."""
+        row, ledger = find_ballot_session(self.name, self.shares, self.terms), self.terms.ledger
+        if row is not None:
+            return rounds_paid(row)
         left = None if ledger is None else ledger.remaining(default_total=self.terms.budget)
-        return sum_of_rounds(share_rounds(self.terms.budget, self.shares, left))
+        return share_rounds(self.terms.budget, self.shares, left)
+
+    @property
+    def charge(self) -> Charge:
+        """What all rounds cost together, whenever they are paid for."""
+        return sum_of_rounds(self.mechanisms)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 from pate.core.checks import check_classes, check_int, check_real, shown
 from pate.exceptions import InvalidInputError
-from pate.ledger import Ledger, Registration
+from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import calibrate
@@ -266,6 +266,34 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
     return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
+def rounds_paid(row: LedgerRow) -> tuple[GaussianSum, ...]:
+    """Return the rounds that a session's entry in a ledger was charged for.
+
+    Examples
+    --------
+    >>> rounds_paid(LedgerRow(1, "", "", 1, Charge.zero(), {"noise_multipliers": [2.0]}, kind="ballot session"))
+    (GaussianSum(noise_multiplier=2.0),)
+    """
+    return tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+
+
+def find_ballot_session(name: str, shares: Sequence[float], terms: ReleaseTerms) -> LedgerRow | None:
+    """Return the entry of the session that :func:`pate.open_ballot_session` would take up again; None: a new one.
+
+    Examples
+    --------
+    >>> find_ballot_session("mine", [1.0], ReleaseTerms(budget=Budget(1.0, 1e-5))) is None
+    True
+    """
+    return None if terms.ledger is None else terms.ledger.find(_mark(name, shares, terms))
+
+
+def _mark(name: str, shares: Sequence[float], terms: ReleaseTerms) -> str:
+    budget = terms.budget
+    parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
 def open_ballot_session(
     budget: Budget,
     *,
@@ -342,15 +370,12 @@ def open_ballot_session(
     )
     warn_if_weak(budget.delta, n)
     door = Door(terms, data)
-    mark = None
-    if name is not None:
-        parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
-        mark = hashlib.sha256(repr(parts).encode()).hexdigest()
+    mark = None if name is None else _mark(name, shares, terms)
     claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
     try:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            rounds = tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+            rounds = rounds_paid(row)
             # After the last one that is stored: one before it that failed to be was used up all the same.
             n_used = max(rounds_in(row.facts), default=-1) + 1
             paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
