@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,8 @@ from sklearn.preprocessing import FunctionTransformer
 from pate.core.checks import check_choice
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
-from pate.mechanisms import GaussianSum
-from pate.recipes import PublicFacts, RecordsPlan, choose, fitted_representation, kind_of
-from pate.release import ReleaseTerms, rounds_paid
+from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
+from pate.release import ReleaseTerms
 from pate.representations import Representation
 from pate.teachers import TeacherEnsemble
 from pate.teachers._usable import owned
@@ -128,33 +126,26 @@ def plan_records(
     seed = 0 if random_state is None else int(random_state) % 2**32
     kind = kind_of(X_public, image_shape)
     fitted = fitted_representation(
-        kind, X_public, representation=representation, image_shape=image_shape, random_state=seed, verbose=verbose
+        kind,
+        some_rows(X_public, seed),
+        representation=representation,
+        image_shape=image_shape,
+        random_state=seed,
+        verbose=verbose,
     )
-
-    def plan_for(mu: float) -> RecordsPlan:
-        facts = PublicFacts(n_units=n_units, n_classes=len(classes), mu=mu, n_public=n_public, kind=kind)
-        return RecordsPlan.of(
-            choose(facts),
-            terms,
-            X_public,
-            classes=classes,
-            classes_inferred=classes_inferred,
-            n_units=n_units,
-            unit=unit,
-            representation=fitted,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-
-    ledger = terms.ledger
-    # A session that was paid for goes on under its own recipe: of what it left in the ledger another one would be made.
-    for row in [] if ledger is None else ledger.releases():
-        if row.kind == "ballot session":
-            paid = plan_for(math.sqrt(math.fsum(1 / m.noise_multiplier**2 for m in rounds_paid(row))))
-            if paid.is_paid:
-                return paid
-    left = None if ledger is None else ledger.remaining(default_total=terms.budget)
-    return plan_for(1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier)
+    return RecordsPlan.of(
+        terms,
+        X_public,
+        classes=classes,
+        classes_inferred=classes_inferred,
+        n_units=n_units,
+        unit=unit,
+        representation=fitted,
+        kind=kind,
+        random_state=seed,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

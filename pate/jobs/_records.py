@@ -14,7 +14,7 @@ from pate.estimator._roads import FEWEST_PUBLIC, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
-from pate.recipes import RecordsPlan, fitted_representation, kind_of
+from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
 from pate.release import Evidence, RecordLabels, ReleaseTerms
 from pate.representations import Representation
 from pate.teachers import class_indices
@@ -119,11 +119,12 @@ def public_representation(
 ) -> Representation:
     """Return the default representation of this kind of data, fitted on the public rows, or found in ``folder``."""
     rows = in_planes(source.public, source.image_shape)
+    seed = 0 if random_state is None else random_state % 2**32
     return fitted_representation(
         kind_of(rows, source.image_shape),
-        rows,
+        some_rows(rows, seed),
         image_shape=source.image_shape,
-        random_state=0 if random_state is None else random_state % 2**32,
+        random_state=seed,
         max_categories=max_categories,
         folder=folder,
         verbose=verbose,
