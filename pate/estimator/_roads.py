@@ -27,9 +27,7 @@ OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_an
 FEWEST_PUBLIC = 20
 
 
-def chosen_voters(
-    voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)
-) -> str:
+def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
     """Return who votes: whoever was named, shard teachers where something is said of them, else records.
 
     Parameters

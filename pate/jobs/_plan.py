@@ -53,6 +53,11 @@ class VotePlan:
     n_free: int
     quote: Quote
 
+    @property
+    def is_paid(self) -> bool:
+        """Whether nothing is left to pay for."""
+        return not self.quote.n_queries
+
     def __str__(self) -> str:
         stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
         answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
@@ -180,6 +185,8 @@ class BallotPlan:
         Of all rounds together.
     is_paid : bool
         An earlier run paid for them: this one spends nothing.
+    expectation : str
+        What the labels are expected to be worth.
 
     Examples
     --------
@@ -189,7 +196,7 @@ class BallotPlan:
     >>> plan = BallotPlan(recipe=choose(PublicFacts(n_units=900, n_classes=10, mu=1 / 9, n_public=400)), is_paid=False,
     ...     mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), **facts)
     >>> print(plan)
-    900 records vote in 1 round; GaussianSum(noise_multiplier=9.0); all 400 public rows; will spend (0.38...
+    900 records vote in 1 round; Gaussian noise, 9 times what one record may change; all 400 public rows; will spend ...
     """
 
     n_records: int
@@ -201,12 +208,13 @@ class BallotPlan:
     mechanisms: tuple[GaussianSum, ...]
     guarantee: Guarantee
     is_paid: bool
+    expectation: str = ""
 
     def __str__(self) -> str:
-        n, noise = len(self.mechanisms), ", ".join(map(str, self.mechanisms))
+        n = len(self.mechanisms)
         return (
-            f"{self.n_units} {self.unit}s vote in {n} round{'s' * (n > 1)}; {noise}; all {self.n_public} public rows; "
-            f"will spend {self._spends()}"
+            f"{self.n_units} {self.unit}s vote in {n} round{'s' * (n > 1)}; Gaussian noise, {self._multipliers()} "
+            f"times what one {self._one()} may change; all {self.n_public} public rows; will spend {self._spends()}"
         )
 
     def text(self) -> str:
@@ -217,24 +225,28 @@ class BallotPlan:
         >>> from pate.recipes import PublicFacts, choose
         >>> facts = {"n_records": 900, "n_units": 300, "n_public": 400, "unit": "group", "encoding": "3 columns"}
         >>> noise = GaussianSum(9.0)
-        >>> plan = BallotPlan(recipe=choose(PublicFacts(n_units=300, n_classes=9, mu=1 / 9, n_public=400)), is_paid=True,
-        ...     mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), **facts)
+        >>> recipe = choose(PublicFacts(n_units=300, n_classes=9, mu=1 / 9, n_public=400))
+        >>> plan = BallotPlan(recipe=recipe, is_paid=True, mechanisms=(noise,),
+        ...     guarantee=noise.charge(1).guarantee(1e-5), **facts)
         >>> print(plan.text().splitlines()[0])
         voters     300 groups, all ballots of one clipped together (900 records)
         """
         each = f", all ballots of one clipped together ({self.n_records} records)" if self.unit == "group" else ""
         shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
-        noise = ", ".join(f"{m.noise_multiplier:.6g}" for m in self.mechanisms)
         lines = [
             ("voters", f"{self.n_units} {self.unit}s{each}"),
             ("rows", self.encoding),
             *(("chosen", f"{what}: {why}") for what, why in self.recipe.reasons),
             ("rounds", f"{len(self.mechanisms)}, of {shares} of mu^2, all paid for before the first"),
-            ("noise", f"Gaussian, {noise} times what one {self._one()} may change"),
+            ("noise", f"Gaussian, {self._multipliers()} times what one {self._one()} may change"),
             ("labels", f"all {self.n_public} public rows"),
+            ("expects", self.expectation),
             ("will spend", self._spends()),
         ]
-        return "\n".join(f"{name:<11}{value}" for name, value in lines)
+        return "\n".join(f"{name:<11}{value}" for name, value in lines if value)
+
+    def _multipliers(self) -> str:
+        return ", ".join(f"{m.noise_multiplier:.6g}" for m in self.mechanisms)
 
     def _one(self) -> str:
         return "record" if self.unit == "record" else "person"

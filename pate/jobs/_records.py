@@ -14,7 +14,7 @@ from pate.estimator._roads import FEWEST_PUBLIC, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
-from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
+from pate.recipes import RecordsPlan, expected, fitted_representation, kind_of, some_rows
 from pate.release import Evidence, RecordLabels, ReleaseTerms
 from pate.representations import Representation
 from pate.teachers import class_indices
@@ -94,6 +94,7 @@ class BallotRoad:
             mechanisms=ballots.mechanisms,
             guarantee=ballots.guarantee,
             is_paid=ballots.is_paid,
+            expectation=str(expected(ballots.facts, ballots.recipe)),
         )
         return cls(source, ballots, evidence, plan)
 
@@ -153,7 +154,7 @@ def _tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]
     n_out = int(np.count_nonzero(~(labelled & has_owner)))
     if n_out:
         warnings.warn(
-            f"{n_out} of {len(y)} records cannot be used and cast no ballot: {np.count_nonzero(~labelled)} with a class "
+            f"{n_out} of {len(y)} records cannot be used and cast no ballot: {np.count_nonzero(~labelled)} of a class "
             f"outside classes, {np.count_nonzero(~has_owner)} of an unknown owner. (These numbers are private: do not "
             "publish them.)",
             CuratorWarning,
