@@ -96,7 +96,7 @@ class Problem:
         return range(len(self.data.classes))
 
     def representation(self, code: str) -> Any:
-        """Return pate's default representation of these public rows, drawn by this seed, from ``work`` if it is there."""
+        """Return pate's default representation of these public rows by this seed, from ``work`` if it is there."""
         if getattr(self, "_representation", None) is None:
             start = time.perf_counter()
             names = (self.spec.name, self.spec.protocol, self.spec.n_public, self.spec.n_private, self.seed, code[:16])
@@ -195,14 +195,14 @@ def heads(problem: Problem, budget: Budget, code: str) -> Fit:
 
 
 def shards(problem: Problem, budget: Budget, code: str) -> Fit:
-    """An estimator named, and nothing else: shard teachers by pate's rule."""
+    """Name an estimator, and nothing else: shard teachers by pate's rule."""
     clf, teachers = _pate(problem, budget, None, estimator=LogisticRegression(max_iter=200), encoded=True)
     told = f"{teachers.n_teachers} logistic regressions, {len(clf.queries_)} queries, {type(clf.student_).__name__}"
     return _fit_of(clf, problem.encoded.test.X, told, clf.release_.guarantee)
 
 
 def pate_2018(problem: Problem, budget: Budget, code: str) -> Fit:
-    """The 2018 paper's recipe: 250 teachers, Confident-GNMax, as many questions as the public budget buys."""
+    """Take the 2018 paper's recipe: 250 teachers, Confident-GNMax, as many questions as the public budget buys."""
     forest = problem.kind == "mixed"
     threshold, test_noise, noise, answered = _PAPER["adult" if forest else "mnist"]
     mechanism = ConfidentGNMax(threshold=threshold, sigma_threshold=test_noise, sigma=noise)
@@ -287,7 +287,7 @@ def dp_sgd_on_representation(problem: Problem, budget: Budget, code: str) -> Fit
 
 
 def without_privacy(problem: Problem, budget: Budget, code: str) -> Fit:
-    """The records' road at an epsilon that promises nothing."""
+    """Take the records' road at an epsilon that promises nothing."""
     return records(problem, Budget(WITHOUT_PRIVACY, budget.delta), code)
 
 

@@ -32,7 +32,9 @@ PICTURE = ROOT / "docs" / "images" / "accuracy_vs_epsilon.png"
 
 def configure(options: argparse.Namespace) -> Config:
     config = SMOKE if options.smoke else Config()
-    chosen = {name: tuple(getattr(options, name)) for name in ("methods", "epsilons", "seeds") if getattr(options, name)}
+    chosen = {
+        name: tuple(getattr(options, name)) for name in ("methods", "epsilons", "seeds") if getattr(options, name)
+    }
     if options.data:
         known = [spec.label for spec in config.data] + [spec.name for spec in config.data]
         strangers = [name for name in options.data if name not in known]
@@ -70,7 +72,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float)
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument("--work", type=Path, nargs="+", default=[Path("runs/accuracy_vs_epsilon")],
-                        help="folder of cells and representations (default: %(default)s); with --page several")  # fmt: skip
+                        help="folder of cells and representations; with --page several")  # fmt: skip
     parser.add_argument("--page", action="store_true", help="compute nothing: JSON from --work, page and picture")
     parser.add_argument("--from-json", action="store_true", help="page and picture from the stored JSON alone")
     parser.add_argument("--smoke", action="store_true", help="two budgets, one seed, few rows; publishes nothing")
