@@ -181,10 +181,6 @@ class LabelOptions:
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
-    anyway: Annotated[
-        bool,
-        option("Go on with a setting from which nearly nothing is to be expected.", NOISE, "--anyway"),
-    ] = False
 
     tuning: o.Tuning = ""
     dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
@@ -220,6 +216,10 @@ class LabelOptions:
         ),
         Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
     ] = None
+    anyway: Annotated[
+        bool,
+        option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway"),
+    ] = False
     plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
     seed: Annotated[o.Seed, Use(argument="random_state")] = 0
     jobs: Annotated[o.Jobs, Use(argument="n_jobs", way="private")] = o.JOBS

@@ -53,7 +53,7 @@ def run(
     sigma_threshold: o.SigmaThreshold = None,
     queries: o.Queries = None,
     select: Annotated[
-        Literal["random", "first", "spread", "cluster"],
+        Literal["auto", "random", "first", "spread", "cluster"],
         o.option("How they are chosen, from public data alone.", o.NOISE),
     ] = "random",
     gap: o.Gap = None,

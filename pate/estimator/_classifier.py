@@ -368,7 +368,8 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units)
         outcome = plan.run(teachers, asked, evidence)
-        self.release_, self.statement_ = outcome.release, outcome.release.statement
+        self.release_: LabelRelease | RecordLabels = outcome.release
+        self.statement_ = outcome.release.statement
         self.queries_ = queries
         self._asked = _digest(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
@@ -407,7 +408,6 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             preprocessing="public" if plan.voters.own_maps else "none",
             public_rows="declared" if self.overlap_is_public else "checked",
         )
-        self.release_: Any
         self.release_, self._model = plan.run(read.rows, y, groups, evidence=evidence)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = _digest(hash_rows(rows, chunk_size=_HASH_ROWS))

@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from pate.core.checks import check_choice
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
-from pate.recipes import PublicFacts, RecordsPlan, choose, fitted_representation, kind_of
+from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
 from pate.representations import Representation
 from pate.teachers import TeacherEnsemble
@@ -118,16 +118,14 @@ def plan_records(
     seed = 0 if random_state is None else int(random_state) % 2**32
     kind = kind_of(X_public, image_shape)
     fitted = fitted_representation(
-        kind, X_public, representation=representation, image_shape=image_shape, random_state=seed, verbose=verbose
+        kind,
+        some_rows(X_public, seed),
+        representation=representation,
+        image_shape=image_shape,
+        random_state=seed,
+        verbose=verbose,
     )
-    ledger = terms.ledger
-    left = None if ledger is None else ledger.remaining(default_total=terms.budget)
-    from pate.mechanisms import GaussianSum
-
-    mu = 1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier
-    facts = PublicFacts(n_units=n_units, n_classes=len(classes), mu=mu, n_public=n_public, kind=kind)
     return RecordsPlan.of(
-        choose(facts),
         terms,
         X_public,
         classes=classes,
@@ -135,6 +133,8 @@ def plan_records(
         n_units=n_units,
         unit=unit,
         representation=fitted,
+        kind=kind,
+        random_state=seed,
         n_jobs=n_jobs,
         verbose=verbose,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from abc import abstractmethod
@@ -62,6 +63,21 @@ class Head(BaseEstimator):
     def predict(self, phi: Any) -> IntArray:
         """Return class indices of shape (n_rows,)."""
         return np.asarray(self.decision_function(phi).argmax(axis=1), dtype=np.int64)
+
+    def fingerprint(self) -> str:
+        """Return a digest of what decides its answers: what ballots of its residuals are recognised by. Public."""
+        check_is_fitted(self, "classes_")
+        told = {"kind": type(self).__name__, "classes": [str(c) for c in self.classes_], **self._decisive()}
+        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        for name in self._arrays:
+            array = np.ascontiguousarray(getattr(self, name), dtype="<f8")
+            digest.update(f"\n{name} {array.shape} ".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def _decisive(self) -> dict[str, Any]:
+        """Return the plain values that decide answers beside the arrays."""
+        found = {name: getattr(self, name, None) for name in self._scalars}
+        return {k: v if v is None or isinstance(v, str) else float(v).hex() for k, v in found.items()}
 
     def _rows(self, phi: Any) -> FloatArray:
         check_is_fitted(self, "classes_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -67,7 +66,7 @@ class LikelihoodHead(Head):
     Parameters
     ----------
     tau : float
-        Standard deviation of the prior on each weight, for features scaled to a total public variance of 1.
+        Standard deviation of the prior on each weight; features beside phi are scaled to a total public variance of 1.
     max_iter : int
         Steps of L-BFGS.
 
@@ -75,8 +74,8 @@ class LikelihoodHead(Head):
     ----------
     coef_ : float64 array of shape (n_features + 1, n_classes)
         The last row is the constant.
-    scale_ : float
-        What features are multiplied by.
+    scale_, constant_ : float
+        What features are multiplied by, and the constant feature beside them; 1 and 0 where the model decides from phi.
     takes : {"phi", "representation"}
         What :meth:`predict_proba` is asked with, see :meth:`fit`.
 
@@ -89,10 +88,11 @@ class LikelihoodHead(Head):
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
-    _scalars: ClassVar[tuple[str, ...]] = ("scale_", "takes", "n_components_")
+    _scalars: ClassVar[tuple[str, ...]] = ("scale_", "constant_", "takes", "n_components_")
 
     coef_: FloatArray
     scale_: float
+    constant_: float
     takes: str
     risk_ = None
 
@@ -125,7 +125,9 @@ class LikelihoodHead(Head):
         self.takes = "phi" if features is None else "representation"
         z = moments.phi if features is None else _rows_of(features, len(moments.phi))
         self.n_components_, self.classes_ = z.shape[1], moments.classes
-        self.scale_ = 1 / float(np.sqrt(max(z.var(axis=0).sum(), 1e-12)))
+        # Directions have length 1 already, and their space says whether there is a constant among them.
+        self.scale_ = 1.0 if features is None else 1 / float(np.sqrt(max(z.var(axis=0).sum(), 1e-12)))
+        self.constant_ = 0.0 if features is None else _CONST
         self._features = z
         variance = (1 - 1 / moments.n_classes) / moments.n_classes
         self._rounds = [_round(moments, variance)]
@@ -162,24 +164,18 @@ class LikelihoodHead(Head):
         kept = np.minimum(1.0, clip / length)
         spread = (asked * (kept * length) ** 2).sum(axis=1).mean() / moments.n_classes
         new = type(self)(tau=self.tau, max_iter=self.max_iter)
-        new.takes, new.n_components_, new.classes_, new.scale_ = (
-            self.takes, self.n_components_, self.classes_, self.scale_,
-        )  # fmt: skip
+        for name in ("takes", "n_components_", "classes_", "scale_", "constant_"):
+            setattr(new, name, getattr(self, name))
         new._features, new._rounds = self._features, [*self._rounds, _round(moments, float(spread), asked, kept)]
         new._solve(self.coef_)
         return new
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
-        return np.asarray(self._rows(phi) @ (self.scale_ * self.coef_[:-1]) + _CONST * self.coef_[-1])
-
-    def fingerprint(self) -> str:
-        """Return a digest of what decides its answers: what ballots of its residuals are recognised by."""
-        told = f"likelihood head 1 {self.takes} {self.scale_!r} {self.coef_.shape} ".encode()
-        return hashlib.sha256(told + np.ascontiguousarray(self.coef_, dtype="<f8").tobytes()).hexdigest()
+        return np.asarray(self._rows(phi) @ (self.scale_ * self.coef_[:-1]) + self.constant_ * self.coef_[-1])
 
     def _solve(self, start: FloatArray) -> None:
-        psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), _CONST)], axis=1)
+        psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), self.constant_)], axis=1)
         shape = (psi.shape[1], len(self.classes_))
 
         def loss(flat: FloatArray) -> tuple[float, FloatArray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -91,11 +90,6 @@ class SelfTrainedHead(Head):
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of the features of rows, shape (n_rows, n_classes)."""
         return np.asarray(self._rows(phi) @ self.coef_[:-1] + self.coef_[-1])
-
-    def fingerprint(self) -> str:
-        """Return a digest of what decides its answers."""
-        told = f"self-trained head 1 {self.coef_.shape} ".encode()
-        return hashlib.sha256(told + np.ascontiguousarray(self.coef_, dtype="<f8").tobytes()).hexdigest()
 
 
 def _as_sure(scores: FloatArray, wanted: float) -> float:

@@ -11,9 +11,10 @@ from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
-from pate.heads import Head, LikelihoodHead, MomentLogisticHead
+from pate.heads import Head, LikelihoodHead, MomentLogisticHead, residual_step
 from pate.recipes._recipe import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
+from pate.release import BallotRelease
 from pate.representations import KernelPCA, Representation, TableMap, chain
 
 #: Smaller images are tables of pixels: there is little in them that a network would find.
@@ -128,7 +129,8 @@ def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> Ballo
     """
     if recipe.space == "signed":
         n = min(recipe.n_components, z.shape[1], max(len(z) - 1, 1))
-        return SignedSpace(n, alpha=recipe.alpha if recipe.alpha is not None else 0.8)
+        alpha, constant = recipe.alpha, recipe.constant
+        return SignedSpace(n, alpha=0.8 if alpha is None else alpha, constant=constant or 0.0)
     n = max(2, min(recipe.n_components, len(z)))
     return SoftSpace(n, max(1, min(recipe.k or 8, n - 1)), n_dims=_SOFT_DIMS, random_state=random_state)
 
@@ -140,8 +142,22 @@ def make_head(recipe: Recipe) -> Head:
     --------
     >>> from pate.recipes import PublicFacts, choose
     >>> make_head(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))
-    LikelihoodHead(tau=1.0)
+    LikelihoodHead(max_iter=60, tau=1.49...)
     """
     if recipe.head == "moment-logistic":
         return MomentLogisticHead()
-    return LikelihoodHead(tau=recipe.prior_scale or 2.0)
+    return LikelihoodHead(tau=recipe.prior_scale or 2.0, max_iter=60)
+
+
+def next_head(head: Head, release: BallotRelease, phi_public: FloatArray) -> Head:
+    """Return the head of one more round of residuals.
+
+    Examples
+    --------
+    >>> next_head(LikelihoodHead(), None, None)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: release must be of residual ballots ...
+    """
+    if isinstance(head, LikelihoodHead):
+        return head.updated(release, phi_public)
+    return residual_step(head, release, phi_public)

@@ -50,7 +50,7 @@ class PublicFacts:
     99
     >>> PublicFacts(n_units=10_000, n_classes=1, mu=0.14, n_public=2_000)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: n_classes must be ... at least 2, ...
+    pate.exceptions.InvalidInputError: n_classes must be a whole number >= 2, got 1.
     """
 
     n_units: int
@@ -97,7 +97,7 @@ def _variances(spectrum: Iterable[float] | None) -> tuple[float, ...] | None:
         raise InvalidInputError(f"spectrum must hold public variances, got {shown(spectrum)}.") from None
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
         raise InvalidInputError(
-            f"spectrum must hold at least one public variance, finite, none negative and not all 0, got {shown(values)}. "
-            "Take None where there is none."
+            f"spectrum must hold at least one public variance, finite, none negative and not all 0, got "
+            f"{shown(values)}. Take None where there is none."
         )
     return tuple(values.tolist())

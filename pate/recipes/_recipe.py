@@ -41,8 +41,8 @@ class Recipe:
         Numbers per class in a ballot: centres of a soft space, components of a signed one.
     k : int or None
         Nearest centres that a soft ballot goes to.
-    alpha : float or None
-        Whitening of a signed space.
+    alpha, constant : float or None
+        Whitening of a signed space, and its constant coordinate.
     rounds : tuple of Round
     head : {"matched", "moment-logistic"}
     prior_scale : float or None
@@ -64,6 +64,7 @@ class Recipe:
     n_components: int
     k: int | None
     alpha: float | None
+    constant: float | None
     rounds: tuple[Round, ...]
     head: str
     prior_scale: float | None

@@ -6,30 +6,39 @@ tables, by ``experiments/rule_development.py``.
 
 from __future__ import annotations
 
+import math
+
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
 
 #: Soft ballots below this evidence, signed ones from it on: noise per component costs more than directions tell.
-_SIGNED_FROM = {"table": 55.0, "mixed": 0.0, "image": 90.0, "text": 90.0}
+_SIGNED_FROM = {"table": 30.0, "mixed": 0.0, "image": 90.0, "text": 90.0}
+#: ... of a table, where so many public rows find its components; fewer ask for more evidence, in proportion.
+_ROWS_FOR_SIGNED = 1_000
 #: Components of a signed ballot at an evidence of _SIGNED_AT, growing with its power _GROWTH.
 _SIGNED_AT = {"table": (64, 55.0), "mixed": (40, 226.0), "image": (64, 92.0), "text": (64, 92.0)}
 _GROWTH = 0.75
+#: That many for so many classes, and in proportion to the root of their number.
+_CLASSES_AT = {"table": 6, "mixed": 2, "image": 10, "text": 10}
 _FEWEST, _MOST_SIGNED, _MOST_CENTRES = 16, 512, 400
-#: Centres of a soft ballot per class at an evidence of 1, growing with its power 0.4.
-_CENTRES_PER_CLASS, _CENTRES_GROWTH = 3.0, 0.4
+#: Centres of a soft ballot per class at an evidence of 1, growing with its power _CENTRES_GROWTH.
+_CENTRES_PER_CLASS, _CENTRES_GROWTH = 3.0, 0.3
 #: A centre is the mean of at least so many public rows.
 _ROWS_PER_CENTRE = 4
 _NEAREST = 8
-_ALPHA = 0.8
+#: Whitening: categories are rare in many directions, which a stronger one would lift.
+_ALPHA = {"table": 0.8, "mixed": 0.5, "image": 0.8, "text": 0.8}
+#: The constant coordinate of a signed ballot carries the classes' shares, which mixed tables need most.
+_CONSTANT = {"table": 0.0, "mixed": 0.3, "image": 0.0, "text": 0.0}
 #: Rounds from this evidence on: (evidence, shares of mu^2, clip of the rounds after the first).
-_ROUNDS = {
-    "table": ((15.0, (0.5, 0.5), 0.7), (50.0, (0.2,) + (0.8 / 3,) * 3, 0.5)),
+_ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
+    "table": ((15.0, (0.5, 0.5), 0.7), (45.0, (0.2,) + (0.8 / 3,) * 3, 0.5)),
     "mixed": ((1000.0, (0.5, 0.5), 0.7),),
     "image": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
     "text": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
 }
-#: The head's prior is narrower where little is told.
-_NARROW_BELOW = 12.0
+#: Logits of m classes spread over a multiple of log m: the head's prior.
+_PRIOR = 0.65
 #: Above it the head knows more than its own labels of public rows teach.
 _SELF_TRAINING_BELOW = 100.0
 
@@ -51,7 +60,7 @@ def choose(facts: PublicFacts) -> Recipe:
     --------
     >>> few = choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400))
     >>> few.space, few.n_components, len(few.rounds)
-    ('soft', 74, 1)
+    ('soft', 60, 1)
     >>> many = choose(PublicFacts(n_units=100_000, n_classes=10, mu=0.14, n_public=10_000))
     >>> many.space, many.n_components, len(many.rounds)
     ('signed', 512, 4)
@@ -59,9 +68,10 @@ def choose(facts: PublicFacts) -> Recipe:
     evidence = facts.evidence
     representation = {"table": "kernel", "mixed": "encoded"}.get(facts.kind, "given")
     space, n_components, k, alpha, why = _space(facts)
+    constant = _CONSTANT[facts.kind] if space == "signed" else None
     rounds, why_rounds = _rounds(facts)
     moments = facts.kind == "mixed" and facts.n_classes == 2
-    scale = None if moments else (1.0 if evidence < _NARROW_BELOW else 2.0)
+    scale = None if moments else _PRIOR * math.log(facts.n_classes)
     self_training = facts.kind != "mixed" and evidence < _SELF_TRAINING_BELOW
     told = f"evidence n mu / (m Delta) = {evidence:.3g}"
     reasons = (
@@ -69,7 +79,7 @@ def choose(facts: PublicFacts) -> Recipe:
         (f"{space} ballots", why),
         (f"{len(rounds)} round{'s' * (len(rounds) > 1)}", why_rounds),
         (
-            "head moment-logistic" if moments else f"head matched, prior scale {scale:g}",
+            "head moment-logistic" if moments else f"head matched, prior scale {scale:.2g}",
             "two classes of a mixed table: label moments are private, the log-partition is public"
             if moments
             else f"the likeliest classifier given the noisy sums; {told}",
@@ -81,8 +91,10 @@ def choose(facts: PublicFacts) -> Recipe:
             else "categories make no clusters",
         ),
     )
-    return Recipe(representation, space, n_components, k, alpha, rounds, "moment-logistic" if moments else "matched",
-                  scale, self_training, reasons)  # fmt: skip
+    head = "moment-logistic" if moments else "matched"
+    return Recipe(
+        representation, space, n_components, k, alpha, constant, rounds, head, scale, self_training, reasons
+    )  # fmt: skip
 
 
 _REPRESENTATIONS = {
@@ -95,11 +107,13 @@ _REPRESENTATIONS = {
 def _space(facts: PublicFacts) -> tuple[str, int, int | None, float | None, str]:
     evidence, most = facts.evidence, facts.most_components
     start = _SIGNED_FROM[facts.kind]
+    if facts.kind == "table":
+        start *= max(1.0, _ROWS_FOR_SIGNED / facts.n_public)
     if evidence >= start:
         base, at = _SIGNED_AT[facts.kind]
-        wanted = round(base * (evidence / at) ** _GROWTH)
+        wanted = round(base * (evidence / at) ** _GROWTH * math.sqrt(facts.n_classes / _CLASSES_AT[facts.kind]))
         n = max(1, min(max(wanted, _FEWEST), _MOST_SIGNED, most))
-        return "signed", n, None, _ALPHA, (
+        return "signed", n, None, _ALPHA[facts.kind], (
             f"evidence {evidence:.3g} is {start:g} or more; {n} components for it, where public rows tell {most} apart"
         )  # fmt: skip
     wanted = round(_CENTRES_PER_CLASS * facts.n_classes * max(evidence, 1.0) ** _CENTRES_GROWTH)
@@ -113,14 +127,10 @@ def _space(facts: PublicFacts) -> tuple[str, int, int | None, float | None, str]
 
 
 def _rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:
-    shares, clip, reached = (1.0,), 0.0, 0.0
-    steps = _ROUNDS[facts.kind]
-    for at, then, smaller in steps:
-        if facts.evidence >= at:
-            shares, clip, reached = then, smaller, at
-    if not reached:
-        return (
-            Round(1.0),
-        ), f"evidence {facts.evidence:.3g} is below {steps[0][0]:g}: disagreements would drown in noise"
-    rounds = (Round(shares[0]), *(Round(share, clip) for share in shares[1:]))
+    steps = [step for step in _ROUNDS[facts.kind] if facts.evidence >= step[0]]
+    if not steps:
+        least = _ROUNDS[facts.kind][0][0]
+        return (Round(1.0),), f"evidence {facts.evidence:.3g} is below {least:g}: disagreements would drown in noise"
+    reached, (first, *later), clip = steps[-1]
+    rounds = (Round(first), *(Round(share, clip) for share in later))
     return rounds, f"evidence {facts.evidence:.3g} is {reached:g} or more; disagreements clipped to {clip:g}"

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
-from pate.heads import LikelihoodHead, SelfTrainedHead
+from pate.heads import SelfTrainedHead
+from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._build import make_head, make_space
+from pate.recipes._build import make_head, make_space, next_head
+from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe
+from pate.recipes._rule import choose
 from pate.records import RecordVoters
+from pate.records._maps import take
 from pate.release import (
     BallotRelease,
     Evidence,
@@ -27,6 +32,12 @@ from pate.release import (
 )
 from pate.release._door import sum_of_rounds
 from pate.representations import Representation
+
+_SEED_PATH = (0x20B11C,)
+#: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
+_MOST_ROWS = 20_000
+#: Rows that are asked about at once.
+_SLAB = 8192
 
 
 class RecordModel(ClassifierMixin, BaseEstimator):
@@ -62,7 +73,9 @@ class RecordModel(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return probabilities of shape (n_rows, n_classes)."""
-        return np.asarray(self.head.predict_proba(self.asked(X)))
+        n = int(np.shape(X)[0])
+        parts = [self.head.predict_proba(self.asked(take(X, slab))) for slab in _slabs(n)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
 
     def predict(self, X: Any) -> IntArray:
         """Return class indices of shape (n_rows,)."""
@@ -74,6 +87,12 @@ class RecordModel(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # its representation reads cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
 
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
@@ -88,6 +107,26 @@ def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
     return phi if getattr(head, "takes", "phi") == "phi" else z
 
 
+def some_rows(X_public: Any, random_state: int = 0) -> Any:
+    """Return the public rows that maps and heads are fitted on: all, or 20,000 at random.
+
+    Examples
+    --------
+    >>> some_rows(np.zeros((30_000, 1))).shape
+    (20000, 1)
+    """
+    n = int(np.shape(X_public)[0])
+    if n <= _MOST_ROWS:
+        return X_public
+    chosen = np.random.default_rng(training_seed(random_state, *_SEED_PATH)).permutation(n)[:_MOST_ROWS]
+    return take(X_public, np.sort(chosen))
+
+
+def _slabs(n: int) -> Iterator[IntArray]:
+    for start in range(0, n, _SLAB):
+        yield np.arange(start, min(start + _SLAB, n))
+
+
 @dataclass(frozen=True, eq=False)
 class RecordsPlan:
     """Ballots that will be cast, in which public space and at what price: nothing private was looked at.
@@ -95,10 +134,14 @@ class RecordsPlan:
     Attributes
     ----------
     recipe : Recipe
+    facts : PublicFacts
+        What it was chosen from.
     terms : ReleaseTerms
     voters : RecordVoters
-    z, phi : float64 arrays of shape (n_public, ...)
-        The public rows' representation and directions.
+    rows : array, DataFrame or texts
+        All public rows.
+    z, phi : float64 arrays of shape (at most 20,000, ...)
+        Representation and directions of public rows, those that maps and heads are fitted on.
     n_units : int
     unit : {"record", "group"}
 
@@ -109,8 +152,10 @@ class RecordsPlan:
     """
 
     recipe: Recipe
+    facts: PublicFacts
     terms: ReleaseTerms
     voters: RecordVoters
+    rows: Any
     z: FloatArray
     phi: FloatArray
     n_units: int
@@ -119,7 +164,6 @@ class RecordsPlan:
     @classmethod
     def of(
         cls,
-        recipe: Recipe,
         terms: ReleaseTerms,
         X_public: Any,
         *,
@@ -127,15 +171,17 @@ class RecordsPlan:
         n_units: int,
         unit: str,
         representation: Representation,
+        kind: str = "table",
+        recipe: Recipe | None = None,
         classes_inferred: bool = False,
+        random_state: int = 0,
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> RecordsPlan:
-        """Fit the ballots' space on the public rows, and return the plan; nothing is spent.
+        """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
         Parameters
         ----------
-        recipe : Recipe
         terms : ReleaseTerms
         X_public : rows
         classes : sequence
@@ -143,9 +189,29 @@ class RecordsPlan:
         unit : {"record", "group"}
         representation : Representation
             Fitted, see :func:`fitted_representation`.
+        kind : {"table", "mixed", "image", "text"}
+        recipe : Recipe or None
+            None takes the rule's.
+        classes_inferred : bool
+        random_state : int
+            Public.
+        n_jobs : int or None
+        verbose : bool
         """
-        z = np.asarray(representation.transform(X_public), dtype=np.float64)
-        space = make_space(recipe, z).fit(z)
+        some = some_rows(X_public, random_state)
+        z = np.asarray(representation.transform(some), dtype=np.float64)
+        ledger = terms.ledger
+        left = None if ledger is None else ledger.remaining(default_total=terms.budget)
+        facts = PublicFacts(
+            n_units=n_units,
+            n_classes=len(classes),
+            mu=1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier,
+            n_public=len(z),
+            kind=kind,
+            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+        )
+        chosen = choose(facts) if recipe is None else recipe
+        space = make_space(chosen, z, random_state=random_state).fit(z)
         voters = RecordVoters(
             representation,
             space,
@@ -154,8 +220,7 @@ class RecordsPlan:
             n_jobs=n_jobs,
             verbose=verbose,
         )
-        z, phi = voters.represent(X_public)
-        return cls(recipe, terms, voters, z, phi, n_units, unit)
+        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
 
     @property
     def shares(self) -> list[float]:
@@ -214,19 +279,19 @@ class RecordsPlan:
         ) as session:
             rounds.append(session.ask(ballots))
             head = make_head(self.recipe)
-            if isinstance(head, LikelihoodHead):
-                head.fit(rounds[0], self.phi, self.z)
-            else:
-                head.fit(rounds[0], self.phi)
+            head.fit(rounds[0], self.phi)
             for later in self.recipe.rounds[1:]:
                 assert later.clip is not None
                 cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
                 rounds.append(session.ask(cast))
-                head = head.updated(rounds[-1], self.phi)
+                head = next_head(head, rounds[-1], self.phi)
             charge = session.charge
         if self.recipe.self_training:
             head = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
         model = RecordModel(voters, head)
-        probability = np.asarray(head.predict_proba(asked_with(head, self.z, self.phi)))
+        probability = model.predict_proba(self.rows)
         statement = evidence.told_of_records(rounds[-1].statement)
+        if len(rounds) > 1:
+            seen = "pate fitted it on the rounds released before and on the public rows, in this run"
+            statement = statement.with_evidence("public model", seen)
         return RecordLabels.of(probability, tuple(rounds), charge, statement), model

@@ -19,7 +19,7 @@ from pate.core.checks import check_int, check_real, shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.records._exact import ExactMap
+from pate.representations._exact import ExactMap
 
 _FORM = "ballot space 1"
 _PRIVATE = ("BallotSum", "PrivateRows", "ReadRows", "Sensitive", "Votes", "CappedVotes")

@@ -90,8 +90,10 @@ def ballot_assumptions(
             Assumption(
                 name=_MODEL,
                 claim="the model whose residuals were cast was computed from released quantities and public rows alone",
-                how="a head of pate's, which is fitted on a release" if heads else "a model that pate does not know",
-                by="pate" if heads else "nobody",
+                how="a head of pate's; on what it was fitted is not known here"
+                if heads
+                else "a model that pate does not know",
+                by="nobody",
             )
         )
     return (

@@ -103,7 +103,9 @@ def check_worth(
         if n_classes <= fewer < n_queries:
             better.append(f"n_queries={fewer}")
         enough = [e for e in _EPSILONS if e > budget.epsilon]
-        enough = [e for e in enough if affordable_queries(Budget(e, budget.delta), n_teachers) >= n_classes]
+        enough = [
+            e for e in enough if affordable_queries(Budget(e, budget.delta), n_teachers) >= max(n_classes, FEWEST)
+        ]
         if enough:
             better.append(f"epsilon {enough[0]:g} with n_queries left out")
     else:

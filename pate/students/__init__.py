@@ -2,10 +2,12 @@
 
 from pate.students._default import default_student
 from pate.students._fit import check_is_student, fit_student, try_student, uses_unlabelled
+from pate.students._image import ImageStudent
 from pate.students._registry import make_student, named_students
 from pate.students._spreading import VoteSpreading
 
 __all__ = [
+    "ImageStudent",
     "VoteSpreading",
     "check_is_student",
     "default_student",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.semi_supervised import LabelSpreading
 
 from pate.core.checks import check_choice
+from pate.students._image import ImageStudent
 from pate.students._spreading import VoteSpreading
 from pate.teachers import make_teacher, named_teachers
 
-_SEMI_SUPERVISED = {
+_SEMI_SUPERVISED: dict[str, Callable[[], Any]] = {
     "vote-spreading": VoteSpreading,
     "label-spreading": lambda: LabelSpreading(kernel="knn", n_neighbors=7, alpha=0.2, max_iter=200),
+    "image": ImageStudent,
 }
 
 
@@ -31,7 +34,8 @@ def make_student(name: Any) -> Any:
     """Return an unfitted student by name; a classifier is returned as it is.
 
     ``label-spreading`` (Zhou et al. 2004) passes the released labels on to public rows that resemble one another, and
-    so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts.
+    so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts, and ``image`` (for
+    rows that are square images) with a convolutional network.
 
     Raises
     ------

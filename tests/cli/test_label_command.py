@@ -360,7 +360,10 @@ def test_the_order_of_options_does_not_matter(tables):
         ("allow-import = true", "must not hold 'allow-import'"),
         ("config = 'other.toml'", "must not hold 'config'"),
         ("new-ledger = true", "must not hold 'new-ledger'"),
-        ("select = 'best'", "job.toml: select must be one of 'random', 'first', 'spread', 'cluster', 'uncertain'"),
+        (
+            "select = 'best'",
+            "job.toml: select must be one of 'auto', 'random', 'first', 'spread', 'cluster', 'uncertain'",
+        ),
         ("on-exhausted = 1", "on-exhausted must be a text"),
         ("max-answers = 1\nmax_answers = 2", "twice"),
         ("epsilon = ", "not a readable TOML file"),

@@ -63,7 +63,7 @@ class Scattering(ImageMap):
     """
 
     _passing = ("device",)
-    _block_rows = 128
+    _block_rows = 32
 
     def __init__(
         self, *, n_scales: int = 2, n_angles: int = 8, order: int = 2, image_shape: Any = None, device: str = "auto"
@@ -161,10 +161,12 @@ def _scattered(images: torch.Tensor, bank: _Bank, order: int) -> torch.Tensor:
         maps.append(_averaged(first, bank.smooth[scale]))
         if order == 1 or scale == n_scales - 1:
             continue
-        again = torch.fft.fft2(first)[:, :, None]
+        again = torch.fft.fft2(first)
         for coarser in range(scale + 1, n_scales):
-            fine = _modulus(again * bank.waves[coarser, scale], coarser - scale)
-            second.append(_averaged(fine.flatten(1, 2), bank.smooth[coarser]))
+            # One angle at a time: what is worked on stays in the processor's cache.
+            angles = bank.waves[coarser, scale]
+            deep = [_averaged(_modulus(again * wave, coarser - scale), bank.smooth[coarser]) for wave in angles]
+            second.append(torch.stack(deep, dim=2).flatten(1, 2))
     return torch.cat(maps + second, dim=1)
 
 

@@ -14,7 +14,7 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.networks._devices import one_device
 from pate.networks._generators import own_generator
-from pate.representations.images._augment import Augmentation
+from pate.representations.images._augment import Augmentation, fitting
 from pate.representations.images._cells import check_image_shape
 from pate.representations.images._encoders import Encoder
 from pate.representations.images._pixels import ImageMap
@@ -29,7 +29,7 @@ class SelfSupervised(ImageMap):
 
     A vector is what the network's convolutions see, scaled to length 1 and turned to the principal axes of the public
     images. Vectors put images of one class together where the changes (:class:`Augmentation`) leave the class as
-    it is. Which they are nobody can learn from private images: the default ones are mild and do not mirror.
+    it is. Which they are nobody can learn from private images: the public ones' looks decide, and none are mirrored.
 
     Parameters
     ----------
@@ -47,7 +47,8 @@ class SelfSupervised(ImageMap):
     learning_rate, weight_decay : float
         Of AdamW.
     augmentation : str or dict
-        ``"mild"``, or bounds by name (:class:`Augmentation`); those that are not named are nought.
+        ``"glyphs"``, ``"mild"``, or bounds by name (:class:`Augmentation`), those not named being nought. ``"auto"``
+        takes the first for grey public images made of strokes, else the second.
     image_shape : (height, width), (channels, height, width) or None
         None takes it from the images; flattened ones are taken for square ones of 1 or 3 channels, channels first.
     random_state : int
@@ -61,6 +62,7 @@ class SelfSupervised(ImageMap):
 
     Attributes
     ----------
+    augmentation_ : Augmentation
     losses_ : tuple of float
         Mean loss of each epoch.
     image_shape_ : (channels, height, width)
@@ -95,7 +97,7 @@ class SelfSupervised(ImageMap):
         temperature: float = 0.2,
         learning_rate: float = 2e-3,
         weight_decay: float = 1e-4,
-        augmentation: Any = "mild",
+        augmentation: Any = "auto",
         image_shape: Any = None,
         random_state: int = 0,
         device: str = "auto",
@@ -127,7 +129,8 @@ class SelfSupervised(ImageMap):
         check_real("temperature", self.temperature, low=0, low_open=True)
         check_real("learning_rate", self.learning_rate, low=0, low_open=True)
         check_real("weight_decay", self.weight_decay, low=0)
-        Augmentation.of(self.augmentation)
+        if self.augmentation != "auto":
+            Augmentation.of(self.augmentation)
         check_image_shape(self.image_shape)
         check_int("random_state", self.random_state, low=0)
         check_choice("precision", self.precision, ("auto", "float32", "bf16"))
@@ -140,6 +143,8 @@ class SelfSupervised(ImageMap):
         device = one_device(self.device)
         starts, size = range(0, len(rows), self._block_rows), self._block_rows
         images = np.concatenate([self._images(self.cells_.block(rows, i, size)) for i in starts])[: len(rows)]
+        named = fitting(torch.from_numpy(images)) if self.augmentation == "auto" else self.augmentation
+        self.augmentation_ = Augmentation.of(named)
         epochs = self.epochs if isinstance(self.epochs, int) else max(_FEWEST, min(_MOST, _SHOWN // len(rows)))
         recipe = Recipe(
             width=self.width,
@@ -148,7 +153,7 @@ class SelfSupervised(ImageMap):
             learning_rate=float(self.learning_rate),
             weight_decay=float(self.weight_decay),
             temperature=float(self.temperature),
-            augmentation=Augmentation.of(self.augmentation),
+            augmentation=self.augmentation_,
             seed=int(self.random_state),
             bf16=_has_bf16(device) if self.precision == "auto" else self.precision == "bf16",
         )
@@ -193,16 +198,19 @@ class SelfSupervised(ImageMap):
     def _settings(self) -> dict[str, Any]:
         """Return the parameters that a file keeps; bounds of the augmentation by name."""
         kept = super()._settings()
-        return kept | {"augmentation": Augmentation.of(self.augmentation).as_dict()}
+        wanted = self.augmentation
+        return kept | {"augmentation": wanted if wanted == "auto" else Augmentation.of(wanted).as_dict()}
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         weights = {f"encoder/{name}": value for name, value in self._weights.items()}
         words = {"image_shape": list(self.image_shape_), "losses": list(self.losses_)}
+        words["changes"] = self.augmentation_.as_dict()
         return weights | {"mean": self._mean, "axes": self._axes}, words
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         self.image_shape_ = tuple(words["image_shape"])
         self.losses_ = tuple(words["losses"])
+        self.augmentation_ = Augmentation.of(words["changes"])
         self._mean, self._axes = arrays["mean"], arrays["axes"]
         self._weights = {n.removeprefix("encoder/"): v for n, v in arrays.items() if n.startswith("encoder/")}
         self._build()

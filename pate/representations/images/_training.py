@@ -21,9 +21,9 @@ from pate.core.progress import track
 from pate.core.seeds import training_seed
 from pate.exceptions import CheckpointWarning
 from pate.networks._generators import own_generator
-from pate.representations.images import _losses
 from pate.representations.images._augment import Augmentation
 from pate.representations.images._encoders import Encoder
+from pate.representations.images._losses import simclr
 
 #: Seconds between two checkpoints; epochs are not cut.
 _OFTEN = 30.0
@@ -111,7 +111,7 @@ def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, devi
         views = torch.cat([recipe.augmentation.apply(batch, changes) for _ in range(2)])
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
             vectors = state.encoder(views.contiguous(memory_format=torch.channels_last))
-        loss = _losses.simclr(vectors[:size], vectors[size:], recipe.temperature)
+        loss = simclr(vectors[:size], vectors[size:], recipe.temperature)
         state.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         state.optimizer.step()

@@ -189,6 +189,18 @@ def test_changes_stay_within_their_bounds():
     assert 0 < int((hole == 0).sum(dim=(1, 2, 3)).max()) <= 36
 
 
+def test_public_images_of_strokes_are_bent_and_others_are_not():
+    from sklearn.datasets import load_digits
+
+    glyphs = SelfSupervised(**SMALL | {"epochs": 1}).fit(load_digits().data[:50])
+    assert glyphs.augmentation_ == Augmentation.of("glyphs")
+    smooth = np.clip(np.indices((16, 16)).sum(axis=0) / 30 + images(20, 1)[:, :, None] / 5, 0, 1)
+    rep = SelfSupervised(**SMALL | {"epochs": 1}).fit(smooth)
+    assert rep.augmentation_ == Augmentation.of("mild")
+    named = SelfSupervised(**SMALL | {"epochs": 1}, augmentation="mild").fit(smooth)
+    np.testing.assert_array_equal(named.transform(smooth), rep.transform(smooth))
+
+
 def test_what_is_wrong_is_refused_by_name():
     for settings, words in [
         ({"width": 0}, "width"),

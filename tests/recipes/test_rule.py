@@ -1,0 +1,113 @@
+"""The public rule, held against a table of cases and what must hold of any case."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pate.exceptions import InvalidInputError
+from pate.privacy.convert import gdp_from_budget
+from pate.recipes import PublicFacts, choose
+
+#: (n_units, n_classes, epsilon, n_public, kind) -> (space, components, rounds)
+CASES = [
+    # development tables
+    ((1_038, 10, 0.5, 400, "table"), ("soft", 60, 1)),
+    ((1_038, 10, 3, 400, "table"), ("soft", 99, 4)),
+    ((5_000, 26, 0.5, 1_000, "table"), ("soft", 189, 2)),
+    ((40_842, 2, 0.1, 8_000, "mixed"), ("signed", 69, 1)),
+    # images as in the research note
+    ((60_000, 10, 0.02, 9_000, "image"), ("soft", 85, 1)),
+    ((40_000, 10, 0.1, 20_000, "image"), ("signed", 64, 1)),
+    # extremes
+    ((50, 2, 0.5, 20, "table"), ("soft", 5, 1)),
+    ((1_000_000, 1_000, 0.5, 50_000, "table"), ("signed", 512, 4)),
+    ((1_000_000, 2, 3, 2, "table"), ("signed", 1, 4)),
+    ((1, 2, 0.01, 2, "table"), ("soft", 2, 1)),
+    ((10**9, 2, 3, 10**6, "image"), ("signed", 512, 6)),
+]
+
+
+@pytest.mark.parametrize(("case", "chosen"), CASES)
+def test_the_table_of_cases(case: tuple[int, int, float, int, str], chosen: tuple[str, int, int]) -> None:
+    n, m, epsilon, n_public, kind = case
+    recipe = choose(PublicFacts(n, m, gdp_from_budget(epsilon, 1e-5), n_public, kind))
+    space, components, rounds = chosen
+    assert (recipe.space, len(recipe.rounds)) == (space, rounds)
+    assert recipe.n_components == pytest.approx(components, rel=0.03)
+
+
+facts = st.builds(
+    PublicFacts,
+    n_units=st.integers(1, 10**8),
+    n_classes=st.integers(2, 2_000),
+    mu=st.floats(1e-4, 10),
+    n_public=st.integers(2, 10**6),
+    kind=st.sampled_from(["table", "mixed", "image", "text"]),
+    adjacency=st.sampled_from(["replace-one", "add-or-remove"]),
+)
+
+
+@given(facts)
+@settings(max_examples=200, deadline=None)
+def test_a_recipe_can_always_be_followed(some: PublicFacts) -> None:
+    recipe = choose(some)
+    assert math.fsum(r.share for r in recipe.rounds) == pytest.approx(1)
+    assert recipe.rounds[0].clip is None
+    assert all(r.clip and 0 < r.clip <= math.sqrt(2) for r in recipe.rounds[1:])
+    assert 1 <= recipe.n_components <= max(some.n_public, 2)
+    if recipe.space == "soft":
+        assert recipe.k is not None
+        assert recipe.k < recipe.n_components
+        assert recipe.alpha is None
+    else:
+        assert recipe.k is None
+        assert recipe.n_components <= some.most_components
+    assert len(str(recipe).splitlines()) == len(recipe.reasons) == 5
+
+
+@given(facts, st.floats(1, 50))
+@settings(max_examples=200, deadline=None)
+def test_more_budget_or_more_records_never_ask_for_less(some: PublicFacts, factor: float) -> None:
+    few, much = choose(some), choose(replace(some, mu=some.mu * factor))
+    assert len(few.rounds) <= len(much.rounds)
+    assert (few.space, much.space) != ("signed", "soft")
+    if few.space == much.space:
+        assert few.n_components <= much.n_components
+    if much.self_training:
+        assert few.self_training or some.kind == "mixed"
+
+
+@given(facts, st.integers(2, 20))
+@settings(max_examples=100, deadline=None)
+def test_records_and_budget_count_by_their_product(some: PublicFacts, factor: int) -> None:
+    a = choose(replace(some, n_units=some.n_units * factor))
+    b = choose(replace(some, mu=some.mu * factor))
+    assert replace(a, reasons=()) == replace(b, reasons=())
+
+
+def test_the_spectrum_bounds_what_can_be_told_apart() -> None:
+    rich = PublicFacts(100_000, 5, 0.5, 10_000, spectrum=tuple(0.9**j for j in range(1_000)))
+    poor = replace(rich, spectrum=(1.0, 0.5, 0.1, 1e-12, 0.0))
+    assert choose(poor).n_components == 3 == poor.most_components
+    assert choose(rich).n_components == rich.most_components < choose(replace(rich, spectrum=None)).n_components
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_units", 0), ("n_classes", 1), ("mu", 0.0), ("mu", math.inf), ("n_public", 1), ("kind", "sound"),
+     ("spectrum", ()), ("spectrum", (1.0, -1.0)), ("spectrum", (0.0,)), ("spectrum", ("a",)), ("adjacency", "none")],
+)  # fmt: skip
+def test_facts_are_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidInputError, match=name):
+        replace(PublicFacts(1_000, 3, 0.1, 100), **{name: value})
+
+
+def test_facts_hold_numbers_that_are_public_and_no_rows() -> None:
+    assert {f.name for f in fields(PublicFacts)} == {
+        "n_units", "n_classes", "mu", "n_public", "kind", "spectrum", "adjacency"
+    }  # fmt: skip
