@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from threadpoolctl import threadpool_limits
 
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
@@ -214,7 +215,9 @@ class RecordsPlan:
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
         )
         chosen = choose(facts) if recipe is None else recipe
-        space = make_space(chosen, z, random_state=random_state).fit(z)
+        # Threads add up centres in any order, and a ledger knows a space by its last bits.
+        with threadpool_limits(1):
+            space = make_space(chosen, z, random_state=random_state).fit(z)
         voters = RecordVoters(
             representation,
             space,
