@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, check_int
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
@@ -99,9 +99,9 @@ def plan_records(
     Raises
     ------
     InvalidInputError
-        Too few public rows.
+        Too few public rows, or a bad parameter.
     BudgetExceededError
-        Nothing is left in the ledger.
+        Nothing is left in the ledger, or next to nothing.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def plan_records(
     if groups is not None:
         owners, _ = owned(groups, n_records)
         n_units, unit = len(distinct_ids(owners, n_records)[1]), "group"
-    seed = 0 if random_state is None else int(random_state) % 2**32
+    seed = 0 if random_state is None else check_int("random_state", random_state, low=0) % 2**32
     kind = kind_of(X_public, image_shape)
     fitted = fitted_representation(
         kind,

@@ -119,7 +119,7 @@ def fitted_representation(
 
         rep = TextMap()
     elif is_sparse(read_rows(X_public, name="X_public")):
-        most = max(min(_SPARSE_COMPONENTS, min(np.shape(X_public)) - 1), 1)
+        most = min(_SPARSE_COMPONENTS, *np.shape(X_public))
         rep = FromTransformer(TruncatedSVD(most, random_state=random_state))
     elif kind == "image":
         from pate.recipes._images import image_representation
