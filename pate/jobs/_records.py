@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from pate.estimator._roads import FEWEST_PUBLIC, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
 from pate.recipes import RecordsPlan, expected, fitted_representation, kind_of, some_rows
-from pate.release import Evidence, RecordLabels, ReleaseTerms
+from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
 from pate.teachers import class_indices
 from pate.teachers._usable import owned
@@ -65,6 +66,7 @@ class BallotRoad:
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
                 "the map that private records vote on. Add public rows, or say voters='shards' (--voters shards)."
             )
+        warn_if_weak(terms.budget.delta, units_of(source)[1])
         representation = public_representation(
             source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
         )
