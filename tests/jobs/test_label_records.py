@@ -1,4 +1,4 @@
-"""Files in, labels out, where the private records vote themselves: every public row, one charge, one bound per person."""
+"""Files in, labels out, where private records vote themselves: every public row, one charge, one bound per person."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_nothing_private_is_written(tmp_path):
 
 
 def test_heads_on_shards(files):
-    work = job(*files, voters="heads", n_teachers=30, budget=Budget(8.0, 1e-4), mechanism=NoisyHistogram(1.0))
+    work = job(*files, voters="heads", n_teachers=30, budget=Budget(1e6, 1e-4), mechanism=NoisyHistogram(0.1))
     assert "30 x head" in work.plan.text()
     release = work.run()
     assert np.mean(np.array(release.values()) == truth()[work.queries_]) > 0.8
