@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pate.cli import _options as o
 from pate.cli._app import say
@@ -12,10 +12,18 @@ from pate.cli._app import say
 
 def plan(
     epsilon: o.Epsilon,
-    queries: Annotated[int, o.option("How many public rows to ask about.", o.NOISE)],
     classes: Annotated[int, o.option("Number of classes.", o.PRIVATE)],
     delta: o.Delta = o.DELTA,
     records: Annotated[int | None, o.option("Number of private records.", o.PRIVATE)] = None,
+    public: Annotated[
+        int | None, o.option("Number of public rows; with --records: what records buy.", o.PUBLIC)
+    ] = None,
+    kind: Annotated[
+        Literal["table", "mixed", "image", "text"], o.option("Of the data; mixed is a table with categories.", o.PUBLIC)
+    ] = "table",
+    queries: Annotated[
+        int | None, o.option("How many public rows teachers on shards would be asked about.", o.NOISE)
+    ] = None,
     teachers: Annotated[
         str | None, o.option("Numbers of teachers, separated by commas; default: as many as it takes.", o.TEACHERS)
     ] = None,
@@ -25,7 +33,7 @@ def plan(
         Path | None, o.option("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY)
     ] = None,
 ) -> None:
-    """Show what a budget buys: teachers, noise and the vote gap needed, before private data is touched."""
+    """Show what a budget buys, by records or by teachers on shards, before private data is touched."""
     from rich.console import Console
     from rich.table import Table
 
@@ -43,6 +51,8 @@ def plan(
         n_queries=queries,
         n_classes=classes,
         n_records=records,
+        n_public=public,
+        kind=kind,
         n_teachers=numbers,
         max_answers=max_answers,
         right=right,
@@ -54,6 +64,9 @@ def plan(
         table.add_column(name, justify="right" if i else "left")
     for row in body:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 110).print(table)
+    if body:
+        Console(width=None if sys.stdout.isatty() else 110).print(table)
+    else:
+        say(done.title)
     for line in done.advice():
         say(f"- {line}")

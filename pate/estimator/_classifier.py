@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -402,7 +403,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         queries = np.arange(n_public)
         if student is not None:
             try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
-        if self.ledger is not None:
+        if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
         evidence = Evidence(
             preprocessing="public" if plan.voters.own_maps else "none",
@@ -414,6 +415,14 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("student_", None)
         self._learn(student, rows)
         return plan
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(InvalidInputError):  # no such voters: fit will say so
+            if self._who() == "records":  # representations look at each cell themselves
+                for name in ("allow_nan", "categorical", "sparse", "string"):
+                    setattr(tags.input_tags, name, True)
+        return tags
 
     def _who(self) -> str:
         return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})

@@ -131,7 +131,7 @@ def plan_records(
         random_state=seed,
         verbose=verbose,
     )
-    return RecordsPlan.of(
+    plan = RecordsPlan.of(
         terms,
         X_public,
         classes=classes,
@@ -144,6 +144,8 @@ def plan_records(
         n_jobs=n_jobs,
         verbose=verbose,
     )
+    _ = plan.mechanisms  # refused before anything is cast
+    return plan
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

@@ -95,7 +95,7 @@ class BallotRoad:
             recipe=ballots.recipe,
             mechanisms=ballots.mechanisms,
             guarantee=ballots.guarantee,
-            is_paid=ballots.is_paid,
+            is_paid=ballots.stored,
             expectation=str(expected(ballots.facts, ballots.recipe)),
         )
         return cls(source, ballots, evidence, plan)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
@@ -16,12 +17,14 @@ from pate.heads import Head, LikelihoodHead, MomentLogisticHead, residual_step
 from pate.recipes._recipe import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
 from pate.release import BallotRelease
-from pate.representations import KernelPCA, Representation, TableMap, cached, chain
+from pate.representations import FromTransformer, KernelPCA, Representation, TableMap, cached, chain
 
 #: Smaller images are tables of pixels: there is little in them that a network would find.
 _SMALL_IMAGE = 16
 #: Components of the kernel that are kept, and how many of them soft votes look at.
 _COMPONENTS, _SOFT_DIMS = 600, 64
+#: Singular vectors of sparse rows.
+_SPARSE_COMPONENTS = 256
 #: Where most columns hold two public values, they are categories that somebody encoded.
 _MOSTLY = 0.5
 
@@ -115,6 +118,9 @@ def fitted_representation(
         from pate.representations import TextMap
 
         rep = TextMap()
+    elif is_sparse(read_rows(X_public, name="X_public")):
+        most = max(min(_SPARSE_COMPONENTS, min(np.shape(X_public)) - 1), 1)
+        rep = FromTransformer(TruncatedSVD(most, random_state=random_state))
     elif kind == "image":
         from pate.recipes._images import image_representation
 

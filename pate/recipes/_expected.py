@@ -48,7 +48,8 @@ class Expectation:
 
     def __str__(self) -> str:
         doubt = "" if self.within else " (a guess: unlike the data it was measured on)"
-        return f"{self.share:.0%} of the accuracy without noise, give or take {self.plus_minus:.0%}{doubt}"
+        share = math.floor(100 * min(self.share, 0.99))  # never a promise of all of it
+        return f"{share}% of the accuracy without noise, give or take {self.plus_minus:.0%}{doubt}"
 
 
 def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
+from pate.exceptions import BudgetExceededError
 from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
@@ -29,15 +29,16 @@ from pate.release import (
     Evidence,
     RecordLabels,
     ReleaseTerms,
-    find_ballot_session,
     open_ballot_session,
-    rounds_paid,
     share_rounds,
+    stored_rounds,
 )
 from pate.release._door import sum_of_rounds
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
+#: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.
+_LEAST_LEFT = 0.01
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
 _MOST_ROWS = 20_000
 #: Rows that are asked about at once.
@@ -91,6 +92,12 @@ class RecordModel(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # its representation reads cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
 
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
@@ -198,35 +205,28 @@ class RecordsPlan:
         """
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
-        spectrum = tuple(np.sort(z.var(axis=0))[::-1].tolist())
-
-        def plan_for(mu: float) -> RecordsPlan:
-            facts = PublicFacts(
-                n_units=n_units, n_classes=len(classes), mu=mu, n_public=len(z), kind=kind, spectrum=spectrum
-            )
-            chosen = choose(facts) if recipe is None else recipe
-            # Threads add up centres in any order, and a ledger knows a space by its last bits.
-            with threadpool_limits(1):
-                space = make_space(chosen, z, random_state=random_state).fit(z)
-            voters = RecordVoters(
-                representation,
-                space,
-                classes=classes,
-                classes_inferred=classes_inferred,
-                n_jobs=n_jobs,
-                verbose=verbose,
-            )
-            return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
-
-        ledger = terms.ledger
-        # What was paid for goes on under its own recipe: the rule would make another of what it left in the ledger.
-        for row in [] if ledger is None else ledger.releases():
-            if row.kind == "ballot session":
-                paid = plan_for(math.sqrt(math.fsum(m.noise_multiplier**-2 for m in rounds_paid(row))))
-                if paid.is_paid:
-                    return paid
-        left = None if ledger is None else ledger.remaining(default_total=terms.budget)
-        return plan_for(1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier)
+        facts = PublicFacts(
+            n_units=n_units,
+            n_classes=len(classes),
+            # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
+            mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
+            n_public=len(z),
+            kind=kind,
+            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+        )
+        chosen = choose(facts) if recipe is None else recipe
+        # Threads add up centres in any order, and a ledger knows a space by its last bits.
+        with threadpool_limits(1):
+            space = make_space(chosen, z, random_state=random_state).fit(z)
+        voters = RecordVoters(
+            representation,
+            space,
+            classes=classes,
+            classes_inferred=classes_inferred,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
 
     @property
     def shares(self) -> list[float]:
@@ -234,22 +234,36 @@ class RecordsPlan:
         return [r.share for r in self.recipe.rounds]
 
     @property
-    def is_paid(self) -> bool:
-        """Whether the ledger holds this very session already: then it is taken up again, and nothing is charged."""
-        return find_ballot_session(self.name, self.shares, self.terms) is not None
+    def stored(self) -> bool:
+        """Whether the ledger was charged for this plan: then it goes on, or gives what it released, for nothing."""
+        return stored_rounds(self.terms, self.shares, self.name) is not None
 
     @property
     def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """The noise of every round: as it was paid for, or as the budget (and what is left of it) buys it now."""
-        row, ledger = find_ballot_session(self.name, self.shares, self.terms), self.terms.ledger
-        if row is not None:
-            return rounds_paid(row)
-        left = None if ledger is None else ledger.remaining(default_total=self.terms.budget)
-        return share_rounds(self.terms.budget, self.shares, left)
+        """One per round: those that were paid for, else as many as budget and ledger buy.
+
+        Raises
+        ------
+        BudgetExceededError
+            The ledger has nothing left, or next to nothing: noise would drown whatever is cast.
+        """
+        terms, shares = self.terms, self.shares
+        paid = stored_rounds(terms, shares, self.name)
+        if paid is not None:
+            return paid
+        left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
+        rounds = share_rounds(terms.budget, shares, left)
+        bought, whole = (sum_of_rounds(r).mu_squared for r in (rounds, share_rounds(terms.budget, shares)))
+        if bought < _LEAST_LEFT**2 * whole:
+            raise BudgetExceededError(
+                f"the ledger has less left than {_LEAST_LEFT:.0%} of what {terms.budget} buys: noise would drown all "
+                "ballots. Nothing was spent. Ask for a budget that it has left, or raise the ledger's total."
+            )
+        return rounds
 
     @property
     def charge(self) -> Charge:
-        """What all rounds cost together, whenever they are paid for."""
+        """What all rounds cost together."""
         return sum_of_rounds(self.mechanisms)
 
     @property
@@ -280,6 +294,7 @@ class RecordsPlan:
             See :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast`.
         """
         evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
+        _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         ballots = voters.cast(X, y, groups)  # before anything is paid: what cannot be cast is found out here
         with open_ballot_session(

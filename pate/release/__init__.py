@@ -2,13 +2,7 @@
 
 from pate.release._assumptions import check_release_stated
 from pate.release._ballot_release import BallotRelease, Decisions
-from pate.release._ballot_session import (
-    BallotSession,
-    find_ballot_session,
-    open_ballot_session,
-    rounds_paid,
-    share_rounds,
-)
+from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds, stored_rounds
 from pate.release._ballot_statement import check_ballots_stated
 from pate.release._ballots import release_ballots
 from pate.release._labels import LabelRelease, RecordLabels, ReleasedLabels
@@ -43,7 +37,6 @@ __all__ = [
     "check_ballots_stated",
     "check_release_stated",
     "check_worth",
-    "find_ballot_session",
     "open_ballot_session",
     "open_session",
     "open_vote_cap",
@@ -53,9 +46,9 @@ __all__ = [
     "quote",
     "release_ballots",
     "release_labels",
-    "rounds_paid",
     "sanitised_epsilon",
     "session_left",
     "share_rounds",
+    "stored_rounds",
     "warn_if_weak",
 ]

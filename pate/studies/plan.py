@@ -1,4 +1,4 @@
-"""Choose teachers, queries and noise before any private data is touched."""
+"""What a budget buys, by records or by teachers, before any private data is touched."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
+from pate.studies._forecast import RecordsForecast, forecast
 
 #: By what share of the votes the first class may lead the second on a query one cares about: 0.9 is 95 to 5 of 100.
 LEADS: tuple[float, ...] = (0.9, 0.6, 0.3)
@@ -130,11 +131,16 @@ class Plan:
     Attributes
     ----------
     budget : Budget
-    n_queries, n_classes : int
+    n_queries : int or None
+        None: nobody asked about teachers.
+    n_classes : int
     n_records : int or None
     right : float
         The probability of a right answer behind the gaps.
     rows : tuple of PlanRow
+        Of teachers on shards.
+    records : RecordsForecast or None
+        Of record voters, where the numbers of records and of public rows were given.
 
     Examples
     --------
@@ -147,11 +153,12 @@ class Plan:
     """
 
     budget: Budget
-    n_queries: int
+    n_queries: int | None
     n_classes: int
     n_records: int | None
     right: float
     rows: tuple[PlanRow, ...]
+    records: RecordsForecast | None = None
 
     def columns(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return the heading and the rows of the table as text.
@@ -197,7 +204,10 @@ class Plan:
         >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).advice()[0][:38]
         'histogram: Take it when in doubt. The '
         """
-        lines = [f"{name}: {_ADVICE[name]}" for name in dict.fromkeys(row.name for row in self.rows)]
+        lines = [] if self.records is None else self.records.lines()
+        if not self.rows:
+            return lines
+        lines += [f"{name}: {_ADVICE[name]}" for name in dict.fromkeys(row.name for row in self.rows)]
         sure = [row for row in self.rows if isinstance(row.mechanism, ConfidentGNMax)]
         if sure:
             m = sure[0].mechanism
@@ -225,6 +235,8 @@ class Plan:
 
     def __str__(self) -> str:
         heading, body = self.columns()
+        if not body:
+            return "\n".join([self.title, *self.advice()])
         table = [heading, *body]
         widths = [max(len(line[i]) for line in table) for i in range(len(heading))]
         lines = [self.title]
@@ -237,8 +249,9 @@ class Plan:
     def title(self) -> str:
         """One line: what was asked for."""
         records = "" if self.n_records is None else f", {self.n_records} records"
+        asked = "record voters" if self.n_queries is None else f"{self.n_queries} queries"
         return (
-            f"Plan for {self.n_queries} queries, {self.n_classes} classes, epsilon = {self.budget.epsilon:g}, "
+            f"Plan for {asked}, {self.n_classes} classes, epsilon = {self.budget.epsilon:g}, "
             f"delta = {self.budget.delta:g}{records}"
         )
 
@@ -246,9 +259,11 @@ class Plan:
 def plan(
     budget: Budget,
     *,
-    n_queries: int,
+    n_queries: int | None = None,
     n_classes: int,
     n_records: int | None = None,
+    n_public: int | None = None,
+    kind: str = "table",
     n_teachers: int | Sequence[int] | None = None,
     max_answers: int | None = None,
     right: float = 0.99,
@@ -259,11 +274,16 @@ def plan(
     Parameters
     ----------
     budget : Budget
-    n_queries : int
-        How many queries will be asked.
+    n_queries : int or None
+        How many queries teachers would be asked; None leaves them out.
     n_classes : int
     n_records : int or None
-        Number of private records (public under replace-one adjacency), for the records per teacher.
+        Number of private records (public under replace-one adjacency), for the records per teacher, and with
+        ``n_public`` for record voters.
+    n_public : int or None
+        Number of public rows.
+    kind : {"table", "mixed", "image", "text"}
+        Of the data, for record voters; see :func:`pate.studies._forecast.forecast`.
     n_teachers : int, sequence of int, or None
         None: as many as it takes where the first class leads by 90, 60 and 30% of the votes.
     max_answers : int or None
@@ -288,10 +308,26 @@ def plan(
     Examples
     --------
     >>> rows = plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10, n_teachers=250).rows
+    >>> plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).records.recipe.space
+    'signed'
     >>> [row.name for row in rows], all(row.guarantee.epsilon <= 1 for row in rows)
     (['histogram', 'gnmax', 'confident'], True)
     """
     check_budget(budget)
+    by_records = None
+    if n_public is not None:
+        if n_records is None:
+            raise InvalidInputError("n_records must be given beside n_public (--records beside --public), got None.")
+        by_records = forecast(
+            budget, n_records=n_records, n_public=n_public, n_classes=n_classes, kind=kind, ledger=ledger
+        )
+    if n_queries is None:
+        if by_records is None:
+            raise InvalidInputError(
+                "n_public must be given for record voters (--records and --public), or n_queries for teachers on "
+                "shards (--queries); got neither."
+            )
+        return Plan(budget, None, n_classes, n_records, right, (), by_records)
     n_queries = check_int("n_queries", n_queries, low=1)
     n_classes = check_int("n_classes", n_classes, low=2)
     if n_records is not None:
@@ -326,4 +362,4 @@ def plan(
                 mechanism = ConfidentGNMax(threshold, noisy.sigma_threshold, noisy.sigma)
             each = None if n_records is None else n_records // k
             rows.append(PlanRow(name, mechanism, k, n_queries, answers, gap, two, gap / k, each, guarantee))
-    return Plan(budget, n_queries, n_classes, n_records, right, tuple(rows))
+    return Plan(budget, n_queries, n_classes, n_records, right, tuple(rows), by_records)

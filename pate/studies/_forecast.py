@@ -1,0 +1,94 @@
+"""What record voters would do with a budget, and what is to be expected of it, from public numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pate.ledger import Ledger
+from pate.mechanisms import GaussianSum
+from pate.privacy.budget import Budget
+from pate.privacy.convert import format_up
+from pate.privacy.words import Guarantee
+from pate.recipes import Expectation, PublicFacts, Recipe, choose, expected
+
+
+@dataclass(frozen=True)
+class RecordsForecast:
+    """Record voters within a budget: how they would be set, and how much of their accuracy noise leaves.
+
+    Attributes
+    ----------
+    facts : PublicFacts
+    recipe : Recipe
+    expectation : Expectation
+        Of the accuracy that the same records and public rows would give without noise, which nobody knows beforehand.
+    guarantee : Guarantee
+
+    Examples
+    --------
+    >>> found = forecast(Budget(1.0, 1e-5), n_records=5_000, n_public=1_000, n_classes=10)
+    >>> found.guarantee.epsilon <= 1, found.expectation.share > 0.9
+    (True, True)
+    """
+
+    facts: PublicFacts
+    recipe: Recipe
+    expectation: Expectation
+    guarantee: Guarantee
+
+    def lines(self) -> list[str]:
+        """Return it as sentences.
+
+        Examples
+        --------
+        >>> forecast(Budget(1.0, 1e-5), n_records=5_000, n_public=1_000, n_classes=10).lines()[0][:30]
+        'Record voters: 5,000 private r'
+        """
+        f = self.facts
+        return [
+            f"Record voters: {f.n_units:,} private records vote on all of {f.n_public:,} public rows (and any later "
+            f"ones), epsilon = {format_up(self.guarantee.epsilon)}. Expected: {self.expectation}.",
+            *(f"{what}: {why}" for what, why in self.recipe.reasons),
+        ]
+
+
+def forecast(
+    budget: Budget,
+    *,
+    n_records: int,
+    n_public: int,
+    n_classes: int,
+    kind: str = "table",
+    ledger: Ledger | None = None,
+) -> RecordsForecast:
+    """Return how records would vote within a budget, and what to expect; nothing private is touched.
+
+    Parameters
+    ----------
+    budget : Budget
+    n_records : int
+        Private records, or persons where they are protected: public under replace-one adjacency.
+    n_public, n_classes : int
+    kind : {"table", "mixed", "image", "text"}
+        ``"mixed"`` is a table with categories.
+    ledger : Ledger or None
+        Also fit what is left there.
+
+    Raises
+    ------
+    InvalidInputError
+        A number out of range.
+    BudgetExceededError
+        Nothing is left.
+
+    Examples
+    --------
+    >>> forecast(Budget(0.1, 1e-5), n_records=100, n_public=1_000, n_classes=10).expectation.share < 0.5
+    True
+    """
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+    mechanism = GaussianSum.for_budget(budget, left)
+    mu = 1 / mechanism.noise_multiplier
+    facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=mu, n_public=n_public, kind=kind)
+    recipe = choose(facts)
+    return RecordsForecast(facts, recipe, expected(facts, recipe), mechanism.charge().guarantee(budget.delta))

@@ -1,0 +1,118 @@
+"""The road of records: what is public is decided before a record is read, and noise is all that is between."""
+
+import numpy as np
+import pytest
+
+from pate import Budget, BudgetExceededError, InvalidInputError, Ledger
+from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
+from pate.release import ReleaseTerms
+
+CLASSES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(3)
+    y = rng.integers(3, size=1500)
+    X = rng.normal(size=(1500, 4)) + 3 * np.eye(4)[y]
+    return X[:1200], np.array(CLASSES)[y[:1200]], X[1200:], np.array(CLASSES)[y[1200:]]
+
+
+def plan_of(X_public, *, epsilon=1.0, n=1200, ledger=None, noise_seed=None, **more):
+    terms = ReleaseTerms(budget=Budget(epsilon, 1e-5), ledger=ledger, noise_seed=noise_seed)
+    more = {"classes": CLASSES, "n_units": n, "unit": "record"} | more
+    return RecordsPlan.of(terms, X_public, representation=fitted_representation("table", X_public), **more)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_labels_of_all_public_rows_within_the_budget(rows, epsilon):
+    X, y, X_public, truth = rows
+    plan = plan_of(X_public, epsilon=epsilon)
+    labels, model = plan.run(X, y)
+    assert labels.n_answered == len(X_public)
+    assert len(labels.rounds) == len(plan.recipe.rounds)
+    assert labels.guarantee.epsilon <= epsilon
+    assert labels.charge.mu_squared <= Budget(epsilon, 1e-5).mu_squared
+    assert (np.array(labels.values()) == truth).mean() > 0.9
+    np.testing.assert_array_equal(model.predict(X_public), labels.labels)
+    np.testing.assert_allclose(labels.probability.sum(axis=1), 1)
+
+
+def test_neighbours_share_everything_public_and_differ_by_one_ballot(rows):
+    """Replayed noise: the first round's statistics differ by exactly the two ballots' difference, and by no more."""
+    X, y, X_public, _ = rows
+    other, of_other = X.copy(), y.copy()
+    other[7], of_other[7] = [1e9, np.nan, -5, 0], "a"
+    one, two = (plan_of(X_public, noise_seed=1) for _ in range(2))
+    assert one.recipe == two.recipe
+    assert one.voters.fingerprint() == two.voters.fingerprint()
+    first, second = one.run(X, y)[0].rounds[0], two.run(other, of_other)[0].rounds[0]
+    assert first.sigma == second.sigma
+    moved = (one.voters.cast(X, y).sums - two.voters.cast(other, of_other).sums) / one.voters.cast(X, y).facts.scale
+    np.testing.assert_allclose(
+        first.statistics - second.statistics, moved - moved.mean(axis=1, keepdims=True), atol=1e-4 * first.sigma
+    )
+    alone = one.voters.cast(X[7:8], y[7:8]).sums - one.voters.cast(other[7:8], of_other[7:8]).sums
+    np.testing.assert_array_equal(one.voters.cast(X, y).sums - two.voters.cast(other, of_other).sums, alone)
+
+
+def test_the_same_run_again_is_free_and_another_is_refused(rows, tmp_path):
+    X, y, X_public, _ = rows
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    labels, _ = plan_of(X_public, ledger=ledger).run(X, y)
+    spent = ledger.remaining()
+    again, _ = plan_of(X_public, ledger=ledger).run(X, y)
+    np.testing.assert_array_equal(again.probability, labels.probability)
+    assert ledger.remaining() == spent
+    with pytest.raises(BudgetExceededError):
+        plan_of(X_public[:200], ledger=ledger)
+
+
+def test_the_statement_says_who_fitted_what(rows):
+    X, y, X_public, _ = rows
+    plan = plan_of(X_public, epsilon=5.0)
+    assert len(plan.recipe.rounds) > 1
+    statement = plan.run(X, y)[0].statement
+    by = {a.name: a.by for a in statement.assumptions}
+    assert by["public model"] == "pate"
+    assert by["own row only"] == "pate"
+    assert by["public rows"] == "nobody"
+    inferred = plan_of(X_public, classes_inferred=True).run(X, y)[0].statement
+    assert "classes" not in {a.name for a in inferred.assumptions}
+    assert any("read off the private labels" in text for text in inferred.not_covered)
+
+
+def test_persons_vote_once(rows):
+    X, y, X_public, truth = rows
+    groups = np.repeat(np.arange(400), 3)
+    labels, _ = plan_of(X_public, n=400, unit="group", epsilon=3.0).run(X, y, groups)
+    assert labels.statement.unit == "group"
+    assert labels.statement.n_units == 400
+    assert (np.array(labels.values()) == truth).mean() > 0.8
+
+
+def test_kinds_of_rows_by_what_is_public():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(30, 4))
+    assert kind_of(numbers) == "table"
+    assert kind_of(rng.integers(2, size=(30, 4))) == "mixed"
+    assert kind_of(pd.DataFrame({"a": range(9), "b": list("abcabcabc"), "c": range(9)})) == "mixed"
+    assert kind_of(rng.random((5, 64)), (8, 8)) == "table"
+    assert kind_of(rng.random((5, 784)), (28, 28)) == "image"
+    assert kind_of(np.array(["a note", "another note"])) == "text"
+    assert len(some_rows(numbers)) == 30
+
+
+def test_a_representation_of_the_users_is_taken_as_it_is(rows):
+    from pate.representations import PublicPCA
+
+    _, _, X_public, _ = rows
+    fitted = PublicPCA(2).fit(X_public)
+    assert fitted_representation("table", X_public, representation=fitted) is fitted
+    unfitted = PublicPCA(2)
+    assert fitted_representation("table", X_public, representation=unfitted).n_features_out_ == 2
+    assert not hasattr(unfitted, "n_features_out_")
+    with pytest.raises(InvalidInputError, match="FromTransformer"):
+        fitted_representation("table", X_public, representation=object())
