@@ -180,7 +180,7 @@ def test_a_person_is_a_unit(tmp_path, files):
     assert f"voters     300 groups, all ballots of one clipped together ({N} records)" in work.plan.text()
     statement = work.run().statement
     assert (statement.unit, statement.n_units) == ("group", 300)
-    assert Ledger(tmp_path / "l.sqlite").registration.n_units == 300
+    assert Ledger(tmp_path / "l.sqlite").registration["n_units"] == 300
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -227,6 +227,15 @@ def test_a_weak_delta_warns_in_the_plan(files):
         job(*files, budget=Budget(1.0, 0.01))
 
 
+def test_next_to_nothing_is_not_paid_for(tmp_path, files):
+    options = {"budget": Budget(0.005, 1e-5), "ledger": tmp_path / "l.sqlite"}
+    with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected of 900 records .*--anyway"):
+        job(*files, **options)
+    assert not (tmp_path / "l.sqlite").exists()
+    first = job(*files, anyway=True, **options).run()
+    assert np.array_equal(job(*files, **options).run().probability, first.probability)  # it is paid for
+
+
 def test_private_rows_as_public_ones_are_refused(tmp_path, files):
     pd.read_csv(files[0]).drop(columns=["ill", "who"]).to_csv(files[1], index=False)
     with pytest.raises(InvalidInputError, match="--overlap-is-public"):
@@ -250,7 +259,7 @@ def test_the_same_again_is_free_and_the_same_and_another_is_refused(tmp_path, fi
     assert (release.guarantee, release.charge) == (first.guarantee, first.charge)
     assert Ledger(options["ledger"]).spent == spent
     people(N_PUBLIC, 5)[0].to_csv(files[1], index=False)  # other public rows: another question, and nothing is left
-    with pytest.raises(BudgetExceededError, match="what is left in the ledger"):
+    with pytest.raises(BudgetExceededError, match="the ledger has less left than 1%"):
         job(*files, **options)
     assert Ledger(options["ledger"]).spent == spent
 
