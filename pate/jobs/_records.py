@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy.typing as npt
 
 from pate.estimator._roads import FEWEST_PUBLIC, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
-from pate.recipes import RecordsPlan, expected, fitted_representation, kind_of, some_rows
-from pate.release import Evidence, RecordLabels, ReleaseTerms
+from pate.recipes import Expectation, RecordsPlan, expected, fitted_representation, kind_of, some_rows
+from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
 from pate.teachers import class_indices
 from pate.teachers._usable import owned
@@ -52,6 +54,7 @@ class BallotRoad:
         classes: tuple[Any, ...],
         classes_inferred: bool,
         public_rows: str,
+        anyway: bool = False,
         max_categories: int = 50,
         random_state: int | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -65,6 +68,7 @@ class BallotRoad:
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
                 "the map that private records vote on. Add public rows, or say voters='shards' (--voters shards)."
             )
+        warn_if_weak(terms.budget.delta, units_of(source)[1])
         representation = public_representation(
             source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
         )
@@ -81,6 +85,7 @@ class BallotRoad:
             n_jobs=n_jobs if len(source.y) > _FEWEST_SHARED else None,
             verbose=verbose,
         )
+        hope = _check_worth(ballots, anyway=anyway)
         evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)
         before = "images" if source.kind == "images" else f"{source.public.shape[1]} columns"
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
@@ -94,7 +99,7 @@ class BallotRoad:
             mechanisms=ballots.mechanisms,
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
-            expectation=str(expected(ballots.facts, ballots.recipe)),
+            expectation=str(hope),
         )
         return cls(source, ballots, evidence, plan)
 
@@ -108,6 +113,21 @@ class BallotRoad:
 
 #: So many records are cast before other processes would have begun.
 _FEWEST_SHARED = 50_000
+#: Of the accuracy without noise, above guessing: less is refused.
+_LEAST_WORTH = 0.05
+
+
+def _check_worth(ballots: RecordsPlan, *, anyway: bool) -> Expectation:
+    """Return what to expect of what will be (or was) paid for, and refuse to pay for next to nothing."""
+    mu = math.sqrt(math.fsum(m.noise_multiplier**-2 for m in ballots.mechanisms))
+    hope, chance = expected(replace(ballots.facts, mu=mu), ballots.recipe), 1 / ballots.facts.n_classes
+    if not (anyway or ballots.stored) and hope.share < chance + _LEAST_WORTH * (1 - chance):
+        raise InvalidInputError(
+            f"nearly nothing is to be expected of {ballots.n_units} {ballots.unit}s with noise of {1 / mu:.4g} times "
+            f"what one may change, in {ballots.facts.n_classes} classes: guessing gives as much. Ask for a larger "
+            "epsilon, or say anyway=True (--anyway)."
+        )
+    return hope
 
 
 def public_representation(

@@ -262,6 +262,7 @@ class LabelJob:
                 classes=self._classes,
                 classes_inferred=named is None,
                 public_rows=public_rows,
+                anyway=anyway,
                 n_jobs=n_jobs,
                 **fitted,
             )

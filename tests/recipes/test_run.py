@@ -65,7 +65,7 @@ def test_the_same_run_again_is_free_and_another_is_refused(rows, tmp_path):
     np.testing.assert_array_equal(again.probability, labels.probability)
     assert ledger.remaining() == spent
     with pytest.raises(BudgetExceededError):
-        plan_of(X_public[:200], ledger=ledger)
+        _ = plan_of(X_public[:200], ledger=ledger).mechanisms
 
 
 def test_the_statement_says_who_fitted_what(rows):
