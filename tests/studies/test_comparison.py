@@ -741,7 +741,7 @@ def test_a_package_that_is_not_there_has_no_version(monkeypatch):
 def test_pate_beside_dpsgd_on_digits(tmp_path):
     data = load_dataset("digits")
     pate = PATEClassifier(
-        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread"
+        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread", anyway=True
     )
     dpsgd = DPSGDClassifier("linear", budget=Budget(1.0, DELTA), classes=range(10), epochs=5)
     call = {"budgets": [Budget(0.05, DELTA), Budget(8.0, DELTA)], "n_repeats": 1, "noise_seed": 0, "out": tmp_path}
@@ -780,7 +780,7 @@ def mixed_data() -> Dataset:
 
     def part(n):
         frame = pd.DataFrame({"a": rng.normal(size=n), "town": rng.choice(["Oslo", "Rome"], n)})
-        y = ((frame["a"] > 0) ^ (frame["town"] == "Rome")).to_numpy().astype(np.int64)
+        y = (frame["a"] + 2 * (frame["town"] == "Rome") > 1).to_numpy().astype(np.int64)
         frame.loc[::9, "a"] = np.nan
         return frame, y
 
@@ -802,7 +802,7 @@ def test_each_contestant_gets_the_rows_that_it_takes():
     assert set(report.statements) == {("PATE", 3.0), ("DP-SGD", 3.0)}
     assert all(s.guarantee.epsilon <= 3.0 for s in report.statements.values())
     assert not hasattr(inner, "n_features_in_")
-    assert all(row["accuracy"] > 0.45 for row in report.rows())
+    assert all(row["accuracy"] > 0.7 for row in report.rows())
 
 
 def test_encoding_follows_public_rows_alone():
@@ -810,7 +810,7 @@ def test_encoding_follows_public_rows_alone():
     other = data.private.X.assign(town="Bergen", a=1e6)
     fits = []
     for rows in (data.private.X, other):
-        inner = DPSGDClassifier("linear", classes=range(2), epochs=1)
+        inner = DPSGDClassifier("linear", budget=Budget(8.0, DELTA), classes=range(2), epochs=1)
         model = OnEncodedRows(inner, budget=Budget(1.0, DELTA), random_state=3, noise_seed=5)
         fits.append(model.fit(rows, data.private.y, X_public=data.public.X))
     a, b = fits
