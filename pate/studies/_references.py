@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -52,7 +53,10 @@ def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClass
     """
     private = data.private
     # The same maps, rounds and head; at this epsilon the noise is far below one ballot.
-    quiet = replace(plan, terms=ReleaseTerms(budget=Budget(_NEXT_TO_NO_NOISE, plan.terms.budget.delta)))
+    voters = copy(plan.voters)
+    voters.verbose = False
+    terms = ReleaseTerms(budget=Budget(_NEXT_TO_NO_NOISE, plan.terms.budget.delta))
+    quiet = replace(plan, voters=voters, terms=terms)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PateWarning)
         _, model = quiet.run(private.X, private.y, private.groups)

@@ -118,7 +118,7 @@ class RunConfig:
         who = self.who_votes()
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         if who == "records":
-            said.pop("select")
+            del said["select"], said["on_exhausted"]
         plain = {k: v if isinstance(v, str | int | float) else plain_repr(v) for k, v in said.items() if v is not None}
         mechanism = "calibrated to the budget" if self.mechanism is None else str(self.mechanism)
         return {"voters": who, **plain, "mechanism": mechanism}

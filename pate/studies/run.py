@@ -252,11 +252,11 @@ def _notes(release: ReleasedLabels) -> tuple[str, ...]:
         "data that need protection, one makes a single release."
     )
     if isinstance(release, RecordLabels):
-        n = len(release.rounds)
+        n, unit = len(release.rounds), "record" if release.statement.unit == "record" else "person"
         return (
             "Accuracy is the public model's, on test rows that no release touched. Accuracies measure an experiment; "
             "the guarantee covers the released statistics and everything computed from them.",
-            f"Every private record cast one ballot in each of {n} round{'s' * (n > 1)}. That is what was paid for: "
+            f"Every private {unit} cast one ballot in each of {n} round{'s' * (n > 1)}. That is what was paid for: "
             "labels of the public rows, and of any other row, follow for nothing more. A Gaussian sum has no lower "
             "data-dependent cost.",
             labels,

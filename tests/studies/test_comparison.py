@@ -37,6 +37,7 @@ from pate.report.result import Result
 from pate.statement.model import PrivacyStatement
 from pate.studies.compare import compare
 from pate.studies.comparison import Cell, ComparisonReport
+from pate.studies.contestants import OnEncodedRows, compare_on
 
 ROOT = Path(__file__).parents[2]
 DELTA = 1e-5
@@ -740,7 +741,7 @@ def test_a_package_that_is_not_there_has_no_version(monkeypatch):
 def test_pate_beside_dpsgd_on_digits(tmp_path):
     data = load_dataset("digits")
     pate = PATEClassifier(
-        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread"
+        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread", anyway=True
     )
     dpsgd = DPSGDClassifier("linear", budget=Budget(1.0, DELTA), classes=range(10), epochs=5)
     call = {"budgets": [Budget(0.05, DELTA), Budget(8.0, DELTA)], "n_repeats": 1, "noise_seed": 0, "out": tmp_path}
@@ -759,6 +760,76 @@ def test_pate_beside_dpsgd_on_digits(tmp_path):
     report.save(tmp_path)
     assert "Not private: seeded noise" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert compare({"PATE": clone(pate), "DP-SGD": clone(dpsgd)}, data, **call).cells == report.cells
+
+
+def test_records_vote_where_a_comparison_says_nothing():
+    """The seed of shards is theirs alone: it does not make shard teachers of record voters."""
+    data = load_dataset("digits", n_private=500, n_public=200)
+    pate = PATEClassifier(classes=range(10), image_shape=data.image_shape)
+    report = compare({"PATE": pate}, data, budgets=[Budget(0.1, DELTA), Budget(3.0, DELTA)], n_repeats=1)
+    assert [(r["queries"], r["answers"]) for r in report.rows()] == [(200, 200)] * 2
+    assert report.rows()[1]["accuracy"] > max(0.8, report.rows()[0]["accuracy"])
+    assert all("GaussianSum" in s.mechanism for s in report.statements.values())
+    heads = PATEClassifier(voters="heads", n_teachers=20, classes=range(10), anyway=True)
+    (row,) = compare({"A": heads}, data, budgets=[Budget(8.0, DELTA)], n_repeats=1).rows()
+    assert row["accuracy"] > 0.3
+
+
+def mixed_data() -> Dataset:
+    rng = np.random.default_rng(0)
+
+    def part(n):
+        frame = pd.DataFrame({"a": rng.normal(size=n), "town": rng.choice(["Oslo", "Rome"], n)})
+        y = (frame["a"] + 2 * (frame["town"] == "Rome") > 1).to_numpy().astype(np.int64)
+        frame.loc[::9, "a"] = np.nan
+        return frame, y
+
+    (X, y), (X_public, y_public), (X_test, y_test) = part(900), part(150), part(200)
+    return Dataset(
+        name="mixed", protocol="standard", kind="table", classes=("no", "yes"), image_shape=None, description="",
+        private=PrivateRows(X, y, None), public=PublicRows(X_public, y_public), test=HeldOutRows(X_test, y_test),
+    )  # fmt: skip
+
+
+def test_each_contestant_gets_the_rows_that_it_takes():
+    """A mixed table as it is for record voters, encoded by public rows for DP-SGD."""
+    data = mixed_data()
+    inner = DPSGDClassifier("linear", budget=Budget(8.0, DELTA), classes=range(2), epochs=2)
+    encoded = OnEncodedRows(inner, budget=Budget(8.0, DELTA))
+    pate = PATEClassifier(classes=range(2))
+    report = compare({"PATE": pate, "DP-SGD": encoded}, data, budgets=[Budget(3.0, DELTA)], n_repeats=1)
+    assert [row["contestant"] for row in report.rows()] == ["PATE", "DP-SGD"]
+    assert set(report.statements) == {("PATE", 3.0), ("DP-SGD", 3.0)}
+    assert all(s.guarantee.epsilon <= 3.0 for s in report.statements.values())
+    assert not hasattr(inner, "n_features_in_")
+    assert all(row["accuracy"] > 0.7 for row in report.rows())
+
+
+def test_encoding_follows_public_rows_alone():
+    data = mixed_data()
+    other = data.private.X.assign(town="Bergen", a=1e6)
+    fits = []
+    for rows in (data.private.X, other):
+        inner = DPSGDClassifier("linear", budget=Budget(8.0, DELTA), classes=range(2), epochs=1)
+        model = OnEncodedRows(inner, budget=Budget(1.0, DELTA), random_state=3, noise_seed=5)
+        fits.append(model.fit(rows, data.private.y, X_public=data.public.X))
+    a, b = fits
+    assert np.array_equal(a.encoder_.transform(data.test.X), b.encoder_.transform(data.test.X))
+    assert (a.classifier_.budget, a.classifier_.random_state, a.classifier_.noise_seed) == (Budget(1.0, DELTA), 3, 5)
+    assert a.statement_.seeded
+
+
+def test_compare_on_a_table_and_with_teachers(data_home, tmp_path):
+    report = compare_on("digits", epsilons=[8.0], n_repeats=1, n_teachers=20, n_private=400, n_public=100)
+    assert report.rows()[0]["queries"] <= 100
+    assert "GaussianSum" not in report.statements["PATE", 8.0].mechanism
+    if not (data_home / "adult.data.gz").exists():
+        pytest.skip("Adult is not in PATE_DATA_HOME")
+    report = compare_on("adult", epsilons=[1.0], n_repeats=1, n_private=2000, n_public=300, data_home=data_home)
+    assert [row["contestant"] for row in report.rows()] == ["PATE", "DP-SGD"]
+    assert report.rows()[0]["queries"] == 300
+    assert report.rows()[0]["accuracy"] > 0.76
+    assert "OnEncodedRows" in report.settings["contestant DP-SGD"]
 
 
 def test_a_budget_that_buys_too_little_is_told_by_name(tmp_path):

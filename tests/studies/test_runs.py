@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ import pate.studies._references
 import pate.studies.run
 from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, Ledger, load_dataset
 from pate.exceptions import DatasetNotFoundError, RunFolderError
-from pate.release import release_labels
+from pate.release import RecordLabels, release_labels
 from pate.studies.config import RunConfig
 from pate.studies.run import cost_curve, run_experiment
 from pate.votes import Votes
@@ -61,6 +62,14 @@ def leaves(value, path=()):
 
 def read(path):
     return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def by_records(tmp_path_factory):
+    """One run with nothing said of PATE, DP-SGD beside it, and the curator's report."""
+    out = tmp_path_factory.mktemp("runs") / "records"
+    asked = RunConfig(dataset="digits", budget=Budget(3.0, 1e-5), n_private=500, n_public=200)
+    return out, run_experiment(asked, out=out, sensitive_report=True)
 
 
 # What is written -----------------------------------------------------------------------------------------------
@@ -254,6 +263,108 @@ def test_the_private_folder_is_beside_and_closed(finished):
     assert "full.private" not in (out / "report.html").read_text()
 
 
+# Records vote where nothing is said ----------------------------------------------------------------------------
+
+
+def test_nothing_said_lets_records_vote(by_records):
+    out, done = by_records
+    assert isinstance(done.release, RecordLabels)
+    pate_row, dpsgd = done.result.rows
+    assert (pate_row.contestant, pate_row.queries, pate_row.answers) == ("PATE", 200, 200)
+    assert (dpsgd.contestant, dpsgd.queries, dpsgd.answers) == ("DP-SGD", None, None)
+    assert pate_row.accuracy > 0.8
+    settings = done.result.settings
+    assert settings["voters"] == "records"
+    assert "ballots" in settings["recipe"]
+    assert not {"teacher", "n_teachers", "n_queries", "student", "select"} & set(settings)
+    assert sum(done.result.answers_per_class) == 200
+    assert done.release.guarantee.epsilon <= 3.0
+    private = out.with_name("records.private") / "repeat-0"
+    assert len(Ledger(private / "ledger.sqlite").releases()) == 1
+    assert not (private / "teachers").exists()
+
+
+def test_what_is_said_of_records_is_true(by_records):
+    out, done = by_records
+    rounds = len(done.release.rounds)
+    assert any(f"one ballot in each of {rounds} round" in note for note in done.result.notes)
+    assert any("no lower data-dependent cost" in note for note in done.result.notes)
+    assert done.result.cost_curve is None  # more labelled rows cost nothing more
+    page = (out / "report.html").read_text()
+    assert "What more queries would cost" not in page
+    assert "epsilon = 3" in (out / "statement.txt").read_text()
+    for name in PUBLIC_FILES:
+        text = (out / name).read_text()
+        assert "teacher" not in text, name
+        assert "shard" not in text, name
+    frame = pd.read_csv(out / "labels.csv")
+    assert frame["row"].tolist() == list(range(200))
+    assert frame["label"].tolist() == done.release.labels.tolist()
+
+
+def test_the_curators_page_of_records(by_records):
+    """References, and nothing that only teachers have."""
+    out, done = by_records
+    inside = done.sensitive.to_dict()
+    found = {r["name"]: r["accuracy"] for r in inside["references"]}
+    assert set(found) == {"non-private SVC, all private data", "the same ballots without noise"}
+    assert found["the same ballots without noise"] > done.result.rows[0].accuracy - 0.05
+    assert not any(inside.get(name) for name in ("margins", "teacher_accuracy", "ensemble_curve", "data_dependent"))
+    assert len(inside["label_accuracy"]) == 1
+    page = (out / "sensitive.html").read_text()
+    assert "the same ballots without noise" in page
+    assert "no cost that depends on the data" in page
+    for heading in ("Vote margins", "How many teachers?", "Data-dependent prices"):
+        assert heading not in page
+    public = "".join((out / name).read_text() for name in PUBLIC_FILES)
+    assert "without noise" not in public
+
+
+def test_a_run_by_records_goes_on_without_paying_again(tmp_path, monkeypatch):
+    asked = RunConfig(dataset="digits", budget=Budget(3.0, 1e-5), n_private=500, n_public=200, dpsgd="none")
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pate.studies.run, "write_text", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(asked, out=tmp_path / "run")
+    (paid,) = ledger_of(tmp_path / "run").releases()
+    done = run_experiment(asked, out=tmp_path / "run")
+    assert [r.id for r in ledger_of(tmp_path / "run").releases()] == [paid.id]
+    assert done.release.charge == paid.charge
+
+
+@pytest.mark.parametrize("said", [{"n_teachers": 10}, {"mechanism": GNMax(40.0)}, {"teacher": "knn"}, {"gap": 1.0}])
+def test_what_speaks_of_teachers_means_teachers(said):
+    assert RunConfig(dataset="digits", budget=Budget(3.0, 1e-5), **said).who_votes() == "shards"
+    with pytest.raises(InvalidInputError, match="voters='records' must stand without"):
+        RunConfig(dataset="digits", budget=Budget(3.0, 1e-5), voters="records", **said)
+
+
+def test_tables_go_to_records_as_they_are_and_to_dpsgd_encoded(data_home, monkeypatch):
+    """Categories stay categories for the representation; DP-SGD gets numbers."""
+    given = {}
+    real = pate.studies.run.PATEClassifier.fit_keeping
+
+    def spy(self, X, y, **options):
+        given["PATE"] = X
+        return real(self, X, y, **options)
+
+    monkeypatch.setattr(pate.studies.run.PATEClassifier, "fit_keeping", spy)
+    monkeypatch.setattr(pate.studies.run, "_dpsgd_row", lambda c, m, data, s, v: given.update(dpsgd=data.private.X))
+    monkeypatch.setattr(pate.studies.run, "_result", lambda *_: None)
+    if not (data_home / "adult.data.gz").exists():
+        pytest.skip("Adult is not in PATE_DATA_HOME")
+    asked = RunConfig(dataset="adult", budget=Budget(1.0, 1e-5), n_private=2000, n_public=300)
+    run_experiment(asked, data_home=data_home)
+    assert isinstance(given["PATE"], pd.DataFrame)
+    assert "object" in {str(dtype) for dtype in given["PATE"].dtypes} or given["PATE"].select_dtypes("number").shape[1]
+    assert given["dpsgd"].dtype == np.float32
+    assert given["dpsgd"].shape[1] > given["PATE"].shape[1]
+
+
 # DP-SGD beside it ----------------------------------------------------------------------------------------------
 
 
@@ -269,15 +380,17 @@ def test_dpsgd_at_the_same_budget(tmp_path):
     assert "DP-SGD" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_people_with_several_rows_are_not_compared_with_row_level_dpsgd(data_home, tmp_path):
+@pytest.mark.parametrize("who", [{}, {"n_queries": 10}], ids=["records", "shards"])
+def test_people_with_several_rows_are_not_compared_with_row_level_dpsgd(data_home, tmp_path, who):
     if not (data_home / "diabetes130.npz").exists():
         pytest.skip("diabetes130.npz is not in PATE_DATA_HOME")
-    options = {"dataset": "diabetes130", "n_private": 2000, "n_public": 100, "n_queries": 10}
+    options = {"dataset": "diabetes130", "n_private": 2000, "n_public": 100} | who
+    asked = config if who else partial(RunConfig, budget=Budget(8.0, 1e-5))
     with pytest.raises(InvalidInputError, match=r"protects one row.*different promises"):
-        run_experiment(config(dpsgd="linear", **options), out=tmp_path / "run", data_home=data_home)
+        run_experiment(asked(dpsgd="linear", **options), out=tmp_path / "run", data_home=data_home)
     assert list((tmp_path / "run").iterdir()) == []
     assert not list((tmp_path / "run.private").glob("repeat-*"))  # no teacher was trained, nothing was spent
-    done = run_experiment(config(dpsgd="auto", **options), out=tmp_path / "run", data_home=data_home)
+    done = run_experiment(asked(dpsgd="auto", **options), out=tmp_path / "run", data_home=data_home)
     assert [row.contestant for row in done.result.rows] == ["PATE"]
     assert done.result.statement.unit == "group"
     assert done.result.statement.n_units < 2000
