@@ -109,16 +109,29 @@ class LabelOptions:
         int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units", way="votes")
     ] = None
 
-    teachers: Annotated[o.Teachers, Use(argument="n_teachers", way="private")] = 100
+    voters: Annotated[
+        Literal["records", "heads", "shards"] | None,
+        option(
+            "Who votes: every private record, on all public rows; small heads on shards; or teachers on shards. Left "
+            "out: records, unless something is said of teachers, queries or noise.",
+            TEACHERS,
+        ),
+        HERE,
+    ] = None
+    teachers: Annotated[
+        int | None,
+        option("Number of teachers: disjoint shards of the private data; 100, or 1000 heads.", TEACHERS),
+        Use(argument="n_teachers", way="private"),
+    ] = None
     teacher: Annotated[
-        str,
+        str | None,
         option(
             "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
             "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
             TEACHERS,
         ),
         HERE,
-    ] = "logistic-regression"
+    ] = None
     allow_import: Annotated[
         bool,
         option("Import the teacher's module. This runs its code: only if you trust it.", TEACHERS, "--allow-import"),
@@ -131,7 +144,7 @@ class LabelOptions:
     partition_seed: Annotated[o.PartitionSeed, HERE] = None
     checkpoints: Annotated[
         bool,
-        option("Keep finished teachers in OUT.private, so that a killed run goes on.", TEACHERS),
+        option("Keep what was trained in OUT.private, so that a killed run goes on.", TEACHERS),
         Use(argument="checkpoint_dir", way="private"),
     ] = True
 

@@ -16,7 +16,9 @@ def compare(
     delta: o.Delta = o.DELTA,
     repeats: Annotated[int, o.option("Seeds per contestant and budget.", o.RUN)] = 3,
     protocol: o.Protocol = "standard",
-    teachers: Annotated[int | None, o.option("Number of teachers; default by data set.", o.TEACHERS)] = None,
+    teachers: Annotated[
+        int | None, o.option("So many teachers on shards; records vote when left out.", o.TEACHERS)
+    ] = None,
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
     seed: o.Seed = 0,

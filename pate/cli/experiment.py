@@ -21,15 +21,16 @@ def demo(
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
-    from pate.studies.run import demo_config, run_experiment
+    from pate.studies.config import demo_config
+    from pate.studies.run import run_experiment
 
     folder = _fresh(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}: {config.n_teachers} teachers, "
-        f"{config.n_queries} questions about public rows, {repeats} seeds.\n"
-        "This demo also writes sensitive.html: digits are nobody's secret, and seeing the votes' margins is the best "
-        "way to understand PATE. With real private data that file must stay inside."
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}, with nothing else said: every "
+        f"private record votes. {repeats} seeds, and DP-SGD beside it.\n"
+        "This demo also writes sensitive.html: digits are nobody's secret, and seeing what the noise costs is the best "
+        "way to understand it. With real private data that file must stay inside."
     )
     done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=True)
     _summary(done.result, done.sensitive)
@@ -43,9 +44,17 @@ def run(
     out: Annotated[Path, o.option("Run folder; absent or empty.", o.OUTPUT)],
     delta: o.Delta = o.DELTA,
     protocol: o.Protocol = "standard",
-    teachers: o.Teachers = 250,
-    teacher: Annotated[str, o.option("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS)] = "svm",
-    student: Annotated[str, o.option("Also label-spreading and vote-spreading.", o.RUN)] = "svm",
+    voters: Annotated[
+        Literal["records", "heads", "shards"] | None,
+        o.option("Who votes: every record, unless something is said of teachers.", o.RUN),
+    ] = None,
+    teachers: Annotated[int | None, o.option("Number of teachers, each on a shard of its own.", o.TEACHERS)] = None,
+    teacher: Annotated[
+        str | None, o.option("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS)
+    ] = None,
+    student: Annotated[
+        str | None, o.option("Any of those, label-spreading or vote-spreading; by who votes when left out.", o.RUN)
+    ] = None,
     mechanism: o.MechanismName = None,
     sigma: o.Sigma = None,
     scale: o.Scale = None,
@@ -55,7 +64,7 @@ def run(
     select: Annotated[
         Literal["auto", "random", "first", "spread", "cluster"],
         o.option("How they are chosen, from public data alone.", o.NOISE),
-    ] = "random",
+    ] = "auto",
     gap: o.Gap = None,
     max_answers: o.MaxAnswers = None,
     on_exhausted: o.OnExhausted = "raise",
@@ -75,12 +84,14 @@ def run(
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
     from pate.privacy.budget import Budget
-    from pate.studies.run import RunConfig, run_experiment
+    from pate.studies.config import RunConfig
+    from pate.studies.run import run_experiment
 
     config = RunConfig(
         dataset=dataset,
         budget=Budget(epsilon, delta),
         protocol=protocol,
+        voters=voters,
         teacher=teacher,
         student=student,
         n_teachers=teachers,

@@ -14,7 +14,7 @@ from pate.exceptions import InvalidInputError
 
 @takes_options(LabelOptions)
 def label(context: typer.Context, options: LabelOptions) -> None:
-    """Label public rows with what teachers learn from private ones, within a budget."""
+    """Label public rows with what private records, or teachers of theirs, say, within a budget."""
     _check_way_in(context, options)
     from pate.jobs import LabelJob, VoteJob, check_new_files
 

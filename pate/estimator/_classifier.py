@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -51,9 +52,9 @@ def _student_can(name: str) -> Any:
     def check(self: PATEClassifier) -> bool:
         try:
             student = getattr(self, "student_", None)
-            if student is None and self.student is None and self._who() == "records":
+            if student is None and self.student is None and self.who_votes() == "records":
                 return hasattr(RecordModel, name)
-            student = student or _student_of(self.estimator, self.student)
+            student = _student_of(self.estimator, self.student) if student is None else student
         except InvalidInputError:  # no such name: fit will say so
             return False
         return student is None or hasattr(student, name)
@@ -321,7 +322,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             tuning=self.tuning,
             stated=self.stated,
         )
-        if self._who() == "records":
+        if self.who_votes() == "records":
             return self._fit_by_records(X, y, X_public, groups, terms), None
         teachers = self._ensemble(X_public)
         check_release_stated(
@@ -402,7 +403,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         queries = np.arange(n_public)
         if student is not None:
             try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
-        if self.ledger is not None:
+        if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
         evidence = Evidence(
             preprocessing="public" if plan.voters.own_maps else "none",
@@ -415,7 +416,27 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         self._learn(student, rows)
         return plan
 
-    def _who(self) -> str:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(InvalidInputError):  # no such voters: fit will say so
+            if self.who_votes() == "records":  # representations look at each cell themselves
+                for name in ("allow_nan", "categorical", "sparse", "string"):
+                    setattr(tags.input_tags, name, True)
+        return tags
+
+    def who_votes(self) -> str:
+        """Return who will vote: ``"records"``, ``"heads"`` or ``"shards"``.
+
+        Raises
+        ------
+        InvalidInputError
+            Parameters that do not go together.
+
+        Examples
+        --------
+        >>> PATEClassifier().who_votes(), PATEClassifier(n_teachers=100).who_votes()
+        ('records', 'shards')
+        """
         return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
 
     def _named_student(self) -> Any:
@@ -528,8 +549,9 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
+        teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
         teachers = make_ensemble(
-            self._heads(X_public) if self._who() == "heads" else self.estimator or LogisticRegression(),
+            self._heads(X_public) if self.who_votes() == "heads" else teacher,
             self.n_teachers,
             classes=self.classes,
             n_jobs=self.n_jobs,
@@ -555,7 +577,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
 
     def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> Any:
         student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None
-        student = student or _student_of(teachers, self.student)
+        student = _student_of(teachers, self.student) if student is None else student
         if isinstance(student, ShardEnsemble):
             given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
             raise InvalidInputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, check_int
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
@@ -24,17 +24,19 @@ VOTERS = ("records", "heads", "shards")
 OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed",
              "checkpoint_dir")  # fmt: skip
 #: Fewer public rows make no map of the private ones.
-_FEWEST_PUBLIC = 20
+FEWEST_PUBLIC = 20
 
 
-def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
+def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
     """Return who votes: whoever was named, shard teachers where something is said of them, else records.
 
     Parameters
     ----------
     voters : {"records", "heads", "shards"} or None
     said : mapping
-        Parameters by name; one of :data:`OF_SHARDS` that is not None speaks of shard teachers.
+        Parameters by name that speak of shard teachers where they are not None, as :data:`OF_SHARDS` do.
+    not_of_heads : sequence of str
+        Those of them that heads have no use for.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
     >>> chosen_voters(None, {"n_teachers": None}), chosen_voters(None, {"n_teachers": 100})
     ('records', 'shards')
     """
-    of_shards = [name for name in OF_SHARDS if said.get(name) is not None]
+    of_shards = [name for name, value in said.items() if value is not None]
     if voters is None:
         return "shards" if of_shards else "records"
     check_choice("voters", voters, VOTERS)
@@ -55,8 +57,12 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any]) -> str:
             f"voters='records' must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
             "them out, or say voters='shards'."
         )
-    if voters == "heads" and said.get("estimator") is not None:
-        raise InvalidInputError("voters='heads' must stand without estimator: heads are its teachers.")
+    spoilt = [name for name in of_shards if name in not_of_heads]
+    if voters == "heads" and spoilt:
+        raise InvalidInputError(
+            f"voters='heads' must stand without {', '.join(spoilt)}: heads are its teachers, on a representation that "
+            "public rows teach. Leave that out, or say voters='shards'."
+        )
     return voters
 
 
@@ -93,9 +99,9 @@ def plan_records(
     Raises
     ------
     InvalidInputError
-        Too few public rows.
+        Too few public rows, or a bad parameter.
     BudgetExceededError
-        Nothing is left in the ledger.
+        Nothing is left in the ledger, or next to nothing.
 
     Examples
     --------
@@ -106,16 +112,16 @@ def plan_records(
     (True, 'kernel')
     """
     n_public = int(np.shape(X_public)[0])
-    if n_public < _FEWEST_PUBLIC:
+    if n_public < FEWEST_PUBLIC:
         raise InvalidInputError(
-            f"X_public must have at least {_FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
+            f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
             "the map that private records vote on. Pass more, or name an estimator (shard teachers label single rows)."
         )
     n_units, unit = n_records, "record"
     if groups is not None:
         owners, _ = owned(groups, n_records)
         n_units, unit = len(distinct_ids(owners, n_records)[1]), "group"
-    seed = 0 if random_state is None else int(random_state) % 2**32
+    seed = 0 if random_state is None else check_int("random_state", random_state, low=0) % 2**32
     kind = kind_of(X_public, image_shape)
     fitted = fitted_representation(
         kind,
@@ -125,7 +131,7 @@ def plan_records(
         random_state=seed,
         verbose=verbose,
     )
-    return RecordsPlan.of(
+    plan = RecordsPlan.of(
         terms,
         X_public,
         classes=classes,
@@ -138,6 +144,8 @@ def plan_records(
         n_jobs=n_jobs,
         verbose=verbose,
     )
+    _ = plan.mechanisms  # refused before anything is cast
+    return plan
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

@@ -33,6 +33,11 @@ class Head(BaseEstimator):
     n_components_ : int
     risk_ : float or None
         Stein's estimate of the risk, of which zero is what guessing at random has; None where there is none.
+
+    Examples
+    --------
+    >>> issubclass(LinearHead, Head)
+    True
     """
 
     #: Name in a saved file -> class.

@@ -26,6 +26,13 @@ class ReleasedBallots(Protocol):
         How many records or persons cast a ballot, a public number.
     classes : sequence
         Class values, in the order of the columns.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> release: ReleasedBallots = SimpleNamespace(statistics=[[1.0, -1.0]], sigma=1.0, n_units=2, classes=(0, 1))
+    >>> read_moments(release, [[1.0]]).n_classes
+    2
     """
 
     @property

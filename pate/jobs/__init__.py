@@ -1,8 +1,8 @@
-"""Label public rows with what teachers learnt from private ones: files in, files out."""
+"""Label public rows with what private records, or teachers of theirs, say: files in, files out."""
 
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._ledgers import find_ledger
-from pate.jobs._plan import LabelPlan, VotePlan
+from pate.jobs._plan import BallotPlan, LabelPlan, VotePlan
 from pate.jobs._tables import PREPROCESSING, LabelJob
 from pate.jobs._votes import VoteJob
 from pate.jobs._writing import check_new_files
@@ -10,6 +10,7 @@ from pate.jobs._writing import check_new_files
 __all__ = [
     "CHOICES",
     "PREPROCESSING",
+    "BallotPlan",
     "LabelJob",
     "LabelPlan",
     "OneRound",

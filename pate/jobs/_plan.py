@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pate.mechanisms import Mechanism
+from pate.mechanisms import GaussianSum, Mechanism
+from pate.privacy.words import Guarantee
+from pate.recipes import Recipe
 from pate.release import Quote
 
 
@@ -50,6 +52,11 @@ class VotePlan:
     gap: float
     n_free: int
     quote: Quote
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether nothing is left to pay for."""
+        return not self.quote.n_queries
 
     def __str__(self) -> str:
         stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
@@ -158,3 +165,91 @@ class LabelPlan(VotePlan):
             ("budget", f"buys {self.affordable:,} answers at this noise"),
             ("will spend", f"{self.quote.guarantee} for {self.quote.n_queries} new questions"),
         ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BallotPlan:
+    """What letting every record vote will do and cost: from public shapes and rows alone.
+
+    Attributes
+    ----------
+    n_records, n_units, n_public : int
+    unit : {"record", "group"}
+    encoding : str
+        How rows become numbers.
+    recipe : Recipe
+        How ballots are cast and what is made of them, and why.
+    mechanisms : tuple of GaussianSum
+        The noise of every round.
+    guarantee : Guarantee
+        Of all rounds together.
+    is_paid : bool
+        An earlier run paid for them: this one spends nothing.
+    expectation : str
+        What the labels are expected to be worth.
+
+    Examples
+    --------
+    >>> from pate.recipes import PublicFacts, choose
+    >>> facts = {"n_records": 900, "n_units": 900, "n_public": 400, "unit": "record", "encoding": "3 columns"}
+    >>> noise = GaussianSum(9.0)
+    >>> plan = BallotPlan(recipe=choose(PublicFacts(n_units=900, n_classes=10, mu=1 / 9, n_public=400)), is_paid=False,
+    ...     mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), **facts)
+    >>> print(plan)
+    900 records vote in 1 round; Gaussian noise, 9 times what one record may change; all 400 public rows; will spend ...
+    """
+
+    n_records: int
+    n_units: int
+    n_public: int
+    unit: str
+    encoding: str
+    recipe: Recipe
+    mechanisms: tuple[GaussianSum, ...]
+    guarantee: Guarantee
+    is_paid: bool
+    expectation: str = ""
+
+    def __str__(self) -> str:
+        n = len(self.mechanisms)
+        return (
+            f"{self.n_units} {self.unit}s vote in {n} round{'s' * (n > 1)}; Gaussian noise, {self._multipliers()} "
+            f"times what one {self._one()} may change; all {self.n_public} public rows; will spend {self._spends()}"
+        )
+
+    def text(self) -> str:
+        """Return the plan line by line.
+
+        Examples
+        --------
+        >>> from pate.recipes import PublicFacts, choose
+        >>> facts = {"n_records": 900, "n_units": 300, "n_public": 400, "unit": "group", "encoding": "3 columns"}
+        >>> noise = GaussianSum(9.0)
+        >>> recipe = choose(PublicFacts(n_units=300, n_classes=9, mu=1 / 9, n_public=400))
+        >>> plan = BallotPlan(recipe=recipe, is_paid=True, mechanisms=(noise,),
+        ...     guarantee=noise.charge(1).guarantee(1e-5), **facts)
+        >>> print(plan.text().splitlines()[0])
+        voters     300 groups, all ballots of one clipped together (900 records)
+        """
+        each = f", all ballots of one clipped together ({self.n_records} records)" if self.unit == "group" else ""
+        shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
+        lines = [
+            ("voters", f"{self.n_units} {self.unit}s{each}"),
+            ("rows", self.encoding),
+            *(("chosen", f"{what}: {why}") for what, why in self.recipe.reasons),
+            ("rounds", f"{len(self.mechanisms)}, of {shares} of mu^2, all paid for before the first"),
+            ("noise", f"Gaussian, {self._multipliers()} times what one {self._one()} may change"),
+            ("labels", f"all {self.n_public} public rows"),
+            ("expects", self.expectation),
+            ("will spend", self._spends()),
+        ]
+        return "\n".join(f"{name:<11}{value}" for name, value in lines if value)
+
+    def _multipliers(self) -> str:
+        return ", ".join(f"{m.noise_multiplier:.6g}" for m in self.mechanisms)
+
+    def _one(self) -> str:
+        return "record" if self.unit == "record" else "person"
+
+    def _spends(self) -> str:
+        return f"nothing more: an earlier run paid for {self.guarantee}" if self.is_paid else str(self.guarantee)

@@ -30,6 +30,8 @@ class Sources:
         The same rows as they stand in the files, by which a ledger recognises them.
     names : tuple of str or None
         File names of public images.
+    image_shape : tuple of int or None
+        Of images: (height, width), or (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
     """
 
     kind: str
@@ -39,6 +41,7 @@ class Sources:
     public: Any
     hashed: Any
     names: tuple[str, ...] | None = None
+    image_shape: tuple[int, ...] | None = None
 
 
 def read_sources(
@@ -78,7 +81,9 @@ def read_sources(
     held = read_images(private, labelled=True, group=group, like=shown, **options)
     assert held.y is not None
     pixels = shown.X.reshape(len(shown.X), -1)
-    return Sources("images", held.rows(), held.y, held.groups, shown.rows(), pixels, shown.names)
+    height, width, *colours = shown.X.shape[1:]
+    shape = (*colours, height, width)
+    return Sources("images", held.rows(), held.y, held.groups, shown.rows(), pixels, shown.names, shape)
 
 
 def _tables(

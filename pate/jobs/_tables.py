@@ -18,9 +18,11 @@ from pate.exceptions import InvalidInputError
 from pate.jobs._choice import Uncertain, make_choice
 from pate.jobs._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
-from pate.jobs._plan import LabelPlan
+from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
+from pate.jobs._records import BallotRoad, in_planes, public_representation
 from pate.jobs._rounds import Chooser, RoundsPlan
+from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
@@ -30,19 +32,24 @@ from pate.release import (
     BatchPlan,
     Evidence,
     LabelRelease,
+    RecordLabels,
+    ReleasedLabels,
     ReleaseTerms,
     affordable_answers,
+    check_ballots_stated,
     check_release_stated,
     plan_release,
     warn_if_weak,
 )
-from pate.teachers import ShardEnsemble, class_indices, make_ensemble
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble
 from pate.teachers._usable import owned
 from pate.votes import ABSTAIN, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
 #: Public rows on which it is seen that a teacher can be trained at all.
 _REHEARSED = 100
+#: Where nothing is said.
+_N_TEACHERS = {"records": 1, "heads": 1000, "shards": 100}
 
 
 class LabelJob:
@@ -67,12 +74,17 @@ class LabelJob:
     text : iterable of str
         Columns of codes: text even where all cells look like numbers. Columns that are text in the public table need
         not be named.
-    teacher : str or classifier
+    voters : {"records", "heads", "shards"} or None
+        Who votes, see :class:`pate.PATEClassifier`: None lets every private record vote, on all public rows, unless
+        something is said of teachers on shards (``teacher`` to ``preprocess`` below, or ``partition_seed``). Records
+        need 20 public rows at least. ``"heads"`` trains small heads on the shards.
+    teacher : str, classifier or None
         A name of :func:`pate.teachers.make_teacher`, or any scikit-learn classifier; with ``allow_import`` also
-        ``package.module:attribute``.
+        ``package.module:attribute``. None takes ``"logistic-regression"``.
     allow_import : bool
         Import such a teacher, **which runs its code**.
-    n_teachers : int
+    n_teachers : int or None
+        None takes 100, or 1,000 heads.
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
     n_queries : int or None
@@ -85,8 +97,8 @@ class LabelJob:
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
     preprocess : {"public", "shard", "none"}
-        Where scaling and encoding of tables is learnt: from the public rows, or inside every shard; never from all
-        private rows. Pixels are divided by 255, which learns nothing.
+        Where scaling and encoding of tables is learnt: from the public rows (always where records or heads vote), or
+        inside every shard; never from all private rows. Pixels are divided by 255, which learns nothing.
     max_categories : int
         A text column becomes at most so many columns, for the categories that are frequent in public rows (in the
         shard, for ``"shard"``); others count as one.
@@ -103,14 +115,18 @@ class LabelJob:
     new_ledger : bool
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
+        Where finished teachers are kept (or what was fitted on public rows, where records vote): a killed run goes on.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
     ----------
-    plan : LabelPlan
+    voters : str
+        Who votes.
+    plan : BallotPlan or LabelPlan
+        The latter where teachers vote.
     queries_ : int64 array
-        After :meth:`run`: the public rows that were asked about, in the order of the release.
+        After :meth:`run`: the public rows that were asked about, in the order of the release; all, where records vote.
 
     Raises
     ------
@@ -123,18 +139,25 @@ class LabelJob:
     --------
     >>> import tempfile, pandas as pd
     >>> folder = Path(tempfile.mkdtemp())
-    >>> rows = pd.DataFrame({"age": range(60), "ill": ["no"] * 30 + ["yes"] * 30})
+    >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
     >>> rows.to_csv(folder / "private.csv", index=False)
     >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
-    >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
-    ...     budget=Budget(5.0, 1e-3), teacher="naive-bayes", n_teachers=6)
+    >>> given = {"target": "ill", "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4)}
+    >>> job = LabelJob(folder / "private.csv", folder / "public.csv", **given)
     >>> print(job.plan)
-    60 records over 6 teachers; NoisyHistogram(sigma=...); 3 of 3 public rows asked; will spend (...)-DP, public, ...
-    >>> job.run().n_queries
-    3
+    600 records vote in ... rounds; Gaussian noise, ...; all 30 public rows; will spend (1, 0.0001)-DP, public, ...
+    >>> job.run().n_answered
+    30
+
+    Teachers on shards, where something is said of them:
+
+    >>> by_teachers = LabelJob(folder / "private.csv", folder / "public.csv", n_teachers=60, **given)
+    >>> print(by_teachers.plan)
+    600 records over 60 teachers; NoisyHistogram(sigma=...); ... public rows asked; will spend (...)-DP, public, ...
     """
 
     queries_: npt.NDArray[np.int64]
+    plan: BallotPlan | LabelPlan
 
     def __init__(
         self,
@@ -147,9 +170,10 @@ class LabelJob:
         group: str | None = None,
         drop: Iterable[str] = (),
         text: Iterable[str] = (),
-        teacher: Any = "logistic-regression",
+        voters: str | None = None,
+        teacher: Any = None,
         allow_import: bool = False,
-        n_teachers: int = 100,
+        n_teachers: int | None = None,
         mechanism: Mechanism | None = None,
         n_queries: int | None = None,
         select: Any = "auto",
@@ -180,9 +204,25 @@ class LabelJob:
         check_budget(budget)
         check_choice("preprocess", preprocess, PREPROCESSING)
         check_int("max_categories", max_categories, low=2)
-        n_teachers = check_int("n_teachers", n_teachers, low=1)
+        said = {
+            "teacher": teacher,
+            "n_teachers": n_teachers,
+            "mechanism": mechanism,
+            "n_queries": n_queries,
+            "select": select,
+            "rounds": rounds,
+            "student": student,
+            "gap": gap,
+            "max_answers": max_answers,
+            "on_exhausted": on_exhausted,
+            "preprocess": preprocess,
+            "partition_seed": partition_seed,
+        }
+        self.voters = who_votes(voters, said)
+        n_teachers = check_int("n_teachers", _N_TEACHERS[self.voters] if n_teachers is None else n_teachers, low=1)
         choice = make_choice(select, rounds=rounds, student=student)
         named = check_classes(classes) if classes is not None else None
+        teacher = "logistic-regression" if teacher is None else teacher
         estimator = chosen_teacher(teacher, allow_import=allow_import)
         if not overlap_is_public:
             check_other_file(private, public)
@@ -198,7 +238,36 @@ class LabelJob:
         unit, n_units = units_of(source)
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
-        said = check_release_stated(stated, unit=unit, classes_inferred=named is None)
+        public_rows = "declared" if overlap_is_public else "checked"
+        terms = ReleaseTerms(
+            budget=budget,
+            ledger=self._ledger,
+            max_answers=max_answers,
+            on_exhausted=on_exhausted,
+            noise_seed=noise_seed,
+            tuning=tuning,
+            stated=self._stated(stated, unit),
+        )
+        fitted: dict[str, Any] = {
+            "max_categories": max_categories,
+            "random_state": random_state,
+            "folder": checkpoint_dir,
+            "verbose": verbose,
+        }
+        if self.voters == "records":
+            self._classes = read_classes(source.y) if named is None else named
+            self._ballots = BallotRoad.of(
+                source,
+                terms,
+                classes=self._classes,
+                classes_inferred=named is None,
+                public_rows=public_rows,
+                anyway=anyway,
+                n_jobs=n_jobs,
+                **fitted,
+            )
+            self.plan = self._ballots.plan
+            return
         if n_units < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
@@ -219,10 +288,12 @@ class LabelJob:
             classes_inferred=named is None,
             trained=True,
             preprocessing=preprocess if table else "none",
-            public_rows="declared" if overlap_is_public else "checked",
+            public_rows=public_rows,
         )
         self._encoder = None
-        if table and preprocess == "public":
+        if self.voters == "heads":
+            teacher, estimator = "head", HeadTeacherEnsemble(public_representation(source, **fitted))
+        elif table and preprocess == "public":
             self._encoder = TableEncoder(max_categories=max_categories).fit(source.public)
         elif table and preprocess == "shard":
             if isinstance(estimator, ShardEnsemble):
@@ -231,16 +302,7 @@ class LabelJob:
                     "no pipeline makes them inside their shards."
                 )
             estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
-        self._rows = source.public if self._encoder is None else self._encoder.transform(source.public)
-        terms = ReleaseTerms(
-            budget=budget,
-            ledger=self._ledger,
-            max_answers=max_answers,
-            on_exhausted=on_exhausted,
-            noise_seed=noise_seed,
-            tuning=tuning,
-            stated=said,
-        )
+        self._rows = self._encoded(source.public)
         chooser = Chooser(choice, self._numbers(select, max_categories), random_state)
         self._road = self._planned(terms, asking, chooser, n_teachers)
         self.plan = LabelPlan(
@@ -280,6 +342,17 @@ class LabelJob:
 
     # Planning ----------------------------------------------------------------------------------------------------
 
+    def _stated(self, stated: Mapping[str, str] | None, unit: str) -> dict[str, str]:
+        if self.voters == "records":
+            return check_ballots_stated(stated, residual=True)
+        return check_release_stated(stated, unit=unit, classes_inferred=self._classes is None)
+
+    def _encoded(self, rows: Any) -> Any:
+        """Return rows as voters take them."""
+        if self.voters == "heads":
+            return in_planes(rows, self._source.image_shape)
+        return rows if self._encoder is None else self._encoder.transform(rows)
+
     def _numbers(self, select: Any, max_categories: int) -> Any:
         """Return public rows as numbers, for choosing among them; by what the public rows teach in any case."""
         if self._source.kind == "images" or self._encoder is not None or select in ("random", "first"):
@@ -303,6 +376,8 @@ class LabelJob:
         if self._source.kind == "images":
             return f"images of {self._rows.shape[1]} numbers, pixels divided by 255"
         n_columns = self._source.public.shape[1]
+        if self.voters == "heads":
+            return f"{n_columns} columns, by a representation that the public rows teach"
         if self._encoder is not None:
             return f"{n_columns} columns become {self._rows.shape[1]} numbers, by what the public rows teach"
         where = "inside every shard" if self._evidence.preprocessing == "shard" else "nowhere: as they are"
@@ -310,29 +385,24 @@ class LabelJob:
 
     # Running -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> LabelRelease:
-        """Train the teachers, ask them, and release; the charge is in the ledger before this returns.
+    def run(self) -> LabelRelease | RecordLabels:
+        """Let records vote, or train teachers and ask them, and release; the charge is stored before this returns.
 
         Returns
         -------
-        LabelRelease
-            In the order of ``queries_``.
+        RecordLabels or LabelRelease
+            In the order of ``queries_``. The latter where teachers vote.
         """
         source = self._source
         values = self._classes
         if values is None:
             values = self._teachers.classes = read_classes(source.y)
-        X = source.X if self._encoder is None else self._encoder.transform(source.X)
         y = as_classes(source.y, values)
-        if self._ledger is not None:  # before days of training, not after
-            # As the teachers will see them, records of unknown owner and all.
-            groups, _ = owned(source.groups, len(y))
-            records = records_fingerprint(class_indices(y, values), groups)
-            facts = Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records)
-            self._ledger.check(facts)
-            check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
-            if self.plan.quote.n_queries:
-                self._ledger.check_writable()
+        self._check_ledger(class_indices(y, values), values)
+        if self.voters == "records":
+            self.queries_ = np.arange(self.plan.n_public)
+            return self._ballots.run(y)
+        X = self._encoded(source.X)
         shown = take(self._rows, np.arange(min(_REHEARSED, len(self._rows))))
         self._teachers.fit(X, y, groups=source.groups, X_public=shown)
         del X
@@ -342,7 +412,19 @@ class LabelJob:
         self.queries_ = outcome.queries
         return outcome.release
 
-    def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+    def _check_ledger(self, labels: npt.NDArray[np.int64], values: tuple[Any, ...]) -> None:
+        """See before days of training, not after, that the ledger is of these records, and theirs alone."""
+        if self._ledger is None:
+            return
+        # As the voters will see them, records of unknown owner and all.
+        groups, _ = owned(self._source.groups, len(labels))
+        records = records_fingerprint(labels, groups)
+        self._ledger.check(Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records))
+        check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
+        if not self.plan.is_paid:
+            self._ledger.check_writable()
+
+    def write(self, release: ReleasedLabels, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
         """Write the labels and the statement.
 
         Parameters
@@ -350,7 +432,8 @@ class LabelJob:
         release : LabelRelease
         out : path
             A CSV file: ``row`` (position in the public file, from 0; for images ``file``, their name), ``label`` (empty
-            where there is none) and ``status`` of *every* public row. The statement goes beside it as
+            where there is none) and ``status`` of *every* public row; where records vote also ``confidence``, the
+            probability of the label by the model that was released. The statement goes beside it as
             ``.statement.json``, ``.statement.txt`` and ``.statement.html`` (one page to print).
         safe_csv : bool
             Put an apostrophe before labels and names that a spreadsheet would take for a formula.

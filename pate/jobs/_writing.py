@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from pate.core.files import atomic_path, check_can_write, write_json, write_text
 from pate.exceptions import InvalidInputError, RunFolderError
-from pate.release import LabelRelease
+from pate.release import RecordLabels, ReleasedLabels
 
 #: The statement beside the labels: for machines, for reading and for printing.
 _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
+#: Digits of a label's probability.
+_DIGITS = 4
 #: A spreadsheet takes a cell that starts with one of these for a formula, or drops it and looks at the next character.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
@@ -57,7 +59,7 @@ def _new_paths(out: str | os.PathLike[str]) -> list[Path]:
 
 
 def write_labels(
-    release: LabelRelease,
+    release: ReleasedLabels,
     rows: npt.NDArray[np.int64],
     out: str | os.PathLike[str],
     *,
@@ -70,13 +72,15 @@ def write_labels(
 
     paths = _new_paths(out)
     frame = release.to_frame(rows=rows).set_index("row")
+    if isinstance(release, RecordLabels):
+        frame["confidence"] = np.round(release.probability.max(axis=1), _DIGITS)
     frame = frame.reindex(range(n_public)).reset_index()
     frame["status"] = frame["status"].fillna("not asked")
     if names is not None:
         frame = frame.drop(columns="row")
         frame.insert(0, "file", pd.Series(names, dtype=object))
     if safe_csv:
-        for column in frame.columns.difference(["row", "status"]):
+        for column in frame.columns.difference(["row", "status", "confidence"]):
             frame[column] = frame[column].map(harmless, na_action="ignore")
     content = frame.to_csv(index=False).encode("utf-8")
     statement = release.statement.of_file(paths[0].name, content)

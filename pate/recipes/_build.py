@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
@@ -15,12 +17,14 @@ from pate.heads import Head, LikelihoodHead, MomentLogisticHead, residual_step
 from pate.recipes._recipe import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
 from pate.release import BallotRelease
-from pate.representations import KernelPCA, Representation, TableMap, chain
+from pate.representations import FromTransformer, KernelPCA, Representation, TableMap, cached, chain
 
 #: Smaller images are tables of pixels: there is little in them that a network would find.
 _SMALL_IMAGE = 16
 #: Components of the kernel that are kept, and how many of them soft votes look at.
 _COMPONENTS, _SOFT_DIMS = 600, 64
+#: Singular vectors of sparse rows.
+_SPARSE_COMPONENTS = 256
 #: Where most columns hold two public values, they are categories that somebody encoded.
 _MOSTLY = 0.5
 
@@ -69,6 +73,8 @@ def fitted_representation(
     representation: Representation | None = None,
     image_shape: tuple[int, ...] | None = None,
     random_state: int = 0,
+    max_categories: int = 50,
+    folder: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Representation:
     """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
@@ -83,6 +89,10 @@ def fitted_representation(
         See :func:`kind_of`.
     random_state : int
         Public.
+    max_categories : int
+        Of the default for columns of text, see :class:`pate.representations.TableMap`.
+    folder : path or None
+        Where it is kept once it is fitted, and found again; see :func:`pate.representations.cached`.
     verbose : bool
 
     Examples
@@ -97,16 +107,20 @@ def fitted_representation(
                 f"representation must be one of pate.representations, got {shown(representation)}. Wrap a transformer "
                 "in FromTransformer, a torch module in FromModule."
             )
-        fitted = hasattr(representation, "n_features_out_")
-        return representation if fitted else clone(representation).fit(X_public)
+        if hasattr(representation, "n_features_out_"):
+            return representation
+        return clone(representation).fit(X_public) if folder is None else cached(representation, X_public, folder)
     check_choice("kind", kind, ("table", "mixed", "image", "text"))
     rep: Any
     if kind == "mixed":
-        rep = TableMap()
+        rep = TableMap(max_categories=max_categories)
     elif kind == "text":
         from pate.representations import TextMap
 
         rep = TextMap()
+    elif is_sparse(read_rows(X_public, name="X_public")):
+        most = min(_SPARSE_COMPONENTS, *np.shape(X_public))
+        rep = FromTransformer(TruncatedSVD(most, random_state=random_state))
     elif kind == "image":
         from pate.recipes._images import image_representation
 
@@ -115,7 +129,7 @@ def fitted_representation(
         rep = KernelPCA(_COMPONENTS, random_state=random_state)
     else:
         rep = chain(TableMap(numeric=["standard"]), KernelPCA(_COMPONENTS, random_state=random_state))
-    return rep.fit(X_public)
+    return rep.fit(X_public) if folder is None else cached(rep, X_public, folder)
 
 
 def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from threadpoolctl import threadpool_limits
 
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
+from pate.exceptions import BudgetExceededError
 from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
@@ -29,11 +31,14 @@ from pate.release import (
     ReleaseTerms,
     open_ballot_session,
     share_rounds,
+    stored_rounds,
 )
 from pate.release._door import sum_of_rounds
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
+#: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.
+_LEAST_LEFT = 0.01
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
 _MOST_ROWS = 20_000
 #: Rows that are asked about at once.
@@ -200,18 +205,19 @@ class RecordsPlan:
         """
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
-        ledger = terms.ledger
-        left = None if ledger is None else ledger.remaining(default_total=terms.budget)
         facts = PublicFacts(
             n_units=n_units,
             n_classes=len(classes),
-            mu=1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier,
+            # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
+            mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
             n_public=len(z),
             kind=kind,
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
         )
         chosen = choose(facts) if recipe is None else recipe
-        space = make_space(chosen, z, random_state=random_state).fit(z)
+        # Threads add up centres in any order, and a ledger knows a space by its last bits.
+        with threadpool_limits(1):
+            space = make_space(chosen, z, random_state=random_state).fit(z)
         voters = RecordVoters(
             representation,
             space,
@@ -228,11 +234,37 @@ class RecordsPlan:
         return [r.share for r in self.recipe.rounds]
 
     @property
+    def stored(self) -> bool:
+        """Whether the ledger was charged for this plan: then it goes on, or gives what it released, for nothing."""
+        return stored_rounds(self.terms, self.shares, self.name) is not None
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        """One per round: those that were paid for, else as many as budget and ledger buy.
+
+        Raises
+        ------
+        BudgetExceededError
+            The ledger has nothing left, or next to nothing: noise would drown whatever is cast.
+        """
+        terms, shares = self.terms, self.shares
+        paid = stored_rounds(terms, shares, self.name)
+        if paid is not None:
+            return paid
+        left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
+        rounds = share_rounds(terms.budget, shares, left)
+        bought, whole = (sum_of_rounds(r).mu_squared for r in (rounds, share_rounds(terms.budget, shares)))
+        if bought < _LEAST_LEFT**2 * whole:
+            raise BudgetExceededError(
+                f"the ledger has less left than {_LEAST_LEFT:.0%} of what {terms.budget} buys: noise would drown all "
+                "ballots. Nothing was spent. Ask for a budget that it has left, or raise the ledger's total."
+            )
+        return rounds
+
+    @property
     def charge(self) -> Charge:
-        """What all rounds will cost together."""
-        ledger = self.terms.ledger
-        left = None if ledger is None else ledger.remaining(default_total=self.terms.budget)
-        return sum_of_rounds(share_rounds(self.terms.budget, self.shares, left))
+        """What all rounds cost together."""
+        return sum_of_rounds(self.mechanisms)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -262,6 +294,7 @@ class RecordsPlan:
             See :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast`.
         """
         evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
+        _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         ballots = voters.cast(X, y, groups)  # before anything is paid: what cannot be cast is found out here
         with open_ballot_session(

@@ -2,7 +2,7 @@
 
 from pate.release._assumptions import check_release_stated
 from pate.release._ballot_release import BallotRelease, Decisions
-from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds
+from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds, stored_rounds
 from pate.release._ballot_statement import check_ballots_stated
 from pate.release._ballots import release_ballots
 from pate.release._labels import LabelRelease, RecordLabels, ReleasedLabels
@@ -49,5 +49,6 @@ __all__ = [
     "sanitised_epsilon",
     "session_left",
     "share_rounds",
+    "stored_rounds",
     "warn_if_weak",
 ]

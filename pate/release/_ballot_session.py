@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 from pate.core.checks import check_classes, check_int, check_real, shown
 from pate.exceptions import InvalidInputError
-from pate.ledger import Ledger, Registration
+from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import calibrate
@@ -266,6 +266,34 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
     return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
+def stored_rounds(terms: ReleaseTerms, shares: Sequence[float], name: str) -> tuple[GaussianSum, ...] | None:
+    """Return the rounds of a session that the ledger of ``terms`` has been charged for; None: it has not.
+
+    Parameters
+    ----------
+    terms, shares, name
+        What :func:`pate.open_ballot_session` would be given.
+
+    Examples
+    --------
+    >>> stored_rounds(ReleaseTerms(budget=Budget(1.0, 1e-5)), [1.0], "mine") is None
+    True
+    """
+    row = None if terms.ledger is None else terms.ledger.find(_mark(terms, shares, name))
+    return None if row is None else _rounds_of(row)
+
+
+def _mark(terms: ReleaseTerms, shares: Sequence[float], name: str) -> str:
+    """Return what a session is recognised by in a ledger."""
+    budget = terms.budget
+    parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _rounds_of(row: LedgerRow) -> tuple[GaussianSum, ...]:
+    return tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+
+
 def open_ballot_session(
     budget: Budget,
     *,
@@ -342,15 +370,12 @@ def open_ballot_session(
     )
     warn_if_weak(budget.delta, n)
     door = Door(terms, data)
-    mark = None
-    if name is not None:
-        parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
-        mark = hashlib.sha256(repr(parts).encode()).hexdigest()
+    mark = None if name is None else _mark(terms, shares, name)
     claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
     try:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            rounds = tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+            rounds = _rounds_of(row)
             # After the last one that is stored: one before it that failed to be was used up all the same.
             n_used = max(rounds_in(row.facts), default=-1) + 1
             paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))

@@ -57,7 +57,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     learning_rate, weight_decay : float
         Of AdamW; the rate rises for two epochs and falls as a cosine, to a fifth.
     augmentation : float
-        How strongly images are changed; 0 leaves them. Around 1 for glyphs and clothes.
+        How strongly images are changed; 0 leaves them. 1 suits glyphs, 0.5 clothes.
     flip : bool
         Left and right may change places.
     erase : float
@@ -127,7 +127,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         flip: bool = False,
         erase: float = 0.3,
         trust: float = 2.0,
-        trust_from: float = 0.25,
+        trust_from: float = 0.4,
         label_error: float = 0.05,
         ema_epochs: float = 2.0,
         patience: int | None = None,

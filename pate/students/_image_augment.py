@@ -19,7 +19,7 @@ class Augment:
     Attributes
     ----------
     strength : float
-        0 changes nothing but ``flip`` and ``erase``; 1 suits glyphs and clothes of 28 x 28.
+        0 changes nothing but ``flip`` and ``erase``; 1 suits glyphs of 28 x 28, 0.5 clothes.
     flip : bool
         Left and right may change places: not for glyphs.
     erase : float

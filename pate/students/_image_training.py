@@ -206,7 +206,11 @@ class Training:
         for mean, value in zip(self.average.parameters(), self.network.parameters(), strict=True):
             mean.lerp_(value, 1 - keep)
         for mean, value in zip(self.average.buffers(), self.network.buffers(), strict=True):
-            mean.copy_(value)
+            # The running means of batch norm are of the network that moves; the average's are an average too.
+            if mean.is_floating_point():
+                mean.lerp_(value, 1 - keep)
+            else:
+                mean.copy_(value)
 
     def _adapt(self, opinion: torch.Tensor) -> float:
         """Take the student's opinion as the prior of what was released: targets ~ released^weight * opinion^trust.
@@ -224,16 +228,20 @@ class Training:
         return trust
 
     def _merit(self, opinion: torch.Tensor) -> float:
-        """Return, from 0 to 1, how far the opinion agrees with the answers, of as far as those claim to be right.
+        """Return, from 0 to 1, what the opinion is worth, by how often it agrees with the answers.
 
-        Naming the commonest class always has none: without this, a student that does not know anything yet would
-        overrule the answers for good.
+        One that is right disagrees about as often as the answers claim to be wrong; what it disagrees beyond that is
+        its own fault. Naming the commonest class has no merit: a student that knows nothing yet would overrule the
+        answers for good.
         """
         weights = self.given / self.given.sum()
         agreement = float(((opinion.argmax(1) == self.released.argmax(1)) * weights).sum())
         commonest = float((self.released * weights[:, None]).sum(0).max())
         claimed = float((self.released.amax(1) * weights).sum())
-        return min(1.0, max(0.0, agreement - commonest) / max(claimed - commonest, 1e-6))
+        informed = min(1.0, max(0.0, agreement - commonest) / max(claimed - commonest, 1e-6))
+        # Answers can be surer than they are right, so a tenth is always let pass in part.
+        excess = max(0.0, claimed - agreement) / max(1 - claimed, 0.1)
+        return informed * max(0.0, 1 - excess)
 
     def _digest(self) -> str:
         """Return by what a checkpoint knows its training: the recipe, the network's start, every image and target."""

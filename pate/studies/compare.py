@@ -20,6 +20,7 @@ from pate.core.progress import track
 from pate.core.provenance import provenance
 from pate.core.seeds import training_seed
 from pate.data import Dataset
+from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.statement.model import PrivacyStatement
@@ -174,9 +175,9 @@ def _fit(
     place = zlib.crc32(f"{name}\0{budget.epsilon!r}".encode())
     noise = None if noise_seed is None else training_seed(noise_seed, repeat, place)
     parameters = {"budget": budget, "random_state": seed, "noise_seed": noise}
-    if cut_seed is not None:
-        parameters["partition_seed"] = cut_seed
     takes = contestant.get_params(deep=False)
+    if cut_seed is not None and not (isinstance(contestant, PATEClassifier) and contestant.who_votes() == "records"):
+        parameters["partition_seed"] = cut_seed
     model = clone(contestant).set_params(**{k: v for k, v in parameters.items() if k in takes})
     y, y_test = data.private.y, data.test.y
     if _wants_values(takes.get("classes"), data.classes):
@@ -203,7 +204,7 @@ def _fit(
         repeat=repeat,
         accuracy=float(accuracy_score(y_test, model.predict(data.test.X))),
         seed=seed,
-        queries=None if release is None else int(release.quote.n_queries),
+        queries=None if release is None else int(getattr(release, "quote", release).n_queries),
         answers=None if release is None else int(release.n_answered),
         seeded=seeded,
         statement=replace(statement, created=created) if isinstance(statement, PrivacyStatement) else None,

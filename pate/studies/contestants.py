@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from pate.core.checks import check_choice
-from pate.data import Dataset, encode_dataset, load_dataset
+from pate.data import Dataset, TableEncoder, encode_dataset, load_dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.students import make_student
 from pate.studies.compare import compare
 from pate.studies.comparison import ComparisonReport
-from pate.teachers import make_teacher
 
 MODULES = ("auto", "linear", "tanh-mlp", "tanh-cnn", "none")
 
@@ -24,41 +21,71 @@ MODULES = ("auto", "linear", "tanh-mlp", "tanh-cnn", "none")
 _DPSGD: dict[str, dict[str, Any]] = {"tanh-cnn": {"epochs": 5, "expected_batch_size": 1024, "learning_rate": 0.5}}
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What PATE does on a data set when nothing else is said.
+#: Of a small data set more than the usual share is public: scikit-learn's digits have so many public rows here.
+_PUBLIC_ROWS = {"digits": 400}
+
+
+def public_rows(dataset: str) -> int | None:
+    """Return how many public rows a data set is cut with where nobody says; None: :func:`pate.load_dataset`'s share.
 
     Examples
     --------
-    >>> setting("digits").n_teachers
-    80
+    >>> public_rows("digits"), public_rows("adult")
+    (400, None)
     """
-
-    teacher: Any
-    student: str
-    n_teachers: int
-    n_queries: int | None
-    select: str
-    n_public: int | None
+    return _PUBLIC_ROWS.get(dataset.replace("-", "_").lower())
 
 
-# Digits is public, so tuning on it costs nobody anything; the others are general values, tuned on nothing.
-_SETTINGS = {"digits": Setting(KNeighborsClassifier(n_neighbors=1), "vote-spreading", 80, 40, "spread", 400)}
-_IMAGES = Setting("svm", "vote-spreading", 250, 500, "spread", None)
-_TABLES = Setting("logistic-regression", "logistic-regression", 250, 500, "random", None)
+class OnEncodedRows(ClassifierMixin, BaseEstimator):
+    """A contestant that needs numbers, on rows encoded by what the public rows teach (:class:`pate.TableEncoder`).
 
+    For mixed tables in :func:`pate.compare`, beside contestants that read such tables themselves.
 
-def setting(dataset: str) -> Setting:
-    """Return the setting of a data set.
+    Parameters
+    ----------
+    classifier : classifier with a ``budget`` parameter
+    budget, random_state, noise_seed
+        Set in ``classifier`` where it has them.
+
+    Attributes
+    ----------
+    classifier_ : the fitted clone
+    encoder_ : TableEncoder
+        Fitted on ``X_public`` alone.
 
     Examples
     --------
-    >>> setting("adult").teacher
-    'logistic-regression'
+    >>> from pate import DPSGDClassifier
+    >>> inner = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), classes=range(2))
+    >>> OnEncodedRows(inner, budget=Budget(3.0, 1e-5)).budget
+    Budget(epsilon=3.0, delta=1e-05)
     """
-    name = dataset.replace("-", "_").lower()
-    images = ("mnist", "fashion_mnist", "optdigits")
-    return _SETTINGS.get(name, _IMAGES if name in images else _TABLES)
+
+    def __init__(
+        self, classifier: Any, *, budget: Budget | None = None, random_state: Any = None, noise_seed: Any = None
+    ) -> None:
+        self.classifier = classifier
+        self.budget = budget
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: Any, X_public: Any) -> OnEncodedRows:
+        """Learn the encoding from ``X_public`` and fit the classifier on the encoded private rows."""
+        takes = self.classifier.get_params(deep=False)
+        said = {name: getattr(self, name) for name in ("budget", "random_state", "noise_seed") if name in takes}
+        self.encoder_ = TableEncoder().fit(X_public)
+        self.classifier_ = clone(self.classifier).set_params(**said).fit(self.encoder_.transform(X), y)
+        self.classes_ = self.classifier_.classes_
+        return self
+
+    @property
+    def statement_(self) -> Any:
+        """The classifier's own statement."""
+        return self.classifier_.statement_
+
+    def predict(self, X: Any) -> Any:
+        """Return the classes of rows of the table."""
+        return self.classifier_.predict(self.encoder_.transform(X))
 
 
 def dpsgd_module(dpsgd: str, data: Dataset) -> str:
@@ -144,7 +171,7 @@ def compare_on(
     delta, n_repeats, random_state, out, verbose
         See :func:`pate.compare`.
     n_teachers : int or None
-        None takes the data set's setting.
+        None lets records vote; a number trains so many teachers on shards.
     n_jobs : int or None
 
     Returns
@@ -158,23 +185,20 @@ def compare_on(
 
     Examples
     --------
-    >>> report = compare_on("digits", epsilons=[3.0], n_repeats=1, n_teachers=20)
+    >>> report = compare_on("digits", epsilons=[3.0], n_repeats=1)
     >>> [row["contestant"] for row in report.rows()]
     ['PATE', 'DP-SGD']
     """
     if not len(epsilons):
         raise InvalidInputError("epsilons must name at least one budget, got none.")
-    chosen = setting(dataset)
     budgets = [Budget(e, delta) for e in epsilons]
-    data = encode_dataset(
-        load_dataset(
-            dataset,
-            protocol=protocol,
-            data_home=data_home,
-            random_state=random_state,
-            n_public=n_public or chosen.n_public,
-            n_private=n_private,
-        )
+    data = load_dataset(
+        dataset,
+        protocol=protocol,
+        data_home=data_home,
+        random_state=random_state,
+        n_public=n_public or public_rows(dataset),
+        n_private=n_private,
     )
     module = dpsgd_module("auto", data)
     if module == "none":
@@ -182,19 +206,19 @@ def compare_on(
             f"dataset must be one whose rows are not grouped by person, got {dataset!r}: DP-SGD here protects one row, "
             "PATE would protect one person. Use pate run for PATE alone."
         )
-    n_rows = len(data.public.y_for_evaluation)
+    if n_teachers is not None:
+        data = encode_dataset(data)  # teachers need numbers; representations read tables cell by cell
     classifier = PATEClassifier(
-        make_teacher(chosen.teacher),
-        n_teachers=n_teachers or chosen.n_teachers,
+        n_teachers=n_teachers,
         budget=budgets[0],
         classes=range(len(data.classes)),
-        student=make_student(chosen.student),
-        n_queries=None if chosen.n_queries is None else min(chosen.n_queries, n_rows),
-        select=chosen.select,
+        image_shape=data.image_shape,
         n_jobs=n_jobs,
         anyway=True,  # a comparison shows what comes of any budget
     )
-    contestants = {"PATE": classifier, "DP-SGD": make_dpsgd(module, data, budgets[0])}
+    dpsgd = make_dpsgd(module, data, budgets[0])
+    encoded = data.kind == "table" and n_teachers is None
+    contestants = {"PATE": classifier, "DP-SGD": OnEncodedRows(dpsgd, budget=budgets[0]) if encoded else dpsgd}
     return compare(
         contestants,
         data,

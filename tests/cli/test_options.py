@@ -45,8 +45,8 @@ from pate.jobs._votes import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
 from pate.queries import STRATEGIES
+from pate.studies.config import RunConfig
 from pate.studies.contestants import MODULES, compare_on
-from pate.studies.run import RunConfig
 
 DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]
@@ -311,7 +311,7 @@ def test_a_file_of_all_defaults_reads_back_equal(tmp_path, asked):
         if not key.not_in_file and getattr(plain, name) is not None
     }
     (tmp_path / "job.toml").write_text(toml(held))
-    assert len(held) >= 20
+    assert len(held) >= 19
     for options in (["--config", "job.toml"], ["--epsilon", 1, "--out", tmp_path / "labels.csv"]):
         done = pate("label", *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -369,11 +369,11 @@ def test_every_type_of_option_is_one_that_a_file_can_hold():
 
 
 def test_defaults_of_run_and_compare_are_those_of_their_functions():
-    """``pate run`` has a stronger set-up of its own than a RunConfig, and commands take every core."""
+    """Commands take every core."""
     names = {"teachers": "n_teachers", "queries": "n_queries", "repeats": "n_repeats", "public": "n_public",
              "private": "n_private", "seed": "random_state"}  # fmt: skip
     for command, target, own in (
-        (experiment.run, RunConfig, {"jobs", "teacher", "teachers", "student"}),
+        (experiment.run, RunConfig, {"jobs"}),
         (compare.compare, compare_on, {"jobs"}),
     ):
         theirs = inspect.signature(target).parameters

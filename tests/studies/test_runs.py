@@ -20,7 +20,8 @@ import pate.studies.run
 from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, Ledger, load_dataset
 from pate.exceptions import DatasetNotFoundError, RunFolderError
 from pate.release import release_labels
-from pate.studies.run import RunConfig, cost_curve, run_experiment
+from pate.studies.config import RunConfig
+from pate.studies.run import cost_curve, run_experiment
 from pate.votes import Votes
 
 PUBLIC_FILES = ["labels.csv", "report.html", "results.json", "statement.json", "statement.txt"]
@@ -339,16 +340,17 @@ def test_an_absent_data_set_is_a_clear_error(tmp_path, monkeypatch):
 
 _RUN = """
 import os, signal, sys
-import pate.estimator
+import pate.estimator._classifier
 from pate import Budget
-from pate.studies.run import RunConfig, run_experiment
+from pate.studies.config import RunConfig
+from pate.studies.run import run_experiment
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 where, out, teacher, n_teachers = sys.argv[1:]
 if where == "student":
-    pate.estimator.fit_student = die  # the first thing after the release is charged
+    pate.estimator._classifier.fit_student = die  # the first thing after the release is charged
 run_experiment(
     RunConfig(dataset="digits", budget=Budget(8.0, 1e-5), teacher=teacher, student="naive-bayes",
               n_teachers=int(n_teachers), n_queries=40, dpsgd="none"),
@@ -541,5 +543,5 @@ def test_the_open_model_of_many_rows_has_fewer_epochs(monkeypatch):
     for limit, epochs in ((10**6, 8), (len(data.private.y) // 2, 4), (1, 1)):
         monkeypatch.setattr(pate.studies._references, "_LARGE", limit)
         with pytest.raises(InterruptedError):
-            pate.studies._references._open_model(torch_teachers(checkpoint_dir="x"), data, None, None, 0)
+            pate.studies._references._open_model(torch_teachers(checkpoint_dir="x"), data, data, 0)
         assert fits[-1] == (1, epochs, None, len(data.private.y))

@@ -140,8 +140,8 @@ def fitting(images: torch.Tensor) -> str:
     """Return ``"glyphs"`` for public images made of strokes, ``"mild"`` for all others.
 
     Grey images are made of strokes if more than two thirds of their ink, in the median image, lies within a pixel of
-    the ground: .87 of it for MNIST and .93 for 8 x 8 digits, but .43 for Fashion-MNIST and .1 for photographs. Ink is
-    what is brighter than the ground, or darker where most pixels are bright.
+    the ground: nearly all of it in handwritten digits, less than half in clothing, little in photographs. Ink is what
+    is brighter than the ground, or darker where most pixels are bright.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from pate.representations.images._pixels import ImageMap
 from pate.representations.images._training import Recipe, train
 
 #: Images shown in all when nobody says how often, and the fewest and most epochs this makes.
-_SHOWN, _FEWEST, _MOST = 250_000, 12, 200
+_SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 
 class SelfSupervised(ImageMap):
@@ -39,7 +39,7 @@ class SelfSupervised(ImageMap):
         Channels of the first convolution; the others are wider (:class:`Encoder`). Twice the width costs about three
         times as much.
     epochs : int or "auto"
-        How often every public image is shown. ``"auto"`` shows about 250,000 images in all, in 12 to 200 epochs.
+        How often every public image is shown. ``"auto"`` shows about 400,000 images in all, in 20 to 200 epochs.
     batch_size : int
         At least 2; each image of a batch is told apart from all others in it.
     temperature : float

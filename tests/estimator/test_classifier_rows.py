@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble
-from pate.estimator import _digest
+from pate.estimator._classifier import _digest
 from pate.exceptions import CuratorWarning
 from pate.students import fit_student, make_student
 

@@ -1,0 +1,182 @@
+"""A job whose private records vote themselves: planned by public facts, and every public row is labelled."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.estimator._roads import FEWEST_PUBLIC, plan_records
+from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.jobs._inputs import units_of
+from pate.jobs._plan import BallotPlan
+from pate.jobs._reading import Sources
+from pate.recipes import Expectation, RecordsPlan, expected, fitted_representation, kind_of, some_rows
+from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
+from pate.representations import Representation
+from pate.teachers import class_indices
+from pate.teachers._usable import owned
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BallotRoad:
+    """From private records to labels of all public rows, by ballots.
+
+    Attributes
+    ----------
+    source : Sources
+    ballots : RecordsPlan
+    evidence : Evidence
+    plan : BallotPlan
+
+    Examples
+    --------
+    >>> BallotRoad.__dataclass_params__.frozen
+    True
+    """
+
+    source: Sources
+    ballots: RecordsPlan
+    evidence: Evidence
+    plan: BallotPlan
+
+    @classmethod
+    def of(
+        cls,
+        source: Sources,
+        terms: ReleaseTerms,
+        *,
+        classes: tuple[Any, ...],
+        classes_inferred: bool,
+        public_rows: str,
+        anyway: bool = False,
+        max_categories: int = 50,
+        random_state: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> Self:
+        """Fit public maps and price all rounds; of private records only their number is used."""
+        n_public = len(source.public)
+        if n_public < FEWEST_PUBLIC:
+            raise InvalidInputError(
+                f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
+                "the map that private records vote on. Add public rows, or say voters='shards' (--voters shards)."
+            )
+        warn_if_weak(terms.budget.delta, units_of(source)[1])
+        representation = public_representation(
+            source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
+        )
+        ballots = plan_records(
+            in_planes(source.public, source.image_shape),
+            terms,
+            classes=classes,
+            classes_inferred=classes_inferred,
+            n_records=len(source.y),
+            groups=source.groups,
+            representation=representation,
+            image_shape=source.image_shape,
+            random_state=random_state,
+            n_jobs=n_jobs if len(source.y) > _FEWEST_SHARED else None,
+            verbose=verbose,
+        )
+        hope = _check_worth(ballots, anyway=anyway)
+        evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)
+        before = "images" if source.kind == "images" else f"{source.public.shape[1]} columns"
+        encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
+        plan = BallotPlan(
+            n_records=len(source.y),
+            n_units=ballots.n_units,
+            n_public=n_public,
+            unit=ballots.unit,
+            encoding=encoding,
+            recipe=ballots.recipe,
+            mechanisms=ballots.mechanisms,
+            guarantee=ballots.guarantee,
+            is_paid=ballots.stored,
+            expectation=str(hope),
+        )
+        return cls(source, ballots, evidence, plan)
+
+    def run(self, y: npt.NDArray[Any]) -> RecordLabels:
+        """Charge, cast every round, and return the labels of all public rows; ``y`` holds the classes' own values."""
+        source = self.source
+        _tell_of_unusable(y, source.groups, self.ballots.voters.classes)
+        X = in_planes(source.X, source.image_shape)
+        return self.ballots.run(X, y, source.groups, evidence=self.evidence)[0]
+
+
+#: So many records are cast before other processes would have begun.
+_FEWEST_SHARED = 50_000
+#: Of the accuracy without noise, above guessing: less is refused.
+_LEAST_WORTH = 0.05
+
+
+def _check_worth(ballots: RecordsPlan, *, anyway: bool) -> Expectation:
+    """Return what to expect of what will be (or was) paid for, and refuse to pay for next to nothing."""
+    mu = math.sqrt(math.fsum(m.noise_multiplier**-2 for m in ballots.mechanisms))
+    hope, chance = expected(replace(ballots.facts, mu=mu), ballots.recipe), 1 / ballots.facts.n_classes
+    if not (anyway or ballots.stored) and hope.share < chance + _LEAST_WORTH * (1 - chance):
+        raise InvalidInputError(
+            f"nearly nothing is to be expected of {ballots.n_units} {ballots.unit}s with noise of {1 / mu:.4g} times "
+            f"what one may change, in {ballots.facts.n_classes} classes: guessing gives as much. Ask for a larger "
+            "epsilon, or say anyway=True (--anyway)."
+        )
+    return hope
+
+
+def public_representation(
+    source: Sources,
+    *,
+    max_categories: int,
+    random_state: int | None,
+    folder: str | os.PathLike[str] | None,
+    verbose: bool,
+) -> Representation:
+    """Return the default representation of this kind of data, fitted on the public rows, or found in ``folder``."""
+    rows = in_planes(source.public, source.image_shape)
+    seed = 0 if random_state is None else random_state % 2**32
+    return fitted_representation(
+        kind_of(rows, source.image_shape),
+        some_rows(rows, seed),
+        image_shape=source.image_shape,
+        random_state=seed,
+        max_categories=max_categories,
+        folder=folder,
+        verbose=verbose,
+    )
+
+
+def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
+    """Return rows of coloured images colour by colour, as representations of images take them; others as they are.
+
+    Examples
+    --------
+    >>> in_planes(np.arange(6).reshape(1, 6), (3, 1, 2))
+    array([[0, 3, 1, 4, 2, 5]])
+    """
+    if image_shape is None or len(image_shape) < 3:
+        return rows
+    colours, height, width = image_shape
+    pixels = rows.reshape(len(rows), height, width, colours)
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
+
+
+def _tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> None:
+    """Warn the curator of records that cast no ballot; nothing else comes of them."""
+    labelled = class_indices(y, classes) >= 0
+    _, has_owner = owned(groups, len(y))
+    n_out = int(np.count_nonzero(~(labelled & has_owner)))
+    if n_out:
+        warnings.warn(
+            f"{n_out} of {len(y)} records cannot be used and cast no ballot: {np.count_nonzero(~labelled)} of a class "
+            f"outside classes, {np.count_nonzero(~has_owner)} of an unknown owner. (These numbers are private: do not "
+            "publish them.)",
+            CuratorWarning,
+            stacklevel=4,
+        )

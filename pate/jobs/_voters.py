@@ -1,0 +1,55 @@
+"""Who votes in a job where nobody says, and what speaks of teachers on shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pate.estimator._roads import chosen_voters
+
+#: Parameters of a job that speak of teachers on shards, their options, and what says nothing.
+_OF_SHARDS: dict[str, tuple[str, Any]] = {
+    "teacher": ("--teacher", None),
+    "n_teachers": ("--teachers", None),
+    "mechanism": ("--mechanism", None),
+    "n_queries": ("--queries", None),
+    "gap": ("--gap", None),
+    "select": ("--select", "auto"),
+    "rounds": ("--rounds", None),
+    "student": ("--student", None),
+    "max_answers": ("--max-answers", None),
+    "on_exhausted": ("--on-exhausted", "raise"),
+    "preprocess": ("--preprocess", "public"),
+    "partition_seed": ("--partition-seed", None),
+}
+
+
+def who_votes(voters: str | None, said: Mapping[str, Any]) -> str:
+    """Return who votes, by the rule of :class:`pate.PATEClassifier`: records, unless something is said of shards.
+
+    Parameters
+    ----------
+    voters : {"records", "heads", "shards"} or None
+    said : mapping
+        Parameters of the job by name, as they were given.
+
+    Raises
+    ------
+    InvalidInputError
+        They do not go together.
+
+    Examples
+    --------
+    >>> who_votes(None, {"select": "auto"}), who_votes(None, {"select": "spread"})
+    ('records', 'shards')
+    >>> who_votes("records", {"n_teachers": 100})
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: voters='records' must stand without n_teachers (--teachers): ...
+    """
+    given = {
+        f"{name} ({option})": said[name]
+        for name, (option, silent) in _OF_SHARDS.items()
+        if name in said and not (isinstance(said[name], str) and said[name] == silent)
+    }
+    not_of_heads = [f"{name} ({_OF_SHARDS[name][0]})" for name in ("teacher", "preprocess")]
+    return chosen_voters(voters, given, not_of_heads=not_of_heads)

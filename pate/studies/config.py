@@ -1,0 +1,137 @@
+"""What decides a run on a named data set, all of it public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pate.core.checks import check_choice, check_int
+from pate.core.provenance import package_versions
+from pate.estimator._roads import OF_SHARDS, chosen_voters
+from pate.mechanisms import Mechanism
+from pate.privacy.budget import Budget
+from pate.studies.contestants import MODULES, public_rows
+from pate.studies.folders import plain_repr
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides a run; all of it public.
+
+    Attributes
+    ----------
+    dataset, protocol : str
+        See :func:`pate.load_dataset`.
+    voters : {"records", "heads", "shards"} or None
+        Who votes. None lets records vote, unless something below speaks of teachers on shards; see
+        :class:`pate.PATEClassifier`.
+    teacher, student : str, classifier or None
+        Names of :func:`pate.teachers.make_teacher` and :func:`pate.students.make_student`, or any classifier; for the
+        teacher also an ensemble such as :class:`pate.TorchTeacherEnsemble`.
+    n_teachers : int or None
+        Wins over an ensemble's own.
+    budget : Budget
+    mechanism, n_queries, select, gap, max_answers, on_exhausted
+        See :class:`pate.PATEClassifier`.
+    dpsgd : {"auto", "linear", "tanh-mlp", "tanh-cnn", "none"}
+        The module of the DP-SGD baseline. ``"auto"``: cnn for images of 28 x 28 or more, linear otherwise, none where
+        rows are grouped by person (DP-SGD here protects one row, which would be another promise).
+    n_repeats : int
+        Every repeat draws its own split (``standard`` protocol), public maps or teachers, and noise.
+    n_public, n_private : int or None
+    random_state : int
+    partition_seed : int or None
+        Of shards. None takes ``random_state``: a named data set is public, and its runs are to be repeatable. The
+        statement says what a known cut assumes (see :func:`pate.partition`).
+    n_jobs : int or None
+    tuning : str
+        What was tuned on private data and whether that is charged, for the statement.
+
+    Examples
+    --------
+    >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).who_votes()
+    'records'
+    """
+
+    dataset: str
+    budget: Budget
+    protocol: str = "standard"
+    voters: str | None = None
+    teacher: Any = None
+    student: Any = None
+    n_teachers: int | None = None
+    mechanism: Mechanism | None = None
+    n_queries: int | None = None
+    select: str = "auto"
+    gap: float | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    dpsgd: str = "auto"
+    n_repeats: int = 1
+    n_public: int | None = None
+    n_private: int | None = None
+    random_state: int = 0
+    partition_seed: int | None = None
+    n_jobs: int | None = None
+    tuning: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("dpsgd", self.dpsgd, MODULES)
+        check_int("n_repeats", self.n_repeats, low=1)
+        check_int("random_state", self.random_state, low=0)
+        if self.partition_seed is not None:
+            check_int("partition_seed", self.partition_seed, low=0)
+        self.who_votes()
+
+    def who_votes(self) -> str:
+        """Return who votes: "records", "heads" or "shards".
+
+        Examples
+        --------
+        >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5), n_teachers=100).who_votes()
+        'shards'
+        """
+        said = {name: getattr(self, name, None) for name in OF_SHARDS}
+        return chosen_voters(self.voters, {**said, "estimator": self.teacher})
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that decides the run, as plain values.
+
+        Examples
+        --------
+        >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).identity()["epsilon"]
+        1.0
+        """
+        own = {"dataset": self.dataset, "protocol": self.protocol, "version": package_versions().get("pate")}
+        return {**self.settings(), **own, "epsilon": self.budget.epsilon, "delta": self.budget.delta}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as plain values, for a report: those that were said, or have a default.
+
+        Examples
+        --------
+        >>> config = RunConfig(dataset="digits", budget=Budget(1.0, 1e-5))
+        >>> config.settings()["voters"], "n_teachers" in config.settings()
+        ('records', False)
+        """
+        hidden = ("budget", "dataset", "protocol", "mechanism", "voters")
+        who = self.who_votes()
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
+        if who == "records":
+            said.pop("select")
+        plain = {k: v if isinstance(v, str | int | float) else plain_repr(v) for k, v in said.items() if v is not None}
+        mechanism = "calibrated to the budget" if self.mechanism is None else str(self.mechanism)
+        return {"voters": who, **plain, "mechanism": mechanism}
+
+
+def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
+    """Return the run that ``pate demo`` makes: scikit-learn's digits, and nothing said of PATE but the budget.
+
+    Examples
+    --------
+    >>> demo_config(Budget(3.0, 1e-5)).dataset
+    'digits'
+    """
+    return RunConfig(
+        dataset="digits", budget=budget, n_public=public_rows("digits"), n_repeats=n_repeats, n_jobs=n_jobs
+    )
