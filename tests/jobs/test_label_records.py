@@ -360,7 +360,7 @@ def test_records_are_mapped_in_blocks_however_many_there_are(tmp_path, monkeypat
     frame, ill = people(20_000, 3)
     frame.assign(ill=ill, who="x").to_csv(tmp_path / "private.csv", index=False)
     people(30, 1)[0].to_csv(tmp_path / "public.csv", index=False)
-    work = job(tmp_path / "private.csv", tmp_path / "public.csv", overlap_is_public=True)
+    work = job(tmp_path / "private.csv", tmp_path / "public.csv", budget=Budget(1.0, 1e-6))
     seen = []
     real = PublicMap.both
 
