@@ -26,11 +26,14 @@ KEY = ("data", "protocol", "method", "epsilon", "seed")
 _GROUND = {"core", "data", "mechanisms", "noise", "privacy"}
 _MAPS = {"core", "data", "recipes", "representations"}
 _SHARDS = _GROUND | _MAPS | {"estimator", "heads", "records", "release", "students", "teachers"}
+_DPSGD = _GROUND | {"dpsgd", "networks", "studies/contestants.py"}
 _ROOMS = {
     "representation": _MAPS,
-    "dp-sgd": _GROUND | {"dpsgd", "networks"},
-    "dp-sgd-representation": _GROUND | _MAPS | {"dpsgd", "networks"},
+    "dp-sgd": _DPSGD,
+    "dp-sgd-representation": _DPSGD | _MAPS,
+    "dp-sgd-best": _DPSGD | _MAPS,
 }
+_NAMES = {method: made.__name__ for method, made in METHODS.items()}
 
 
 @dataclass(frozen=True)
@@ -83,21 +86,45 @@ def row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in KEY)
 
 
+def _without_words(node: ast.AST) -> ast.AST:
+    """Empty the docstrings in a tree: comments, docstrings and layout count for nothing."""
+    for part in ast.walk(node):
+        body = getattr(part, "body", None)
+        first = body[0] if isinstance(body, list) and body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            first.value.value = ""
+    return node
+
+
 @cache
-def _digest_of(file: Path, without: frozenset[str] = frozenset()) -> str:
-    """Digest what a module does: comments, docstrings and its layout count for nothing, nor some functions."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if getattr(node, "name", None) not in without]
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            body[0].value.value = ""
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+def _digest_of(file: Path) -> str:
+    """Digest what a module does."""
+    return hashlib.sha256(ast.dump(_without_words(ast.parse(file.read_text(encoding="utf-8")))).encode()).hexdigest()
+
+
+@cache
+def _digest_of_function(file: Path, name: str) -> str:
+    """Digest what a function of a script does: itself and what it leads to in the same file, nothing beside it."""
+    found: dict[str, ast.AST] = {}
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            for alias in node.names:
+                found[(alias.asname or alias.name).split(".")[0]] = ast.Constant(
+                    f"{getattr(node, 'module', None)} {alias.name}"
+                )
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = _without_words(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {part.id: node for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    reached, ahead = set(), {name}
+    while ahead:
+        here = ahead.pop()
+        reached.add(here)
+        names = {part.id for part in ast.walk(found[here]) if isinstance(part, ast.Name)}
+        ahead |= (names & set(found)) - reached
+    text = "\n".join(f"{known} {ast.dump(found[known])}" for known in sorted(reached))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
@@ -105,13 +132,12 @@ def code_of(method: str) -> str:
     """Return the digest of the code that a method's numbers come from: cells of other code are computed again."""
     root, rooms = Path(pate.__file__).parent, _ROOMS.get(method, _SHARDS)
     digest = hashlib.sha256()
-    if method in METHODS:  # another method's own lines are none of this one's business
-        shared = {"records", METHODS[method].__name__}
-        others = frozenset(m.__name__ for m in METHODS.values()) - shared
-        digest.update(_digest_of(Path(__file__).with_name("_methods.py"), others).encode())
+    if method in METHODS:
+        file = Path(__file__).with_name("_methods.py")
+        digest.update(_digest_of_function(file, _NAMES[method]).encode())
     for file in sorted(root.rglob("*.py")):
         inside = file.relative_to(root)
-        if inside.parts[0] in rooms:
+        if inside.parts[0] in rooms or inside.as_posix() in rooms:
             digest.update(f"{inside.as_posix()} {_digest_of(file)}\n".encode())
     return digest.hexdigest()
 

@@ -21,14 +21,14 @@ from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
 from pate.jobs._records import BallotRoad, in_planes, public_representation
-from pate.jobs._rounds import Chooser, RoundsPlan
+from pate.jobs._rounds import Chooser
+from pate.jobs._shards import encoding_of, plan_questions
 from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import (
-    Asking,
     BatchPlan,
     Evidence,
     LabelRelease,
@@ -43,7 +43,6 @@ from pate.release import (
 )
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble
 from pate.teachers._usable import owned
-from pate.votes import ABSTAIN, hash_queries
 
 PREPROCESSING = ("public", "shard", "none")
 #: Public rows on which it is seen that a teacher can be trained at all.
@@ -304,7 +303,7 @@ class LabelJob:
             estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
         self._rows = self._encoded(source.public)
         chooser = Chooser(choice, self._numbers(select, max_categories), random_state)
-        self._road = self._planned(terms, asking, chooser, n_teachers)
+        self._road = plan_questions(terms, asking, chooser, source.hashed, n_teachers=n_teachers)
         self.plan = LabelPlan(
             n_records=len(source.y),
             n_units=n_units,
@@ -319,7 +318,12 @@ class LabelJob:
             teacher=name_of(teacher, estimator),
             select=select if isinstance(select, str) else type(select).__name__,
             rounds=(len(self._road.queries),) if isinstance(self._road, BatchPlan) else self._road.rounds,
-            encoding=self._encoding(),
+            encoding=encoding_of(
+                source.kind,
+                source.public.shape[1],
+                self._rows.shape[1],
+                "heads" if self.voters == "heads" else preprocess,
+            ),
             affordable=affordable_answers(asking.mechanism, terms),
         )
         if isinstance(choice, Uncertain) and len(self.plan.rounds) > 1:
@@ -358,30 +362,6 @@ class LabelJob:
         if self._source.kind == "images" or self._encoder is not None or select in ("random", "first"):
             return self._rows
         return TableEncoder(max_categories=max_categories).fit_transform(self._source.public)
-
-    def _planned(
-        self, terms: ReleaseTerms, asking: Asking, chooser: Chooser, n_teachers: int
-    ) -> BatchPlan | RoundsPlan:
-        """Choose the rows, or how they will be chosen, and price them: this job's one quote."""
-        # Hashes of the rows as they stand in the file, so that another encoding still finds its stored answers.
-        hashed = self._source.hashed
-        if len(chooser.rounds(asking.n_queries)) > 1:
-            hashes = np.array(hash_queries(hashed), dtype=object)
-            return RoundsPlan.of(terms, asking, chooser, hashes, n_teachers=n_teachers)
-        n_public = len(self._source.public)
-        queries = chooser.choose(asking.n_queries, np.full(n_public, ABSTAIN), np.arange(n_public), 0)
-        return BatchPlan.of(terms, asking, queries, hash_queries(take(hashed, queries)))
-
-    def _encoding(self) -> str:
-        if self._source.kind == "images":
-            return f"images of {self._rows.shape[1]} numbers, pixels divided by 255"
-        n_columns = self._source.public.shape[1]
-        if self.voters == "heads":
-            return f"{n_columns} columns, by a representation that the public rows teach"
-        if self._encoder is not None:
-            return f"{n_columns} columns become {self._rows.shape[1]} numbers, by what the public rows teach"
-        where = "inside every shard" if self._evidence.preprocessing == "shard" else "nowhere: as they are"
-        return f"{n_columns} columns, encoded {where}"
 
     # Running -----------------------------------------------------------------------------------------------------
 

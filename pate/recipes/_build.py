@@ -124,7 +124,7 @@ def fitted_representation(
     elif kind == "image":
         from pate.recipes._images import image_representation
 
-        rep = image_representation(image_shape, random_state=random_state, verbose=verbose)
+        rep = image_representation(X_public, image_shape, random_state=random_state, verbose=verbose)
     elif image_shape is not None:  # pixels are of one unit: a common scale
         rep = KernelPCA(_COMPONENTS, random_state=random_state)
     else:

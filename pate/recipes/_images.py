@@ -4,19 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from pate.representations import KernelPCA, PublicPCA, Representation, chain
 
-def image_representation(image_shape: tuple[int, ...] | None, *, random_state: int = 0, verbose: bool = False) -> Any:
-    """Return scattering and a self-supervised network side by side, unfitted.
+#: Components that are kept of scattering, and of the kernel on what a network sees.
+_SCATTERED, _KERNEL = 256, 600
+
+
+def image_representation(
+    X_public: Any, image_shape: tuple[int, ...] | None, *, random_state: int = 0, verbose: bool = False
+) -> Representation:
+    """Return the representation for these public images, unfitted; their looks decide (docs/representations-images.md).
+
+    Images made of strokes: a self-supervised network, and a kernel on what it sees, so that rows near each other are
+    near. All others: the largest components of wavelet scattering, which networks trained so shortly do not beat.
+
+    Parameters
+    ----------
+    X_public : array of shape (n_public, ...)
+    image_shape : tuple or None
+    random_state : int
+    verbose : bool
 
     Examples
     --------
-    >>> len(image_representation((28, 28)).parts)
-    2
+    >>> import numpy as np
+    >>> strokes = np.zeros((30, 16, 16))
+    >>> strokes[:, 8] = strokes[:, :, 8] = 1
+    >>> [type(p).__name__ for p in image_representation(strokes, None).parts]
+    ['SelfSupervised', 'KernelPCA']
+    >>> [type(p).__name__ for p in image_representation(np.ones((30, 16, 16)), None).parts]
+    ['Scattering', 'PublicPCA']
     """
-    from pate.representations import combine
-    from pate.representations.images import Scattering, SelfSupervised
+    from pate.representations.images import Scattering, SelfSupervised, looks_of
 
-    return combine(
-        SelfSupervised(image_shape=image_shape, random_state=random_state, verbose=verbose),
-        Scattering(image_shape=image_shape),
-    )
+    if looks_of(X_public, image_shape) == "glyphs":
+        network = SelfSupervised(image_shape=image_shape, random_state=random_state, verbose=verbose)
+        return chain(network, KernelPCA(_KERNEL, random_state=random_state))
+    return chain(Scattering(image_shape=image_shape), PublicPCA(_SCATTERED, alpha=0.0))

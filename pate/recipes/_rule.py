@@ -22,7 +22,8 @@ _GROWTH = 0.75
 _CLASSES_AT = {"table": 6, "mixed": 2, "image": 10, "text": 10}
 _FEWEST, _MOST_SIGNED, _MOST_CENTRES = 16, 512, 400
 #: Centres of a soft ballot per class at an evidence of 1, growing with its power _CENTRES_GROWTH.
-_CENTRES_PER_CLASS, _CENTRES_GROWTH = 3.0, 0.3
+_CENTRES_PER_CLASS = {"table": 3.0, "mixed": 3.0, "image": 12.0, "text": 3.0}
+_CENTRES_GROWTH = 0.3
 #: A centre is the mean of at least so many public rows.
 _ROWS_PER_CENTRE = 4
 _NEAREST = 8
@@ -39,6 +40,8 @@ _ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
 }
 #: Logits of m classes spread over a multiple of log m: the head's prior.
 _PRIOR = 0.65
+#: Encoded categories are nearly linear in the logit: not narrower than this.
+_LEAST_PRIOR = {"mixed": 1.0}
 #: Above it the head knows more than its own labels of public rows teach.
 _SELF_TRAINING_BELOW = 100.0
 
@@ -70,8 +73,7 @@ def choose(facts: PublicFacts) -> Recipe:
     space, n_components, k, alpha, why = _space(facts)
     constant = _CONSTANT[facts.kind] if space == "signed" else None
     rounds, why_rounds = _rounds(facts)
-    moments = facts.kind == "mixed" and facts.n_classes == 2
-    scale = None if moments else _PRIOR * math.log(facts.n_classes)
+    scale = max(_PRIOR * math.log(facts.n_classes), _LEAST_PRIOR.get(facts.kind, 0.0))
     self_training = facts.kind != "mixed" and evidence < _SELF_TRAINING_BELOW
     told = f"evidence n mu / (m Delta) = {evidence:.3g}"
     reasons = (
@@ -79,10 +81,8 @@ def choose(facts: PublicFacts) -> Recipe:
         (f"{space} ballots", why),
         (f"{len(rounds)} round{'s' * (len(rounds) > 1)}", why_rounds),
         (
-            "head moment-logistic" if moments else f"head matched, prior scale {scale:.2g}",
-            "two classes of a mixed table: label moments are private, the log-partition is public"
-            if moments
-            else f"the likeliest classifier given the noisy sums; {told}",
+            f"head matched, prior scale {scale:.2g}",
+            f"the likeliest classifier given the noisy sums; {told}",
         ),
         (
             "self-training" if self_training else "no self-training",
@@ -91,9 +91,8 @@ def choose(facts: PublicFacts) -> Recipe:
             else "categories make no clusters",
         ),
     )
-    head = "moment-logistic" if moments else "matched"
     return Recipe(
-        representation, space, n_components, k, alpha, constant, rounds, head, scale, self_training, reasons
+        representation, space, n_components, k, alpha, constant, rounds, "matched", scale, self_training, reasons
     )  # fmt: skip
 
 
@@ -116,7 +115,7 @@ def _space(facts: PublicFacts) -> tuple[str, int, int | None, float | None, str]
         return "signed", n, None, _ALPHA[facts.kind], (
             f"evidence {evidence:.3g} is {start:g} or more; {n} components for it, where public rows tell {most} apart"
         )  # fmt: skip
-    wanted = round(_CENTRES_PER_CLASS * facts.n_classes * max(evidence, 1.0) ** _CENTRES_GROWTH)
+    wanted = round(_CENTRES_PER_CLASS[facts.kind] * facts.n_classes * max(evidence, 1.0) ** _CENTRES_GROWTH)
     most = max(facts.n_public // _ROWS_PER_CENTRE, 2)
     n = max(2, min(max(wanted, _FEWEST), _MOST_CENTRES, most))
     k = max(1, min(_NEAREST, n // 2))

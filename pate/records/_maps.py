@@ -18,6 +18,7 @@ import numpy as np
 
 from pate.core.checks import quietly
 from pate.core.types import FloatArray, IntArray, Mask
+from pate.data._columns import as_number
 from pate.data._door import is_frame, is_sparse
 from pate.exceptions import InvalidInputError
 from pate.teachers._cells import private_cells
@@ -41,8 +42,11 @@ def rows_of(X: Any, *, name: str = "X") -> tuple[Any, Mask]:
 
 def _rows_of(X: Any, name: str) -> tuple[Any, Mask]:
     if isinstance(X, np.ma.MaskedArray):
-        mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)
-        X[mask] = np.nan
+        if X.dtype.kind in "biuf":
+            mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)
+            X[mask] = np.nan
+        else:
+            X = np.ma.filled(X.astype(object), None)
     if is_sparse(X):
         X = X.tocsr()
     if is_frame(X) or is_sparse(X) or (isinstance(X, np.ndarray) and X.ndim > 1 and X.dtype.kind in "biuf"):
@@ -145,7 +149,7 @@ class PublicMap:
         return np.concatenate(vectors) if vectors else np.zeros((0, width)), found
 
     def _block(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        z = rows if self.representation is None else self.representation.transform(rows)
+        z = _numbers(rows) if self.representation is None else self.representation.transform(rows)
         z = np.asarray(z.toarray() if is_sparse(z) else z, dtype=np.float64)
         phi = np.asarray(self.space.transform(z), dtype=np.float64)
         if phi.shape != (BLOCK_ROWS, self.d):
@@ -175,6 +179,14 @@ class PublicMap:
     def exact(self) -> bool:
         """Whether a row's phi is the same to the last bit wherever the row stands, as both say."""
         return all(bool(getattr(m, "exact_", False)) for m in (self.representation, self.space) if m is not None)
+
+
+def _numbers(rows: Any) -> Any:
+    """Return rows without a representation as numbers cell by cell, NaN where one is none: no cell stops the others."""
+    if is_sparse(rows) or (isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"):
+        return rows
+    cells = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows, dtype=object)
+    return np.fromiter(map(as_number, cells.ravel().tolist()), dtype=np.float64, count=cells.size).reshape(cells.shape)
 
 
 def _own_throughout(representation: Any) -> bool:

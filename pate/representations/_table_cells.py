@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind, quietly
+from pate.core.checks import quietly
 from pate.core.types import FloatArray
 from pate.data._columns import as_float, as_number, column_kind, holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
@@ -19,28 +19,25 @@ from pate.representations._cells import check_columns, numbers_of, read_cells
 
 #: A text cell without a place of its own, and one that is missing.
 RARE, MISSING = -1.0, -2.0
-#: A number from here on is no category.
+#: A number from here on is no category (Python refuses to write very long ones).
 _LARGEST = 10**300
 
 
 def text_of(cell: Any) -> str | None:
     """Return a cell as a category, None where it is missing or neither number nor text; by this cell alone.
 
+    True, 1, 1.0, ``"1"`` and ``"true"`` are one category: pandas and NumPy turn the one into the other for the sake of
+    any cell beside it, and one private record would otherwise decide how all others' are read.
+
     Examples
     --------
-    >>> [text_of(c) for c in ("Oslo", 1, 1.0, True, None, 2.5, {}, 10**5000)]
-    ['Oslo', '1', '1', 'True', None, '2.5', None, None]
+    >>> [text_of(c) for c in ("Oslo", 1, 1.0, True, "1.0", "true", None, 2.5, {}, 10**5000, 1 + 0j)]
+    ['Oslo', '1', '1', '1', '1', '1', None, '2.5', None, None, '1']
     """
-    if isinstance(cell, str):
-        return str(cell)
-    if cell_kind(cell) != "number":
-        return None
-    if isinstance(cell, bool | np.bool_):
-        return str(bool(cell))
-    number = int(cell) if isinstance(cell, int | np.integer) else as_number(cell)
-    if not -_LARGEST < number < _LARGEST:  # Python refuses to write very long ones
-        return None
-    return str(int(number)) if number == int(number) else repr(number)
+    number = as_number(cell)
+    if -_LARGEST < number < _LARGEST:
+        return str(int(number)) if number == int(number) else repr(number)
+    return str(cell) if isinstance(cell, str) else None
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,10 @@ class TableCells:
 
 
 def _place(cell: Any, places: dict[str, float]) -> float:
-    text = cell if type(cell) is str else text_of(cell)
+    found = places.get(cell) if type(cell) is str else None
+    if found is not None:  # places are in the form that text_of gives
+        return found
+    text = text_of(cell)
     return MISSING if text is None else places.get(text, RARE)
 
 

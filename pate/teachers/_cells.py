@@ -140,7 +140,8 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
             if finite and isinstance(kind, np.dtype) and kind.kind == "f" and np.isinf(column.to_numpy()).any():
                 changed[j] = column.mask(np.isinf(column))
             continue
-        if isinstance(kind, np.dtype) and kind.kind == "c" and (column.to_numpy().imag == 0).any():
+        complexes = isinstance(kind, np.dtype) and kind.kind == "c" and (column.to_numpy().imag == 0).any()
+        if complexes:
             column, kind = column.astype(object), np.dtype(object)  # one cell makes a column complex
         if kind != np.dtype(object) and not isinstance(kind, pd.StringDtype):
             continue
@@ -156,7 +157,7 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
             readable &= ~odd
             continue
         found, fine = _column(cells, texts, finite)
-        if not fine.all():
+        if complexes or not fine.all():
             changed[j] = pd.Series(found, index=X.index, dtype=object)
             readable &= fine
     if changed:

@@ -14,6 +14,7 @@ from pate import Budget, BudgetExceededError, GNMax, InvalidInputError, Ledger, 
 from pate.exceptions import CuratorWarning, PrivacyLeakWarning, PrivacyParameterWarning
 from pate.jobs import BallotPlan, LabelJob, LabelPlan
 from pate.jobs._records import in_planes
+from pate.records._maps import PublicMap
 from pate.release import RecordLabels, ReleasedLabels
 from pate.statement.files import read_statement
 
@@ -352,3 +353,22 @@ def test_planes_are_the_colours():
     found = in_planes(pixels.reshape(2, -1), (3, 4, 3)).reshape(2, 3, 4, 3)
     assert np.array_equal(found, pixels.transpose(0, 3, 1, 2))
     assert in_planes(pixels, None) is pixels
+
+
+def test_records_are_mapped_in_blocks_however_many_there_are(tmp_path, monkeypatch):
+    """What is held besides the table does not grow with it: no array of directions of all records is ever made."""
+    frame, ill = people(20_000, 3)
+    frame.assign(ill=ill, who="x").to_csv(tmp_path / "private.csv", index=False)
+    people(30, 1)[0].to_csv(tmp_path / "public.csv", index=False)
+    work = job(tmp_path / "private.csv", tmp_path / "public.csv", overlap_is_public=True)
+    seen = []
+    real = PublicMap.both
+
+    def both(self, X, index, **options):
+        seen.append(len(index))
+        return real(self, X, index, **options)
+
+    monkeypatch.setattr(PublicMap, "both", both)
+    assert work.run().n_answered == 30
+    assert max(seen) <= 8192
+    assert sum(n for n in seen if n > 30) == 20_000 * len(work.plan.mechanisms)

@@ -1,0 +1,138 @@
+"""``pate label`` where nothing is said of teachers: records vote, every public row is answered, the plan says why."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import pate
+
+from pate import Ledger
+
+N, N_PUBLIC = 700, 50
+
+
+@pytest.fixture
+def tables(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.normal(50, 10, N + N_PUBLIC).round(3), "town": rng.choice(["Oslo", "Rome"], N + N_PUBLIC)}
+    )
+    frame["ill"] = np.where(frame["age"] > 50, "yes", "no")
+    frame["who"] = [f"p{i // 2}" for i in range(len(frame))]
+    frame[:N].to_csv(tmp_path / "private.csv", index=False)
+    frame[N:].drop(columns=["ill", "who"]).to_csv(tmp_path / "public.csv", index=False)
+    return tmp_path
+
+
+BASE = {"private": "private.csv", "public": "public.csv", "target": "ill", "classes": "no,yes", "drop": "who",
+        "epsilon": 2, "delta": "1e-4", "out": "labels.csv", "jobs": 1}  # fmt: skip
+
+
+def run(folder, *flags, **options):
+    merged = {k: v for k, v in (BASE | options).items() if v is not None}
+    arguments = [part for k, v in merged.items() for part in (f"--{k.replace('_', '-')}", v)]
+    return pate("label", *arguments, *flags, cwd=folder)
+
+
+def refused(done, text):
+    assert done.returncode == 2, done.stdout
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_files_in_labels_of_every_row_out(tables):
+    done = run(tables)
+    assert done.returncode == 0, done.stderr
+    assert f"{N_PUBLIC} of {N_PUBLIC} questions answered" in done.stdout
+    frame = pd.read_csv(tables / "labels.csv")
+    assert frame.columns.tolist() == ["row", "label", "status", "confidence"]
+    truth = np.where(pd.read_csv(tables / "public.csv")["age"] > 50, "yes", "no")
+    assert (frame["label"] == truth).mean() > 0.8
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert (statement["unit"], statement["n_units"], statement["label_file"]) == ("record", N, "labels.csv")
+    assert 1.99 < statement["guarantee"]["epsilon"] <= 2
+    assert [r.kind for r in Ledger(tables / "private.csv.ledger.sqlite").releases()] == ["ballot session"]
+
+
+def test_the_same_command_again_is_free_and_another_is_not(tables):
+    assert run(tables).returncode == 0
+    again = run(tables, out="again.csv")
+    assert again.returncode == 0, again.stderr
+    assert "will spend nothing more: an earlier run paid for (2, 0.0001)-DP" in again.stdout
+    assert (tables / "again.csv").read_bytes() == (tables / "labels.csv").read_bytes()
+    refused(run(tables, seed=7, out="other.csv", max_categories=3, drop="who,town"), "the ledger has less left than 1%")
+    assert len(Ledger(tables / "private.csv.ledger.sqlite").releases()) == 1
+
+
+def test_the_plan_says_who_votes_and_why_and_leaves_nothing(tables):
+    done = run(tables, "--plan")
+    assert done.returncode == 0, done.stderr
+    for start in (f"voters     {N} records", "rows       2 columns become ", "chosen     representation ",
+                  "rounds     ", "noise      Gaussian, ", f"labels     all {N_PUBLIC} public rows", "expects    ",
+                  "will spend (2, 0.0001)-DP"):  # fmt: skip
+        assert any(line.startswith(start) for line in done.stdout.splitlines()), start
+    assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
+
+
+def test_a_person_is_protected_where_a_group_is_named(tables):
+    done = run(tables, group="who", drop=None)
+    assert done.returncode == 0, done.stderr
+    assert f"voters     350 groups, all ballots of one clipped together ({N} records)" in done.stdout
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert (statement["unit"], statement["n_units"]) == ("group", 350)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"voters": "records", "teachers": 100}, "n_teachers (--teachers)"),
+        ({"voters": "records", "queries": 9, "gap": 2}, "n_queries (--queries), gap (--gap)"),
+        ({"voters": "records", "mechanism": "gnmax", "sigma": 9}, "mechanism (--mechanism)"),
+        ({"voters": "heads", "teacher": "svm"}, "teacher (--teacher)"),
+        ({"classes": "yes"}, "classes must list at least two"),
+        ({"epsilon": "0.001"}, "--anyway"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tables, options, text):
+    refused(run(tables, **options), text)
+    assert sorted(p.name for p in tables.iterdir() if not p.name.endswith(".private")) == ["private.csv", "public.csv"]
+
+
+def test_few_public_rows_are_refused_and_teachers_take_them(tables):
+    pd.read_csv(tables / "public.csv")[:12].to_csv(tables / "public.csv", index=False)
+    refused(run(tables), "at least 20 rows for records to vote, got 12")
+    done = run(tables, voters="shards", teachers=40, epsilon=4)
+    assert done.returncode == 0, done.stderr
+    assert "40 x logistic-regression" in done.stdout
+
+
+def test_voters_are_of_private_data_alone(tables):
+    np.save(tables / "votes.npy", [[98, 2]] * 5)
+    done = pate("label", "--votes", "votes.npy", "--classes", "no,yes", "--epsilon", 2, "--voters", "records", "--out",
+                "labels.csv", cwd=tables)  # fmt: skip
+    refused(done, "--voters says nothing about votes cast elsewhere")
+
+
+def test_a_file_may_say_who_votes(tables):
+    lines = [f"{k} = {json.dumps(v)}" for k, v in BASE.items() if k not in ("classes", "drop", "delta")]
+    lines += ['classes = ["no", "yes"]', 'drop = ["who"]', "delta = 1e-4", 'voters = "heads"', "teachers = 40"]
+    (tables / "job.toml").write_text("\n".join(lines))
+    done = pate("label", "--config", "job.toml", "--plan", cwd=tables)
+    assert "40 x head" in done.stdout, done.stderr
+    done = pate("label", "--config", "job.toml", "--voters", "records", cwd=tables)
+    refused(done, "must stand without n_teachers (--teachers)")
+
+
+@pytest.mark.parametrize("start", ["=1+1", "-yes"])
+def test_cells_that_a_spreadsheet_would_run(tables, start):
+    frame = pd.read_csv(tables / "private.csv")
+    frame["ill"] = frame["ill"].replace("yes", start)
+    frame.to_csv(tables / "private.csv", index=False)
+    done = run(tables, "--safe-csv", classes=f"no,{start}")
+    assert done.returncode == 0, done.stderr
+    found = pd.read_csv(tables / "labels.csv")
+    assert set(found["label"]) == {"no", f"'{start}"}
+    assert found["confidence"].dtype == float
