@@ -150,7 +150,7 @@ class PublicIsPrivate(PATEClassifier):
 
 def test_scikit_learn_checks(monkeypatch):
     monkeypatch.setattr(pate.estimator._roads, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
-    estimator = PublicIsPrivate(overlap_is_public=True, budget=Budget(1e4, 1e-5), noise_seed=0, random_state=0)
+    estimator = PublicIsPrivate(overlap_is_public=True, budget=Budget(100.0, 1e-5), noise_seed=0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(estimator, on_fail=None, on_skip=None)
