@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
+from pate.exceptions import BudgetExceededError
 from pate.heads import SelfTrainedHead
+from pate.ledger import Remaining
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
@@ -30,12 +33,15 @@ from pate.release import (
     open_ballot_session,
     share_rounds,
 )
+from pate.release._ballot_session import rounds_paid
 from pate.release._door import sum_of_rounds
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
 _MOST_ROWS = 20_000
+#: Calibration stays 1e-9 below a total, which leaves 5e-5 of its mu: that buys nothing but noise.
+_CRUMBS = 1e-3
 #: Rows that are asked about at once.
 _SLAB = 8192
 
@@ -202,25 +208,37 @@ class RecordsPlan:
         z = np.asarray(representation.transform(some), dtype=np.float64)
         ledger = terms.ledger
         left = None if ledger is None else ledger.remaining(default_total=terms.budget)
-        facts = PublicFacts(
-            n_units=n_units,
-            n_classes=len(classes),
-            mu=1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier,
-            n_public=len(z),
-            kind=kind,
-            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
-        )
-        chosen = choose(facts) if recipe is None else recipe
-        space = make_space(chosen, z, random_state=random_state).fit(z)
-        voters = RecordVoters(
-            representation,
-            space,
-            classes=classes,
-            classes_inferred=classes_inferred,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
+
+        def made(left: Remaining | None) -> RecordsPlan:
+            mu = 1 / GaussianSum.for_budget(terms.budget, left).noise_multiplier
+            if mu < _CRUMBS * math.sqrt(terms.budget.mu_squared):
+                raise BudgetExceededError(
+                    "next to nothing is left in the ledger: what calibration left of its total. Nothing was spent; the "
+                    "same fit again gives what was released."
+                )
+            facts = PublicFacts(
+                n_units=n_units,
+                n_classes=len(classes),
+                mu=mu,
+                n_public=len(z),
+                kind=kind,
+                spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+            )
+            chosen = choose(facts) if recipe is None else recipe
+            space = make_space(chosen, z, random_state=random_state).fit(z)
+            voters = RecordVoters(
+                representation,
+                space,
+                classes=classes,
+                classes_inferred=classes_inferred,
+                n_jobs=n_jobs,
+                verbose=verbose,
+            )
+            return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
+
+        # The same plan again is paid for: what is left in the ledger by now would make another one of it.
+        whole = made(None)
+        return whole if left is None or whole.paid is not None else made(left)
 
     @property
     def shares(self) -> list[float]:
@@ -228,8 +246,15 @@ class RecordsPlan:
         return [r.share for r in self.recipe.rounds]
 
     @property
+    def paid(self) -> tuple[GaussianSum, ...] | None:
+        """The rounds, where the ledger holds this very plan's: running it again charges nothing."""
+        return rounds_paid(self.terms, self.name, self.shares)
+
+    @property
     def charge(self) -> Charge:
-        """What all rounds will cost together."""
+        """What all rounds cost together, whenever they are paid for."""
+        if self.paid is not None:
+            return sum_of_rounds(self.paid)
         ledger = self.terms.ledger
         left = None if ledger is None else ledger.remaining(default_total=self.terms.budget)
         return sum_of_rounds(share_rounds(self.terms.budget, self.shares, left))

@@ -43,7 +43,9 @@ class _Rounds:
         return sum_of_rounds(self.mechanisms)
 
     def scaled(self, factor: float) -> _Rounds:
-        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+        found = replace(self, noise_multiplier=self.noise_multiplier * factor)
+        assert found.mechanisms  # noise beyond any use is refused here, where calibrate sees it
+        return found
 
 
 def share_rounds(
@@ -266,6 +268,23 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
     return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
+def rounds_paid(terms: ReleaseTerms, name: str, shares: Sequence[float]) -> tuple[GaussianSum, ...] | None:
+    """Return the rounds of a session of this name and price that the ledger holds: opening it again charges nothing.
+
+    Examples
+    --------
+    >>> rounds_paid(ReleaseTerms(budget=Budget(1.0, 1e-5)), "May", [1, 1])
+    """
+    row = None if terms.ledger is None else terms.ledger.find(_mark(name, shares, terms))
+    return None if row is None else tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+
+
+def _mark(name: str, shares: Sequence[float], terms: ReleaseTerms) -> str:
+    """Return what a named session is recognised by: its name and everything that its price depends on."""
+    parts = ("ballot session", name, tuple(map(float, shares)), terms.budget.epsilon, terms.budget.delta, terms.seeded)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
 def open_ballot_session(
     budget: Budget,
     *,
@@ -344,13 +363,12 @@ def open_ballot_session(
     door = Door(terms, data)
     mark = None
     if name is not None:
-        parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
-        mark = hashlib.sha256(repr(parts).encode()).hexdigest()
+        mark = _mark(name, shares, terms)
     claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
     try:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            rounds = tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
+            rounds = rounds_paid(terms, name or "", shares) or ()
             # After the last one that is stored: one before it that failed to be was used up all the same.
             n_used = max(rounds_in(row.facts), default=-1) + 1
             paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
