@@ -405,10 +405,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
         if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
-        evidence = Evidence(
-            preprocessing="public" if plan.voters.own_maps else "none",
-            public_rows="declared" if self.overlap_is_public else "checked",
-        )
+        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
         self.release_, self._model = plan.run(read.rows, y, groups, evidence=evidence)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = _digest(hash_rows(rows, chunk_size=_HASH_ROWS))

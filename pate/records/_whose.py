@@ -43,6 +43,11 @@ class Whose:
         return cls(kept, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
 
     def __add__(self, other: Whose) -> Whose:
+        if {id(part) for part in self.labels} & {id(part) for part in other.labels}:
+            raise InvalidInputError(
+                "a ballot sum was added twice: its records would count double, which the noise is not made for. Add "
+                "sums of different records."
+            )
         if self.persons is None or other.persons is None or self.owners is None or other.owners is None:
             return Whose((*self.labels, *other.labels), None, None, self.n_units + other.n_units)
         if np.isin(other.persons, self.persons, assume_unique=True).any():

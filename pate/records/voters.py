@@ -264,7 +264,7 @@ class RecordVoters:
         work = _Work(self._map, model, clip, len(self.classes))
         sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in track(self._sums(work, rows, usable, codes, order, pieces), total=len(pieces),
-                          label="ballots", show=self.verbose and self.nominal_n is None):  # fmt: skip
+                          label="ballots", show=self.verbose and self.nominal_n is None and codes is None):  # fmt: skip
             sums += part
         return BallotSum(centred(sums) if clip is None else sums, facts, whose)
 

@@ -43,7 +43,9 @@ class _Rounds:
         return sum_of_rounds(self.mechanisms)
 
     def scaled(self, factor: float) -> _Rounds:
-        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+        found = replace(self, noise_multiplier=self.noise_multiplier * factor)
+        assert found.mechanisms  # noise beyond any use is refused here, where calibrate sees it
+        return found
 
 
 def share_rounds(

@@ -18,7 +18,6 @@ from pate.release._assumptions import (
     classes_were_named,
     drawn_here,
     vouch_for_training,
-    with_preprocessing,
     with_public_rows,
 )
 from pate.release._labels import LabelRelease
@@ -155,8 +154,8 @@ class Evidence:
 
     def told_of_records(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of records' ballots with what this run saw to."""
-        statement = with_public_rows(statement, self.public_rows)
-        return with_preprocessing(statement, self.preprocessing)
+        # What became of the records before they were handed over, no run can see.
+        return with_public_rows(statement, self.public_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pate import Budget, BudgetExceededError, InvalidInputError, Ledger
+from pate import Budget, BudgetExceededError, InvalidInputError, Ledger, PATEClassifier
 from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
 
@@ -116,3 +116,27 @@ def test_a_representation_of_the_users_is_taken_as_it_is(rows):
     assert not hasattr(unfitted, "n_features_out_")
     with pytest.raises(InvalidInputError, match="FromTransformer"):
         fitted_representation("table", X_public, representation=object())
+
+
+def test_a_plan_that_spent_the_ledger_is_the_same_plan_again(tmp_path):
+    """What is left by then would make another recipe of it, and a fit of next to nothing."""
+    rng = np.random.default_rng(5)
+    X, X_public = rng.normal(size=(3000, 4)), rng.normal(size=(200, 4))
+    y = np.array(CLASSES)[X[:, :3].argmax(axis=1)]
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    first = plan_of(X_public, epsilon=3.0, n=3000, ledger=ledger)
+    assert first.paid is None
+    labels, _ = first.run(X, y)
+    again = plan_of(X_public, epsilon=3.0, n=3000, ledger=ledger)
+    assert again.paid == tuple(r.mechanism for r in labels.rounds)
+    assert again.charge == labels.charge
+    assert again.recipe == first.recipe
+    np.testing.assert_array_equal(again.run(X, y)[0].probability, labels.probability)
+    assert len(ledger.releases()) == 1
+
+
+def test_no_run_vouches_for_what_was_done_to_the_records_before(rows):
+    X, y, X_public, _ = rows
+    clf = PATEClassifier(budget=Budget(1.0, 1e-5), classes=CLASSES).fit(X, y, X_public=X_public)
+    [said] = [a for a in clf.statement_.assumptions if a.name == "preprocessing"]
+    assert said.by == "nobody"

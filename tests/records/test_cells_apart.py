@@ -10,11 +10,12 @@ import pytest
 
 from pate import RecordVoters
 from pate.estimator._roads import any_rows
+from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace
 from pate.representations import TableMap
 
-ODD = ("zz", "1", "", None, float("nan"), 2, True, 1.5, 1j, 1 + 0j, 2**53 + 1, 2**70, dt.date(2020, 1, 1), {}, [1], b"x",
-       np.float32(1), pd.NA, pd.NaT, np.inf)  # fmt: skip
+ODD = ("zz", "1", "", None, float("nan"), 2, True, 1.5, 1j, 1 + 0j, 2**53 + 1, 2**70, dt.date(2020, 1, 1), {}, [1],
+       b"x", np.float32(1), pd.NA, pd.NaT, np.inf)  # fmt: skip
 CATEGORIES = {
     "bool": [True, False, True, False],
     "int": [1, 2, 0, 1],
@@ -81,3 +82,22 @@ def test_without_a_representation_an_odd_cell_is_that_records_alone(how: str) ->
         rows = z.tolist()
         rows[7][0] = odd
         assert (voters.cast(_held(how, rows), y).sums == first).all(), odd
+
+
+def test_a_sum_is_not_added_twice() -> None:
+    z = np.random.default_rng(0).normal(size=(40, 2))
+    voters = RecordVoters(None, SignedSpace().fit(z), classes=2)
+    a, b = voters.cast(z[:20], [0, 1] * 10), voters.cast(z[20:], [0, 1] * 10)
+    both = a + b
+    for again in (lambda: a + a, lambda: both + a, lambda: b + both):
+        with pytest.raises(InvalidInputError, match="added twice"):
+            again()
+
+
+def test_progress_does_not_tell_how_many_records_the_persons_have(capfd: pytest.CaptureFixture[str]) -> None:
+    z = np.random.default_rng(0).normal(size=(9000, 2))
+    voters = RecordVoters(None, SignedSpace().fit(z[:50]), classes=2, verbose=True)
+    voters.cast(z, [0, 1] * 4500, groups=np.arange(9000) // 3)
+    assert not "".join(capfd.readouterr()).strip()
+    voters.cast(z, [0, 1] * 4500)  # their number is public
+    assert "ballots" in "".join(capfd.readouterr())
