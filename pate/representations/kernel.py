@@ -13,11 +13,14 @@ from pate.core.seeds import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
+from pate.representations._exact import _INPUT_BITS, ExactMap
 
 _SEED_PATH = (0x4B9CA,)
 _KERNELS = ("laplacian", "rbf")
 #: Rows among which the median distance is taken, and how small a component is none.
 _PAIRED_ROWS, _LEAST = 1000, 1e-7
+#: Steps between 0 and 1 that a kernel's value is told in.
+_STEPS = 2.0**30
 
 
 class KernelPCA(Representation):
@@ -51,7 +54,8 @@ class KernelPCA(Representation):
     Notes
     -----
     Columns should be of comparable scale: put a :class:`TableMap` before it. Columns of one unit (pixels) are better
-    left as they are.
+    left as they are. Each pair of row and landmark is compared by itself and sums are exact, so a row's vector is the
+    same to the last bit wherever it stands.
 
     Examples
     --------
@@ -60,6 +64,8 @@ class KernelPCA(Representation):
     >>> z.shape, bool((np.diff(z.var(axis=0)) <= 0).all())
     ((100, 5), True)
     """
+
+    exact_ = True
 
     def __init__(
         self,
@@ -104,9 +110,16 @@ class KernelPCA(Representation):
         values, vectors = values[there], vectors[:, there]
         # One sign for all machines.
         vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
-        self.weights_ = vectors / np.sqrt(values)
+        # k and its mean over landmarks lie between 0 and 1.
+        low = self.mean_ - self.means_ - 1.0
+        self.map_ = ExactMap.of(vectors / np.sqrt(values), low=low, high=low + 2.0)
+        self._shift()
         self.spectrum_ = values / len(gram)
         self.n_features_out_ = len(values)
+
+    def _shift(self) -> None:
+        """Set what the exact product leaves out: it starts from the middle of its bounds."""
+        self.zero_ = (self.map_.centre / self.map_.half) @ (self.map_.weights * 1.0) * self.map_.unit * 2.0**_INPUT_BITS
 
     def _kernel(self, rows: FloatArray) -> FloatArray:
         r = _distances(rows, self.landmarks_) / self.bandwidth_
@@ -114,18 +127,28 @@ class KernelPCA(Representation):
 
     def _map(self, block: FloatArray) -> FloatArray:
         k = self._kernel(block)
-        return np.asarray((k - self.means_ - k.mean(axis=1, keepdims=True) + self.mean_) @ self.weights_)
+        # On a grid, so that every sum is exact: first over landmarks, then in the product.
+        k = np.rint(k * _STEPS) / _STEPS
+        k -= k.sum(axis=1, keepdims=True) / k.shape[1]
+        made = self.map_(k - self.means_ + self.mean_)
+        made += self.zero_
+        return made
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "weights", "spectrum")}
-        return arrays, {"bandwidth": self.bandwidth_, "mean": self.mean_}
+        arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "spectrum", "zero")}
+        return arrays | self.map_.state("map"), {"bandwidth": self.bandwidth_, "mean": self.mean_}
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        for name in ("landmarks", "means", "weights", "spectrum"):
+        for name in ("landmarks", "means", "spectrum", "zero"):
             setattr(self, f"{name}_", arrays[name])
+        self.map_ = ExactMap.restore("map", arrays)
         self.bandwidth_, self.mean_ = float(words["bandwidth"]), float(words["mean"])
         n, d = self.landmarks_.shape
-        if d != self.cells_.n_features or self.means_.shape != (n,) or self.weights_.shape != (n, self.n_features_out_):
+        if (
+            d != self.cells_.n_features
+            or self.means_.shape != (n,)
+            or self.map_.weights.shape != (n, self.n_features_out_)
+        ):
             raise ValueError("arrays of another shape")
 
 

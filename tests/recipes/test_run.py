@@ -125,10 +125,11 @@ def test_a_plan_that_spent_the_ledger_is_the_same_plan_again(tmp_path):
     y = np.array(CLASSES)[X[:, :3].argmax(axis=1)]
     ledger = Ledger(tmp_path / "ledger.sqlite")
     first = plan_of(X_public, epsilon=3.0, n=3000, ledger=ledger)
-    assert first.paid is None
+    assert not first.stored
     labels, _ = first.run(X, y)
     again = plan_of(X_public, epsilon=3.0, n=3000, ledger=ledger)
-    assert again.paid == tuple(r.mechanism for r in labels.rounds)
+    assert again.stored
+    assert again.mechanisms == tuple(r.mechanism for r in labels.rounds)
     assert again.charge == labels.charge
     assert again.recipe == first.recipe
     np.testing.assert_array_equal(again.run(X, y)[0].probability, labels.probability)
