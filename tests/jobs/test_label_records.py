@@ -137,7 +137,7 @@ def test_every_public_row_has_a_label_and_how_sure_it_is(tmp_path, mixed):
     assert held.label_file_sha256 == sha256(paths[0].read_bytes()).hexdigest()
     by = {a.name: a.by for a in held.assumptions}
     assert (by["preprocessing"], by["own row only"], by["classes"], by["public rows"]) == (
-        "pate", "pate", "curator", "nobody",
+        "nobody", "pate", "curator", "nobody",
     )  # fmt: skip
 
 
