@@ -20,9 +20,9 @@ from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._exact import ExactMap
+from pate.representations._private import private_kind
 
 _FORM = "ballot space 1"
-_PRIVATE = ("BallotSum", "PrivateRows", "ReadRows", "Sensitive", "Votes", "CappedVotes")
 
 
 class BallotSpace(TransformerMixin, BaseEstimator):
@@ -357,9 +357,10 @@ def _unit(rows: FloatArray) -> FloatArray:
 
 
 def _public(X: Any) -> FloatArray:
-    if type(X).__name__ in _PRIVATE and type(X).__module__.partition(".")[0] == "pate":
+    private = private_kind(X)
+    if private is not None:
         raise InvalidInputError(
-            f"X must be public rows, got {type(X).__name__}, which is private: a space is fitted on public rows alone."
+            f"X must be public rows, got {private}, which is private: a space is fitted on public rows alone."
         )
     try:
         z = np.asarray(X, dtype=np.float64)

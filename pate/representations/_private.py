@@ -1,4 +1,4 @@
-"""What no representation may be fitted on, told by its type."""
+"""What nothing public may be fitted on (representations, ballot spaces, students), told by its type."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pate.exceptions import SensitiveValueError
 #: Types of this package that hold private things, or rows beside the public ones. By name: some stand on upper floors.
 _REFUSED = {
     "BallotSum": "the sum of private ballots",
+    "CappedVotes": "votes of private records",
     "Dataset": "private and public rows together",
     "HeldOutRows": "rows to measure on",
     "Partition": "the cut of the private rows",
@@ -18,6 +19,27 @@ _REFUSED = {
     "SensitiveResult": "private results",
     "Votes": "votes of teachers of private rows",
 }
+
+
+def private_kind(X: Any) -> str | None:
+    """Return the name of the private type that ``X`` is of, or something in a list or dict is; None: it is of none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pate.data import PrivateRows
+    >>> rows = PrivateRows(np.zeros((2, 1)), np.array([0, 1]))
+    >>> private_kind(rows), private_kind([rows]), private_kind(rows.X)
+    ('PrivateRows', 'PrivateRows', None)
+    """
+    kinds = {type(X)} | (set(map(type, X)) if isinstance(X, list | tuple) else set())
+    if isinstance(X, dict):
+        kinds |= set(map(type, X.values()))
+    for kind in kinds:
+        for base in kind.__mro__:
+            if base.__name__ in _REFUSED and base.__module__.split(".")[0] == "pate":
+                return base.__name__
+    return None
 
 
 def refuse_private(name: str, X: Any) -> None:
@@ -37,13 +59,9 @@ def refuse_private(name: str, X: Any) -> None:
     Traceback (most recent call last):
     pate.exceptions.SensitiveValueError: X_public must be public rows, got a PrivateRows: the private rows. ...
     """
-    kinds = {type(X)} | (set(map(type, X)) if isinstance(X, list | tuple) else set())
-    if isinstance(X, dict):
-        kinds |= set(map(type, X.values()))
-    for kind in kinds:
-        for base in kind.__mro__:
-            if base.__name__ in _REFUSED and base.__module__.split(".")[0] == "pate":
-                raise SensitiveValueError(
-                    f"{name} must be public rows, got a {base.__name__}: {_REFUSED[base.__name__]}. A representation "
-                    "is fitted on public rows only: pass those, such as data.public.X."
-                )
+    found = private_kind(X)
+    if found is not None:
+        raise SensitiveValueError(
+            f"{name} must be public rows, got a {found}: {_REFUSED[found]}. A representation "
+            "is fitted on public rows only: pass those, such as data.public.X."
+        )

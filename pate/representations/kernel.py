@@ -13,7 +13,7 @@ from pate.core.seeds import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
-from pate.representations._exact import _INPUT_BITS, ExactMap
+from pate.representations._exact import ExactMap
 
 _SEED_PATH = (0x4B9CA,)
 _KERNELS = ("laplacian", "rbf")
@@ -113,13 +113,8 @@ class KernelPCA(Representation):
         # k and its mean over landmarks lie between 0 and 1.
         low = self.mean_ - self.means_ - 1.0
         self.map_ = ExactMap.of(vectors / np.sqrt(values), low=low, high=low + 2.0)
-        self._shift()
         self.spectrum_ = values / len(gram)
         self.n_features_out_ = len(values)
-
-    def _shift(self) -> None:
-        """Set what the exact product leaves out: it starts from the middle of its bounds."""
-        self.zero_ = (self.map_.centre / self.map_.half) @ (self.map_.weights * 1.0) * self.map_.unit * 2.0**_INPUT_BITS
 
     def _kernel(self, rows: FloatArray) -> FloatArray:
         r = _distances(rows, self.landmarks_) / self.bandwidth_
@@ -131,15 +126,15 @@ class KernelPCA(Representation):
         k = np.rint(k * _STEPS) / _STEPS
         k -= k.sum(axis=1, keepdims=True) / k.shape[1]
         made = self.map_(k - self.means_ + self.mean_)
-        made += self.zero_
+        made -= self.map_(np.zeros((1, k.shape[1])))  # it starts from the middle of its bounds
         return made
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "spectrum", "zero")}
+        arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "spectrum")}
         return arrays | self.map_.state("map"), {"bandwidth": self.bandwidth_, "mean": self.mean_}
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        for name in ("landmarks", "means", "spectrum", "zero"):
+        for name in ("landmarks", "means", "spectrum"):
             setattr(self, f"{name}_", arrays[name])
         self.map_ = ExactMap.restore("map", arrays)
         self.bandwidth_, self.mean_ = float(words["bandwidth"]), float(words["mean"])

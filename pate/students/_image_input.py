@@ -10,10 +10,8 @@ from pate.core.checks import check_int, check_labels, shown
 from pate.core.types import FloatArray
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.representations._private import private_kind
 from pate.votes import ABSTAIN
-
-#: Types of this package that hold private things; by name, some stand on upper floors.
-_PRIVATE = ("BallotSum", "Dataset", "HeldOutRows", "Partition", "PrivateRows", "ReadRows", "Sensitive", "Votes")
 
 
 def read_shape(given: Any, found: tuple[int, ...]) -> tuple[int, int, int]:
@@ -81,8 +79,8 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
 
 
 def refuse_private(name: str, value: Any) -> None:
-    for base in type(value).__mro__:
-        if base.__name__ in _PRIVATE and base.__module__.split(".")[0] == "pate":
-            raise SensitiveValueError(
-                f"{name} must be public, got a {base.__name__}. A student sees public rows and what was released alone."
-            )
+    private = private_kind(value)
+    if private is not None:
+        raise SensitiveValueError(
+            f"{name} must be public, got a {private}. A student sees public rows and what was released alone."
+        )
