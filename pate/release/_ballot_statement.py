@@ -20,8 +20,8 @@ _PUBLIC = "public rows"
 _MODEL = "public model"
 _OWN_ROW = "own row only"
 _BLOCKS = (
-    "pate mapped every row by its own classes, in blocks of one fixed shape, and cut, clipped and added the ballots in "
-    "whole numbers"
+    "pate mapped every row, and asked any model, by its own classes, in blocks of one fixed shape, and cut, clipped and "
+    "added the ballots in whole numbers"
 )
 
 _NOT_OWN = (
