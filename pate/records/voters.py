@@ -169,6 +169,9 @@ class RecordVoters:
         Notes
         -----
         A record whose class, owner or direction cannot be used casts the zero ballot, and nothing else comes of it.
+        With ``groups`` the units are the owners that are named: a record without one belongs to no unit, and a person
+        none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
+        every record an owner, or drop it.
         """
         return self._cast(X, y, groups, None, None)
 
