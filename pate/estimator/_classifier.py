@@ -397,6 +397,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             random_state=self.random_state,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
+            anyway=self.anyway,
         )
         student = self._named_student()
         n_public = rows.shape[0]

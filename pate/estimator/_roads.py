@@ -79,6 +79,7 @@ def plan_records(
     random_state: int | None = None,
     n_jobs: int | None = None,
     verbose: bool = False,
+    anyway: bool = False,
 ) -> RecordsPlan:
     """Fit the public maps and choose the recipe by public facts; nothing is spent.
 
@@ -92,14 +93,14 @@ def plan_records(
         Public under replace-one adjacency, as is the number of persons.
     groups : array-like or None
         Whose record it is: only how many persons there are is used.
-    representation, image_shape, random_state, n_jobs, verbose
+    representation, image_shape, random_state, n_jobs, verbose, anyway
         See :class:`pate.PATEClassifier`.
     classes_inferred : bool
 
     Raises
     ------
     InvalidInputError
-        Too few public rows, or a bad parameter.
+        Too few public rows, a bad parameter; or noise that is more than all ballots together, unless ``anyway``.
     BudgetExceededError
         Nothing is left in the ledger, or next to nothing.
 
@@ -143,6 +144,7 @@ def plan_records(
         random_state=seed,
         n_jobs=n_jobs,
         verbose=verbose,
+        anyway=anyway,
     )
     _ = plan.mechanisms  # refused before anything is cast
     return plan

@@ -16,6 +16,7 @@ from pate.core.files import atomic_path
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.heads._moments import ReleasedBallots, public_rows, softmax
+from pate.representations._exact import own_product
 
 _FORMAT = "pate.heads/1"
 
@@ -31,6 +32,9 @@ class Head(BaseEstimator):
     classes_ : tuple
         Class values, in the order of the columns.
     n_components_ : int
+    exact_ : bool
+        Whether a row's probabilities are the same to the last bit wherever it stands, beside whatever rows: what casts
+        residuals (:meth:`pate.RecordVoters.cast_residuals`) should be.
     risk_ : float or None
         Stein's estimate of the risk, of which zero is what guessing at random has; None where there is none.
 
@@ -45,6 +49,8 @@ class Head(BaseEstimator):
     #: Fitted attributes that are arrays, and those that go into JSON.
     _arrays: ClassVar[tuple[str, ...]] = ()
     _scalars: ClassVar[tuple[str, ...]] = ()
+    #: A row's probabilities are the same to the last bit wherever it stands (see pate.representations._exact).
+    exact_: ClassVar[bool] = False
 
     classes_: tuple[Any, ...]
     n_components_: int
@@ -159,6 +165,7 @@ class LinearHead(Head):
 
     _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
     _scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_", "n_effective_")
+    exact_: ClassVar[bool] = True
 
     coef_: FloatArray
     risk_: float | None = None
@@ -183,4 +190,4 @@ class LinearHead(Head):
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of shape (n_rows, n_classes)."""
-        return np.asarray(self._rows(phi) @ self.coef_)
+        return own_product(self._rows(phi), self.coef_)

@@ -166,5 +166,6 @@ def softmax(logits: FloatArray) -> FloatArray:
     >>> softmax(np.array([[0.0, np.log(3.0)]])).round(2)
     array([[0.25, 0.75]])
     """
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    # Row after row in memory: then a row's sum is added in one order, whatever layout it came in.
+    odds = np.exp(np.ascontiguousarray(logits - logits.max(axis=1, keepdims=True)))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))

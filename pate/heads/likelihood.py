@@ -13,6 +13,7 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head
 from pate.heads._moments import Moments, ReleasedBallots, public_rows, read_moments, softmax
+from pate.representations._exact import own_product
 
 #: The constant feature: less than the others, as what is asked says little of it where directions are centred.
 _CONST = 0.2
@@ -89,6 +90,7 @@ class LikelihoodHead(Head):
 
     _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
     _scalars: ClassVar[tuple[str, ...]] = ("scale_", "constant_", "takes", "n_components_")
+    exact_: ClassVar[bool] = True
 
     coef_: FloatArray
     scale_: float
@@ -172,7 +174,7 @@ class LikelihoodHead(Head):
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
-        return np.asarray(self._rows(phi) @ (self.scale_ * self.coef_[:-1]) + self.constant_ * self.coef_[-1])
+        return own_product(self._rows(phi), self.scale_ * self.coef_[:-1]) + self.constant_ * self.coef_[-1]
 
     def _solve(self, start: FloatArray) -> None:
         psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), self.constant_)], axis=1)

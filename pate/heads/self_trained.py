@@ -12,6 +12,7 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head
 from pate.heads._moments import public_rows, softmax
+from pate.representations._exact import own_product
 
 
 class SelfTrainedHead(Head):
@@ -45,6 +46,7 @@ class SelfTrainedHead(Head):
 
     _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
     _scalars: ClassVar[tuple[str, ...]] = ("takes", "n_components_")
+    exact_: ClassVar[bool] = True
 
     coef_: FloatArray
     takes: str = "representation"
@@ -89,7 +91,7 @@ class SelfTrainedHead(Head):
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of the features of rows, shape (n_rows, n_classes)."""
-        return np.asarray(self._rows(phi) @ self.coef_[:-1] + self.coef_[-1])
+        return own_product(self._rows(phi), self.coef_[:-1]) + self.coef_[-1]
 
 
 def _as_sure(scores: FloatArray, wanted: float) -> float:

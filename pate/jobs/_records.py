@@ -84,6 +84,7 @@ class BallotRoad:
             random_state=random_state,
             n_jobs=n_jobs if len(source.y) > _FEWEST_SHARED else None,
             verbose=verbose,
+            anyway=anyway,
         )
         hope = _check_worth(ballots, anyway=anyway)
         evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)

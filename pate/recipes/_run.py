@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
-from pate.exceptions import BudgetExceededError
 from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
@@ -30,15 +29,13 @@ from pate.release import (
     RecordLabels,
     ReleaseTerms,
     open_ballot_session,
-    share_rounds,
     stored_rounds,
 )
 from pate.release._door import sum_of_rounds
+from pate.release._rounds import buy_rounds
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
-#: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.
-_LEAST_LEFT = 0.01
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
 _MOST_ROWS = 20_000
 #: Rows that are asked about at once.
@@ -149,6 +146,8 @@ class RecordsPlan:
         Representation and directions of public rows, those that maps and heads are fitted on.
     n_units : int
     unit : {"record", "group"}
+    anyway : bool
+        Go on where a round has more noise than all ballots together.
 
     Examples
     --------
@@ -165,6 +164,7 @@ class RecordsPlan:
     phi: FloatArray
     n_units: int
     unit: str
+    anyway: bool = False
 
     @classmethod
     def of(
@@ -182,6 +182,7 @@ class RecordsPlan:
         random_state: int = 0,
         n_jobs: int | None = None,
         verbose: bool = False,
+        anyway: bool = False,
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
@@ -202,6 +203,7 @@ class RecordsPlan:
             Public.
         n_jobs : int or None
         verbose : bool
+        anyway : bool
         """
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
@@ -226,7 +228,7 @@ class RecordsPlan:
             n_jobs=n_jobs,
             verbose=verbose,
         )
-        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
+        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit, anyway)
 
     @property
     def shares(self) -> list[float]:
@@ -246,20 +248,14 @@ class RecordsPlan:
         ------
         BudgetExceededError
             The ledger has nothing left, or next to nothing: noise would drown whatever is cast.
+        InvalidInputError
+            A round would have more noise than all ballots together, and ``anyway`` was not said.
         """
         terms, shares = self.terms, self.shares
         paid = stored_rounds(terms, shares, self.name)
         if paid is not None:
             return paid
-        left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
-        rounds = share_rounds(terms.budget, shares, left)
-        bought, whole = (sum_of_rounds(r).mu_squared for r in (rounds, share_rounds(terms.budget, shares)))
-        if bought < _LEAST_LEFT**2 * whole:
-            raise BudgetExceededError(
-                f"the ledger has less left than {_LEAST_LEFT:.0%} of what {terms.budget} buys: noise would drown all "
-                "ballots. Nothing was spent. Ask for a budget that it has left, or raise the ledger's total."
-            )
-        return rounds
+        return buy_rounds(terms.budget, shares, terms.ledger, n_units=self.n_units, anyway=self.anyway)
 
     @property
     def charge(self) -> Charge:
@@ -309,6 +305,7 @@ class RecordsPlan:
             noise_seed=terms.noise_seed,
             tuning=terms.tuning,
             stated=terms.stated,
+            anyway=self.anyway,
         ) as session:
             rounds.append(session.ask(ballots))
             head = make_head(self.recipe)

@@ -3,8 +3,9 @@
 Floating-point products of matrices may round differently in matrices of another shape. Rows are therefore mapped in
 blocks of :data:`BLOCK_ROWS`, the last one filled up with its first row again: shapes are constants, and neither the
 number of records nor a row's neighbours change what becomes of it. Its place in the block may, in the last bit, by
-some BLAS; maps that say ``exact_`` (all spaces do) are free of that too. It matters where neighbouring tables have
-their rows in other places: under add-or-remove adjacency, and where a person replaced may have more records or fewer.
+some BLAS; maps that say ``exact_`` (all spaces do, and heads of linear logits) are free of that too. It matters where
+neighbouring tables have their rows in other places: under add-or-remove adjacency, and where a person replaced may
+have more records or fewer.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class BallotFacts:
     provenance : str
         What they were fitted on, in words.
     own_maps : bool
-        Both are pate's own code, and give a row the same direction to the last bit wherever it may stand in a
-        neighbouring table.
+        Both, and the model that residuals are taken from, are pate's own code, and give a row the same direction and
+        probabilities to the last bit wherever it may stand in a neighbouring table.
     model : str
         Fingerprint of the model that residuals are taken from; empty for class ballots.
     own_model : bool

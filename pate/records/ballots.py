@@ -81,7 +81,7 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
            [-39321,  52428]])
     """
     check_choice("kind", kind, KINDS)
-    rows = np.array(phi, dtype=np.float64)
+    rows = np.array(phi, dtype=np.float64, order="C")
     if rows.ndim != 2 or rows.shape[1] < 1:
         raise InvalidInputError(f"phi must have shape (n, d), got {rows.shape}.")
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
@@ -109,7 +109,7 @@ def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float
            [     0,      0]])
     """
     clip = check_clip(clip)
-    r = -np.array(probabilities, dtype=np.float64)
+    r = -np.array(probabilities, dtype=np.float64, order="C")
     known = (labels >= 0) & np.isfinite(r).all(axis=1)
     r[known, labels[known]] += 1.0
     r[~known] = 0.0

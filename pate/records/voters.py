@@ -169,6 +169,9 @@ class RecordVoters:
         Notes
         -----
         A record whose class, owner or direction cannot be used casts the zero ballot, and nothing else comes of it.
+        With ``groups`` the units are the owners that are named: a record without one belongs to no unit, and a person
+        none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
+        every record an owner, or drop it.
         """
         return self._cast(X, y, groups, None, None)
 
@@ -291,6 +294,9 @@ class RecordVoters:
     def _facts(self, whose: Whose, model: Any, clip: float | None, unit: str) -> BallotFacts:
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"
+        # A model that pate does not know may look at all the rows of a block; a head says whether places show.
+        own_head = model is None or (is_own(model, ".heads") and hasattr(model, "exact_"))
+        heads_exact = model is None or bool(getattr(model, "exact_", False))
         return BallotFacts(
             kind=self.space.kind,
             clip=clip,
@@ -301,10 +307,10 @@ class RecordVoters:
             n=whose.n_units if self.nominal_n is None else self.nominal_n,
             space=self.fingerprint(),
             provenance=self._map.provenance,
-            own_maps=self._map.own and (fixed or (self._map.exact and model is None)),
+            own_maps=self._map.own and own_head and (fixed or (self._map.exact and heads_exact)),
             model="" if model is None else fingerprint_of(model),
             classes_inferred=self.classes_inferred,
-            own_model=model is not None and is_own(model, ".heads"),
+            own_model=model is not None and own_head,
         )
 
 
@@ -326,7 +332,10 @@ class _Work:
             if owners is None:
                 return class_sums(p, labels, self.n_classes)
             return person_sums(p, labels, owners, n_classes=self.n_classes, kind=kind)
-        r = quantised_residuals(self._probabilities(phi if z is None else z), labels, self.clip)
+        asked = phi if z is None else z
+        odd = np.asarray(~np.isfinite(asked).all(axis=1))
+        labels = np.where(odd, -1, labels)
+        r = quantised_residuals(self._probabilities(np.where(odd[:, None], 0.0, asked)), labels, self.clip)
         return exact_product(p, r) if owners is None else person_residual_sums(p, r, owners, clip=self.clip)
 
     def _probabilities(self, rows: FloatArray) -> FloatArray:

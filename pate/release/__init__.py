@@ -2,7 +2,7 @@
 
 from pate.release._assumptions import check_release_stated
 from pate.release._ballot_release import BallotRelease, Decisions
-from pate.release._ballot_session import BallotSession, open_ballot_session, share_rounds, stored_rounds
+from pate.release._ballot_session import BallotSession, open_ballot_session, stored_rounds
 from pate.release._ballot_statement import check_ballots_stated
 from pate.release._ballots import release_ballots
 from pate.release._labels import LabelRelease, RecordLabels, ReleasedLabels
@@ -11,6 +11,7 @@ from pate.release._open_session import open_session, opened
 from pate.release._pipeline import Asking, BatchPlan, Evidence, Outcome, cast_votes, plan_release
 from pate.release._quote import Quote, affordable_answers, price_of, quote, warn_if_weak
 from pate.release._resume import session_left
+from pate.release._rounds import share_rounds
 from pate.release._sanitised import sanitised_epsilon
 from pate.release._session import LabelSession
 from pate.release._terms import ReleaseTerms

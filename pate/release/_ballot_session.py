@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
-from pate.core.checks import check_classes, check_int, check_real, shown
+from pate.core.checks import check_classes, check_int, shown
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
-from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.calibrate import calibrate
-from pate.privacy.compose.purse import Allowance
-from pate.privacy.cost import Charge
+from pate.privacy.budget import Budget
 from pate.records import BallotFacts, BallotSum
 from pate.release._ballot_release import BallotRelease
 from pate.release._ballot_statement import ballot_statement, check_ballots_stated
@@ -25,54 +21,8 @@ from pate.release._ballots import check_ballots, facts_of, request_of, stored_st
 from pate.release._door import Door, PaidBallots, sum_of_rounds
 from pate.release._quote import warn_if_weak
 from pate.release._resume import Claim, fcntl
+from pate.release._rounds import buy_rounds
 from pate.release._terms import ReleaseTerms
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """Several sums with shares of one mu^2, to be calibrated as one."""
-
-    shares: tuple[float, ...]
-    noise_multiplier: float = 1.0
-
-    @property
-    def mechanisms(self) -> tuple[GaussianSum, ...]:
-        return tuple(GaussianSum(self.noise_multiplier / math.sqrt(share)) for share in self.shares)
-
-    def charge(self, n_queries: int = 1, max_answers: int | None = None) -> Charge:
-        return sum_of_rounds(self.mechanisms)
-
-    def scaled(self, factor: float) -> _Rounds:
-        found = replace(self, noise_multiplier=self.noise_multiplier * factor)
-        assert found.mechanisms  # noise beyond any use is refused here, where calibrate sees it
-        return found
-
-
-def share_rounds(
-    budget: Budget, shares: Sequence[float], ledger_left: Allowance | None = None
-) -> tuple[GaussianSum, ...]:
-    """Return one mechanism per round such that all together just fit the budget; round i takes its share of mu^2.
-
-    Parameters
-    ----------
-    budget : Budget
-    shares : sequence of float
-        Above 0; their sum stands for the whole.
-    ledger_left : Remaining or None
-        See :meth:`GaussianSum.for_budget`.
-
-    Examples
-    --------
-    >>> one, two = share_rounds(Budget(1.0, 1e-5), [1, 3])
-    >>> round((one.noise_multiplier / two.noise_multiplier) ** 2, 9)
-    3.0
-    """
-    if isinstance(shares, str) or not isinstance(shares, Sequence) or not len(shares):
-        raise InvalidInputError(f"shares must list one number per round, got {shown(shares)}. Try [0.3, 0.7].")
-    parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
-    whole = math.fsum(parts)
-    rounds = _Rounds(tuple(part / whole for part in parts))
-    return calibrate(rounds, check_budget(budget), n_queries=1, left=ledger_left).mechanisms
 
 
 class BallotSession:
@@ -95,8 +45,8 @@ class BallotSession:
     >>> from pate import Budget, RecordVoters, open_ballot_session
     >>> from pate.records import SignedSpace
     >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=2)
-    >>> session = open_ballot_session(Budget(1.0, 1e-5), shares=[0.3, 0.7], classes=2, n_units=3)
-    >>> first = session.ask(voters.cast(np.eye(3), [0, 1, 1]))
+    >>> session = open_ballot_session(Budget(1.0, 1e-5), shares=[0.3, 0.7], classes=2, n_units=30)
+    >>> first = session.ask(voters.cast(np.repeat(np.eye(3), 10, axis=0), [0, 1, 1] * 10))
     >>> session.n_left, session
     (1, BallotSession(2 rounds, n_left=1))
     """
@@ -117,6 +67,7 @@ class BallotSession:
         self._ledger = terms.ledger
         #: What was cast so far, where no ledger holds it.
         self._known: dict[str, _Cast] = {}
+        self._fresh: set[str] = set()  # requests that were drawn by this very object
         self._turn, self._process, self._closed = threading.Lock(), os.getpid(), False
 
     def __repr__(self) -> str:
@@ -205,6 +156,7 @@ class BallotSession:
             index = self._paid.n_used
             noisy, head = self._paid.draw(ballots, {round_key(index): told}, request=request)
             cast[request] = _Cast(index, ballots.facts, noisy.ravel().tolist())
+            self._fresh.add(request)
             if self._ledger is None:
                 self._known = cast
         found = cast[request]
@@ -222,6 +174,7 @@ class BallotSession:
             stated=self._stated,
             release=self.release,
             head=head,
+            earlier=not self._fresh.issuperset(cast),
         )
         return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
@@ -310,6 +263,7 @@ def open_ballot_session(
     noise_seed: int | None = None,
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
+    anyway: bool = False,
 ) -> BallotSession:
     """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
 
@@ -334,6 +288,8 @@ def open_ballot_session(
         it has left; what it released is given again for the same ballots. Nothing is charged then.
     noise_seed, tuning, stated
         See :func:`pate.release_ballots`.
+    anyway : bool
+        Open a session from which nearly nothing can be learnt: of a round with more noise than all ballots together.
 
     Returns
     -------
@@ -347,9 +303,9 @@ def open_ballot_session(
     Raises
     ------
     BudgetExceededError
-        Nothing is left in the ledger.
+        Nothing is left in the ledger, or less than a hundredth of what the budget buys.
     InvalidInputError
-        A bad parameter.
+        A bad parameter; or nearly nothing is to be expected of a round, and ``anyway`` was not said.
 
     Examples
     --------
@@ -382,8 +338,7 @@ def open_ballot_session(
             n_used = max(rounds_in(row.facts), default=-1) + 1
             paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
         else:
-            left = None if ledger is None else ledger.remaining(default_total=budget)
-            rounds = share_rounds(budget, shares, left)
+            rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway)
             facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
             paid = door.ballot_session(rounds, facts, request=mark or "")
     except BaseException:

@@ -20,10 +20,15 @@ _PUBLIC = "public rows"
 _MODEL = "public model"
 _OWN_ROW = "own row only"
 _BLOCKS = (
-    "pate mapped every row by its own classes, in blocks of one fixed shape, and cut, clipped and added the ballots in "
-    "whole numbers"
+    "pate mapped every row, and asked any model, by its own classes, in blocks of one fixed shape, and cut, clipped "
+    "and added the ballots in whole numbers"
 )
 
+#: A ledger cannot compare features: a digest of them would be one more private thing to keep, and to guess at.
+_EARLIER = (
+    "; stored by release {} of the ledger, of the records as they were then: their labels and owners are compared with "
+    "the ledger's, their features are not"
+)
 _NOT_OWN = (
     "ballots were clipped and added in whole numbers, but representation, space or model are code that pate does not "
     "know, or may round a row's last bits by its place among the others"
@@ -51,7 +56,8 @@ def ballot_assumptions(
     """
     own = bool(facts) and all(f.own_maps for f in facts)
     person = (
-        "all rows of one person carry one group id, and the ids say nothing about anybody"
+        "all rows of one person carry one group id, and the ids say nothing about anybody; a row without an id casts "
+        "nothing, and who has none at all is no unit"
         if unit == "group"
         else "one person is one record: who has several is protected for each of them, not for all together"
     )
@@ -132,6 +138,7 @@ def ballot_statement(
     release: int | None,
     head: str | None = None,
     seeded: bool = False,
+    earlier: bool = False,
 ) -> PrivacyStatement:
     """Return the statement of sums of ballots that are one charge: one release, or the rounds of a session so far.
 
@@ -151,6 +158,8 @@ def ballot_statement(
         Digest of the entry that holds the last statistics.
     seeded : bool
         The stored statistics were drawn with a seed.
+    earlier : bool
+        Some of the statistics were not cast now: the ledger stored them before.
     """
     last, ledger = facts[-1], terms.ledger
     seeded = seeded or terms.seeded
@@ -159,7 +168,7 @@ def ballot_statement(
     replaced = last.adjacency == "replace-one"
     multipliers = ", ".join(f"{m.noise_multiplier:.6g}" for m in rounds)
     statement = PrivacyStatement(
-        released="; ".join(_what(f) for f in facts),
+        released="; ".join(_what(f) for f in facts) + (_EARLIER.format(release) if earlier else ""),
         unit=last.unit,
         n_units=last.n if replaced else None,
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,

@@ -62,6 +62,8 @@ def release_ballots(
     One unit (a record, or a person with all their records) replaced, or added or removed, as the ballots' adjacency
     says: 1/noise_multiplier-GDP, see :class:`pate.GaussianSum` and :mod:`pate.records.ballots`. The request is
     recognised by public facts (space, kind, clip, classes, unit, mechanism, name) in a ledger of these very records.
+    Those are recognised by labels and owners: after features were corrected the stored statistics are given again, as
+    the statement then says. ``name=`` pays for new ones.
 
     Raises
     ------
@@ -103,7 +105,9 @@ def release_ballots(
         charge, seeded = row.charge, row.seeded
         # Under a revised ledger the records may be others by now; what was released was of so many.
         facts = facts_of(row.facts["ballots"], facts.classes)
-    statement = ballot_statement([facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded)
+    statement = ballot_statement(
+        [facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded, earlier=row is not None
+    )
     return BallotRelease.of(drawn, facts, mechanism, statement)
 
 

@@ -19,6 +19,8 @@ from pate.core.types import FloatArray, Mask
 
 #: Steps between 0 and the largest input: 2^22, a precision of 2e-7 of it.
 _INPUT_BITS = 22
+#: Summands beyond it count as it: far from overflow, whatever they are added to.
+_FAR = 2.0**900
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,36 @@ class ExactMap:
         if _beyond(weights).any():
             raise ValueError("sums beyond 2^53")
         return cls(centre, half, weights, unit)
+
+
+def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return rows @ weights, each row's numbers the same to the last bit wherever it stands, in any number of rows.
+
+    For rows without public bounds: every row is scaled by a power of two of its own, and every column by one of the
+    weights, so that the largest summand has 22 bits; then sums are exact (:class:`ExactMap`).
+
+    Parameters
+    ----------
+    rows : float64 array of shape (n, n_in)
+        Finite.
+    weights : float64 array of shape (n_in, n_out)
+        Finite.
+
+    Examples
+    --------
+    >>> own_product(np.array([[3.0, 1e6], [0.5, 0.0]]), np.array([[1.0, 0.0], [0.0, 1e-6]])).round(5)
+    array([[3. , 1. ],
+           [0.5, 0. ]])
+    """
+    largest = np.abs(weights).max(axis=1, initial=0.0)
+    _, exponents = np.frexp(largest)
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(np.where(largest > 0, rows, 0.0), exponents)
+    np.clip(scaled, -_FAR, _FAR, out=scaled)
+    _, own = np.frexp(np.abs(scaled).max(axis=1, initial=0.0, keepdims=True))
+    one = np.ones(len(weights))
+    product = ExactMap.of(np.ldexp(weights, -exponents[:, None]), low=-one, high=one)
+    return np.ldexp(product(np.ldexp(scaled, -own)), own)
 
 
 def _beyond(weights: FloatArray) -> Mask:

@@ -154,6 +154,28 @@ def test_persons_are_counted_and_registered_as_teachers_do():
     assert found.fingerprint == records_fingerprint(Y, GROUPS)
 
 
+def test_a_record_without_an_owner_is_of_no_unit():
+    """As where shards are cut: it is left out, whoever it is, and takes nobody's place."""
+    ids = np.where(GROUPS[40] == GROUPS, "mine", GROUPS.astype(str)).astype(object)
+    mine = ids == "mine"
+    whole, rest = voters().cast(X, Y, ids), voters().cast(X[~mine], Y[~mine], ids[~mine])
+    for nothing in (None, float("nan"), " ", pd.NA):
+        some, all_of_them = ids.copy(), ids.copy()
+        some[np.flatnonzero(mine)[1:]], all_of_them[mine] = nothing, nothing
+        kept = voters().cast(X, Y, some)
+        assert kept.facts.n == whole.facts.n
+        keep = ~mine | (np.arange(2500) == np.flatnonzero(mine)[0])
+        assert (kept.sums == voters().cast(X[keep], Y[keep], ids[keep]).sums).all()
+        gone = voters().cast(X, Y, all_of_them)  # to take all of a person's ids away removes that person
+        assert gone.facts.n == gone.registration().n_units == whole.facts.n - 1
+        assert (gone.sums == rest.sums).all()
+        other = X.copy()
+        other[mine] = 9.0
+        assert (voters().cast(other, Y, all_of_them).sums == rest.sums).all()
+        with pytest.raises(InvalidInputError, match="Give every record an owner or drop it"):
+            voters().cast(X, Y, np.full(2500, nothing, dtype=object))
+
+
 def test_under_add_or_remove_nothing_tells_the_number():
     settings = {"adjacency": "add-or-remove", "nominal_n": 3000}
     found = [voters(**settings).cast(X[:n], Y[:n]) for n in (2500, 2499)]

@@ -249,6 +249,37 @@ def test_other_records_another_unit_or_adjacency_are_refused(tmp_path):
     assert len(ledger.releases()) == 1
 
 
+def test_corrected_features_give_what_was_stored_and_the_statement_says_so(tmp_path):
+    """A ledger recognises labels and owners: features it cannot compare, and does not pretend to."""
+    ledger, names = Ledger(tmp_path / "l.sqlite", total=BUDGET), np.array(["a", "b", "c"])
+    ask = {"budget": Budget(0.3, 1e-6), "ledger": ledger}
+    first = release_ballots(BALLOTS, GaussianSum(30.0), **ask)
+    assert "as they were then" not in first.statement.released
+    corrected = VOTERS.cast(-X, names[Y])
+    again = release_ballots(corrected, GaussianSum(30.0), **ask)
+    assert same(first, again)
+    assert again.statement.released.endswith("their features are not")
+    assert "stored by release 1 of the ledger, of the records as they were then" in again.statement.released
+    paid = release_ballots(corrected, GaussianSum(30.0), name="corrected", **ask)
+    assert not same(first, paid)
+    assert paid.statement.ledger_releases == (2,)
+    assert "as they were then" not in paid.statement.released
+    # What is public is compared: another space is another request.
+    other = RecordVoters(None, SignedSpace(alpha=0.5).fit(X[:80]), classes=VOTERS.classes).cast(X, names[Y])
+    assert not same(first, release_ballots(other, GaussianSum(30.0), **ask))
+    assert len(ledger.releases()) == 3
+
+
+def test_a_session_says_which_rounds_are_of_before(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite", total=BUDGET)
+    with open_ballot_session(BUDGET, ledger=ledger, name="May", **ROUNDS) as session:
+        assert "as they were then" not in session.ask(BALLOTS).statement.released
+        assert "as they were then" not in session.ask(BALLOTS).statement.released  # cast now, and given once more
+    with open_ballot_session(BUDGET, ledger=ledger, name="May", **ROUNDS) as session:
+        later = session.ask(residuals())  # its model comes of the first round, which is of before
+        assert "stored by release 1 of the ledger, of the records as they were then" in later.statement.released
+
+
 def test_what_is_not_bought_is_not_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(GaussianSum, "sample", lambda *a: pytest.fail("drawn before it was paid for"))
     ledger = Ledger(tmp_path / "l.sqlite", total=Budget(0.1, 1e-5))
@@ -271,6 +302,32 @@ def test_a_total_is_filled_up_exactly(tmp_path):
 
 
 # Sessions ------------------------------------------------------------------------------------------------------------
+
+
+def test_crumbs_are_not_bought(tmp_path):
+    """Rounds of more noise than ballots are refused, as teachers' votes are; so is a ledger's last hundredth."""
+    few = {"shares": [1.0], "classes": 3, "n_units": 30}
+    for given in (
+        {"budget": Budget(0.02, 1e-5), **few},
+        {"budget": BUDGET, **few, "shares": [1e-4, 1.0]},
+        {"budget": BUDGET, "shares": [1.0] * 100, "classes": 3, "nominal_n": 30},
+    ):
+        with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected .* anyway=True"):
+            open_ballot_session(**given)
+        assert open_ballot_session(**given, anyway=True).n_left == len(given["shares"])
+    # The edge: a round's noise is n sensitivities.
+    at = GaussianSum.for_budget(BUDGET).noise_multiplier
+    assert open_ballot_session(BUDGET, shares=[1], classes=3, n_units=math.ceil(at)).n_left == 1
+    with pytest.raises(InvalidInputError, match="nearly nothing"):
+        open_ballot_session(BUDGET, shares=[1], classes=3, n_units=math.floor(at))
+
+    ledger = Ledger(tmp_path / "l.sqlite", total=BUDGET)
+    release_ballots(BALLOTS, GaussianSum(1.00001 * at), budget=BUDGET, ledger=ledger)
+    for anyway in (False, True):
+        with pytest.raises(BudgetExceededError, match="noise would drown all ballots"):
+            open_ballot_session(BUDGET, ledger=ledger, anyway=anyway, **ROUNDS)
+    assert len(ledger.releases()) == 1
+
 
 NAMES = np.array(["a", "b", "c"])[Y]
 ROUNDS = {"shares": [0.3, 0.7], "classes": ("a", "b", "c"), "n_units": 300}

@@ -1,0 +1,117 @@
+"""Several rounds of ballots for one budget: what each may cost, and whether they are worth it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pate.core.checks import check_real, shown
+from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.ledger import Ledger
+from pate.mechanisms import GaussianSum
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.calibrate import calibrate
+from pate.privacy.compose.purse import Allowance
+from pate.privacy.cost import Charge
+from pate.release._door import sum_of_rounds
+
+#: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.
+_LEAST_LEFT = 0.01
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Several sums with shares of one mu^2, to be calibrated as one."""
+
+    shares: tuple[float, ...]
+    noise_multiplier: float = 1.0
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        return tuple(GaussianSum(self.noise_multiplier / math.sqrt(share)) for share in self.shares)
+
+    def charge(self, n_queries: int = 1, max_answers: int | None = None) -> Charge:
+        return sum_of_rounds(self.mechanisms)
+
+    def scaled(self, factor: float) -> _Rounds:
+        found = replace(self, noise_multiplier=self.noise_multiplier * factor)
+        assert found.mechanisms  # noise beyond any use is refused here, where calibrate sees it
+        return found
+
+
+def share_rounds(
+    budget: Budget, shares: Sequence[float], ledger_left: Allowance | None = None
+) -> tuple[GaussianSum, ...]:
+    """Return one mechanism per round such that all together just fit the budget; round i takes its share of mu^2.
+
+    Parameters
+    ----------
+    budget : Budget
+    shares : sequence of float
+        Above 0; their sum stands for the whole.
+    ledger_left : Remaining or None
+        See :meth:`GaussianSum.for_budget`.
+
+    Examples
+    --------
+    >>> one, two = share_rounds(Budget(1.0, 1e-5), [1, 3])
+    >>> round((one.noise_multiplier / two.noise_multiplier) ** 2, 9)
+    3.0
+    """
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or not len(shares):
+        raise InvalidInputError(f"shares must list one number per round, got {shown(shares)}. Try [0.3, 0.7].")
+    parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
+    whole = math.fsum(parts)
+    rounds = _Rounds(tuple(part / whole for part in parts))
+    return calibrate(rounds, check_budget(budget), n_queries=1, left=ledger_left).mechanisms
+
+
+def buy_rounds(
+    budget: Budget, shares: Sequence[float], ledger: Ledger | None, *, n_units: int | None, anyway: bool = False
+) -> tuple[GaussianSum, ...]:
+    """Return what budget and ledger buy, refused where nearly nothing can be learnt from it: crumbs.
+
+    A round whose noise on every cell is larger than all ballots together says nothing of any class: the rule by which
+    :func:`pate.release.check_worth` refuses teachers' votes. A ballot sum moves by at least 1/sqrt(2) of a ballot for
+    one unit, so that more noise than ``n_units`` sensitivities is that much.
+
+    Parameters
+    ----------
+    budget : Budget
+    shares : sequence of float
+    ledger : Ledger or None
+    n_units : int or None
+        Public number of units, or the nominal one; None: not known yet, and not looked at.
+    anyway : bool
+        Buy rounds of more noise than ballots, too. What is left in a ledger must be worth something still.
+
+    Raises
+    ------
+    BudgetExceededError
+        The ledger has nothing left, or next to nothing of what the budget buys.
+    InvalidInputError
+        A round's noise is more than all ballots together.
+
+    Examples
+    --------
+    >>> buy_rounds(Budget(0.01, 1e-5), [1, 1], None, n_units=300)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: nearly nothing is to be expected of 2 rounds of ballots by 300 units: in the ...
+    """
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+    rounds = share_rounds(budget, shares, left)
+    bought, whole = (sum_of_rounds(r).mu_squared for r in (rounds, share_rounds(budget, shares)))
+    if bought < _LEAST_LEFT**2 * whole:
+        raise BudgetExceededError(
+            f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: noise would drown all ballots. "
+            "Nothing was spent. Ask for a budget that it has left, or raise the ledger's total."
+        )
+    worst = max(m.noise_multiplier for m in rounds)
+    if n_units is not None and worst > n_units and not anyway:
+        raise InvalidInputError(
+            f"nearly nothing is to be expected of {len(rounds)} rounds of ballots by {n_units} units: in the least of "
+            f"them noise is {worst:.4g} times what one unit may change, more than all of them together. Take fewer "
+            "rounds, more even shares or a larger epsilon; or say anyway=True. Nothing was spent."
+        )
+    return rounds
