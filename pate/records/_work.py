@@ -23,7 +23,7 @@ MOST_HELD_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Piece:
-    """Directions of some records, zero where a record cannot be used. **Sensitive.**
+    """Directions of some records, zero where a record cannot be used: **sensitive**.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldRecords:
-    """Records whose directions are known: every round casts from them, and rows are mapped once. **Sensitive.**
+    """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
 
     :meth:`pate.RecordVoters.hold` makes it, and only those voters cast it.
 
@@ -97,7 +97,7 @@ class Directions:
         """Return the directions of these records."""
         index = np.arange(n_rows(rows))
         p, fine = np.empty((len(index), self.maps.d), dtype=np.int32), np.empty(len(index), dtype=bool)
-        vectors = []
+        vectors: list[Any] = []
         for a, b in slabs(len(index), BLOCK_ROWS):
             z, phi = self.maps.both(rows, index[a:b], keep=self.keep)
             fine[a:b] = np.isfinite(phi).all(axis=1)

@@ -202,9 +202,9 @@ class RecordVoters:
         X, y, groups
             See :meth:`cast`.
         model : object with ``predict_proba(phi) -> (n, m)``
-            Asked with the direction that is cast, in whole 2^-16. One whose ``takes`` is ``"representation"``
-            (:class:`pate.heads.LikelihoodHead`) is asked with what comes before the space. **Public**: computed from released quantities and public rows alone. The
-            guarantee rests on that.
+            **Public**: computed from released quantities and public rows alone. The guarantee rests on that. Asked
+            with the direction that is cast, phi in whole 2^-16; one whose ``takes`` is ``"representation"``
+            (:class:`pate.heads.LikelihoodHead`) with what comes before the space.
         clip : float
             C, the most that |e_y - p| counts, in (0, sqrt 2].
 
