@@ -34,21 +34,39 @@ class _Round:
     asked: FloatArray | None = None
     kept: FloatArray | None = None
 
-    def expected(self, p: FloatArray) -> FloatArray:
-        """Return the sums that records of these probabilities would have cast, on average."""
+    def votes(self, p: FloatArray) -> FloatArray:
+        """Return what records of these probabilities say of each public row, on average: times phi, their sums."""
         if self.asked is None or self.kept is None:
             r = p - 1 / p.shape[1]
         else:
-            share = p * self.kept
-            r = share - self.asked * share.sum(axis=1, keepdims=True)
-        return np.asarray(self.per_row * (self.phi.T @ r))
+            r = p * self.kept
+            r -= self.asked * r.sum(axis=1, keepdims=True)
+        r *= self.per_row
+        return r
 
-    def back(self, slope: FloatArray) -> FloatArray:
-        """Return the transpose of :meth:`expected` (of its linear part)."""
-        g = self.per_row * (self.phi @ slope)
+    def back(self, g: FloatArray) -> FloatArray:
+        """Return the transpose of :meth:`votes` (of its linear part)."""
+        g = self.per_row * g
         if self.asked is None or self.kept is None:
-            return np.asarray(g)
-        return np.asarray(self.kept * (g - (self.asked * g).sum(axis=1, keepdims=True)))
+            return g
+        g -= (self.asked * g).sum(axis=1, keepdims=True)
+        g *= self.kept
+        return g
+
+
+def _misfit(rounds: list[_Round], p: FloatArray) -> tuple[float, FloatArray]:
+    """Return half the squared, weighted misfit of rounds on the same public rows, and its slope in ``p``."""
+    phi, m = rounds[0].phi, p.shape[1]
+    # One product for all rounds; transposed, as a thin matrix is faster in front.
+    expected = np.concatenate([one.votes(p) for one in rounds], axis=1).T @ phi
+    gaps = [e.T - one.sums for one, e in zip(rounds, expected.reshape(len(rounds), m, -1), strict=True)]
+    pulls = [one.weights[:, None] * gap for one, gap in zip(rounds, gaps, strict=True)]
+    value = 0.5 * sum(float((pull * gap).sum()) for pull, gap in zip(pulls, gaps, strict=True))
+    found = phi @ np.concatenate(pulls, axis=1)
+    slope = np.zeros_like(p)
+    for i, one in enumerate(rounds):
+        slope += one.back(found[:, i * m : (i + 1) * m])
+    return value, slope
 
 
 class LikelihoodHead(Head):
@@ -179,17 +197,18 @@ class LikelihoodHead(Head):
     def _solve(self, start: FloatArray) -> None:
         psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), self.constant_)], axis=1)
         shape = (psi.shape[1], len(self.classes_))
+        spaces = {id(one.phi): one.phi for one in self._rounds}
+        together = [[one for one in self._rounds if one.phi is phi] for phi in spaces.values()]
 
         def loss(flat: FloatArray) -> tuple[float, FloatArray]:
             w = flat.reshape(shape)
             p = softmax(psi @ w)
             value, slope = float((w**2).sum()) / (2 * self.tau**2), np.zeros_like(p)
-            for one in self._rounds:
-                gap = one.expected(p) - one.sums
-                value += 0.5 * float((one.weights[:, None] * gap**2).sum())
-                slope += one.back(one.weights[:, None] * gap)
+            for alike in together:
+                more, back = _misfit(alike, p)
+                value, slope = value + more, slope + back
             slope = p * (slope - (p * slope).sum(axis=1, keepdims=True))
-            return value, (psi.T @ slope + w / self.tau**2).ravel()
+            return value, ((slope.T @ psi).T + w / self.tau**2).ravel()
 
         found = minimize(
             loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.max_iter, "maxcor": 20}

@@ -23,6 +23,7 @@ from pate.recipes._recipe import Recipe
 from pate.recipes._rule import choose
 from pate.records import RecordVoters
 from pate.records._maps import take
+from pate.records._work import MOST_HELD_BYTES
 from pate.release import (
     BallotRelease,
     Evidence,
@@ -273,6 +274,11 @@ class RecordsPlan:
         told = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
+    def _holds(self, X: Any) -> bool:
+        """Whether directions are kept between rounds: a public number's matter, and no bit of a ballot's."""
+        size = 4 * int(np.shape(X)[0]) * self.phi.shape[1]
+        return len(self.recipe.rounds) > 1 and size <= MOST_HELD_BYTES
+
     def run(
         self, X: Any, y: Any, groups: Any = None, *, evidence: Evidence | None = None
     ) -> tuple[RecordLabels, RecordModel]:
@@ -292,6 +298,9 @@ class RecordsPlan:
         evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
+        # Every round casts the same directions: rows are mapped once, where memory allows it.
+        if self._holds(X):
+            X, y, groups = voters.hold(X, y, groups), None, None
         ballots = voters.cast(X, y, groups)  # before anything is paid: what cannot be cast is found out here
         with open_ballot_session(
             terms.budget,

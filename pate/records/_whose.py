@@ -60,6 +60,11 @@ class Whose:
         return Whose((*self.labels, *other.labels), owners, persons, self.n_units + other.n_units)
 
     @property
+    def grouped(self) -> bool:
+        """Whether the unit is the person."""
+        return self.persons is not None
+
+    @property
     def no_label(self) -> bool:
         """Whether there are records and none has a class."""
         return any(len(part) for part in self.labels) and all((part < 0).all() for part in self.labels)

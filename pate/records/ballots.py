@@ -38,8 +38,10 @@ All of Delta^2 are whole numbers, and nothing of them is rounded.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_real
 from pate.core.types import FloatArray, IntArray
@@ -159,7 +161,7 @@ def _certified(rows: FloatArray, most: int, unit: float) -> IntArray:
     return made.astype(np.int64)
 
 
-def class_sums(p: IntArray, labels: IntArray, n_classes: int) -> IntArray:
+def class_sums(p: npt.NDArray[np.signedinteger[Any]], labels: IntArray, n_classes: int) -> IntArray:
     """Return the exact sum over rows of p (x) e_y, shape (d, m); rows with label -1 count for nothing.
 
     Exact: float64 products of whole numbers in blocks of rows in which every partial sum, in whatever order a BLAS
@@ -177,7 +179,7 @@ def class_sums(p: IntArray, labels: IntArray, n_classes: int) -> IntArray:
     return exact_product(p, hot)
 
 
-def exact_product(p: IntArray, r: IntArray | FloatArray) -> IntArray:
+def exact_product(p: npt.NDArray[np.signedinteger[Any]], r: IntArray | FloatArray) -> IntArray:
     """Return p' r exactly, for whole numbers |p| <= 2^31 and |r| <= 1, or |p| <= 2^16 and |r| <= 2^17.
 
     Examples

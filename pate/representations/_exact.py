@@ -8,6 +8,7 @@ weights are whole numbers, small enough that every partial sum stays below 2^53:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,10 @@ from pate.core.types import FloatArray, Mask
 _INPUT_BITS = 22
 #: Summands beyond it count as it: far from overflow, whatever they are added to.
 _FAR = 2.0**900
+#: Rows that are gone over again and again before the next ones: they stay in the processor's cache.
+_CACHED_ROWS = 64
+#: A step between whole coordinates is at most this share of the scale on which distances matter.
+_FINE = 2.0**-14
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,17 @@ class ExactMap:
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return float64 rows of shape (n, n_out)."""
-        steps = np.clip((rows - self.centre) / self.half, -1.0, 1.0)
-        np.rint(np.ldexp(steps, _INPUT_BITS, out=steps), out=steps)
+        steps = np.empty(rows.shape)
+        for start in range(0, len(rows), _CACHED_ROWS):
+            part = steps[start : start + _CACHED_ROWS]
+            np.subtract(rows[start : start + _CACHED_ROWS], self.centre, out=part)
+            np.divide(part, self.half, out=part)
+            np.clip(part, -1.0, 1.0, out=part)
+            np.multiply(part, 2.0**_INPUT_BITS, out=part)
+            np.rint(part, out=part)
         made = steps @ self.weights
         made *= self.unit
-        return made
+        return np.asarray(made)
 
     def state(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Return its arrays, for a file."""
@@ -122,6 +133,74 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
     one = np.ones(len(weights))
     product = ExactMap.of(np.ldexp(weights, -exponents[:, None]), low=-one, high=one)
     return np.ldexp(product(np.ldexp(scaled, -own)), own)
+
+
+@dataclass(frozen=True)
+class ExactDistances:
+    """Euclidean distances of rows to landmarks in whole steps, |a|^2 + |b|^2 - 2 a b without rounding in any sum.
+
+    Attributes
+    ----------
+    low, high : float64 arrays of shape (n_in,)
+        Rows are clipped to these, see :meth:`of`.
+    step : float
+        A power of two: what 1 is worth.
+    landmarks : float64 array of shape (n_in, n_landmarks)
+        Whole numbers of steps from the middle between ``low`` and ``high``.
+    squares : float64 array of shape (n_landmarks,)
+        Their squared lengths.
+
+    Examples
+    --------
+    >>> far = ExactDistances.of(np.array([[0.0, 0.0], [3.0, 4.0]]), scale=1.0, reach=30.0)
+    >>> far(np.array([[0.0, 0.0], [3.0, 0.0]]))
+    array([[0., 5.],
+           [3., 4.]])
+    """
+
+    low: FloatArray
+    high: FloatArray
+    step: float
+    landmarks: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, landmarks: FloatArray, *, scale: float, reach: float) -> ExactDistances | None:
+        """Return the distances to these landmarks, None where whole steps would be too coarse for them.
+
+        Parameters
+        ----------
+        landmarks : float64 array of shape (n_landmarks, n_in)
+            Public.
+        scale : float
+            On which distances matter: a step is at most 2^-14 of it.
+        reach : float
+            From here on distances need not be told apart: a row is clipped to coordinates so far beyond the landmarks',
+            and is then still that far from all of them.
+        """
+        with np.errstate(over="ignore"):
+            low, high = landmarks.min(axis=0) - reach, landmarks.max(axis=0) + reach
+            finite = np.isfinite(high - low) & np.isfinite(high + low)
+        if not finite.all():
+            return None
+        # n_in whole coordinates of at most B on either side: any partial sum is within 4 n_in B^2, here about 2^52.
+        _, exponent = math.frexp(float((high - low).max()) / 2.0**26 * math.sqrt(landmarks.shape[1]))
+        step = math.ldexp(1.0, exponent)
+        if not 0 < step <= scale * _FINE:
+            return None
+        whole = np.rint((landmarks - (low + high) / 2) / step)
+        return cls(low, high, step, np.ascontiguousarray(whole.T), np.square(whole).sum(axis=1))
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Return float64 distances of shape (n, n_landmarks)."""
+        whole = np.rint((np.clip(rows, self.low, self.high) - (self.low + self.high) / 2) / self.step)
+        made = whole @ self.landmarks
+        made *= -2.0
+        made += self.squares
+        made += np.square(whole).sum(axis=1, keepdims=True)
+        np.sqrt(made, out=made)
+        made *= self.step
+        return np.asarray(made)
 
 
 def _beyond(weights: FloatArray) -> Mask:

@@ -12,6 +12,7 @@ _REFUSED = {
     "CappedVotes": "votes of private records",
     "Dataset": "private and public rows together",
     "HeldOutRows": "rows to measure on",
+    "HeldRecords": "directions of private records",
     "Partition": "the cut of the private rows",
     "PrivateRows": "the private rows",
     "ReadRows": "private rows",

@@ -13,7 +13,7 @@ from pate.core.seeds import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
-from pate.representations._exact import ExactMap
+from pate.representations._exact import ExactDistances, ExactMap
 
 _SEED_PATH = (0x4B9CA,)
 _KERNELS = ("laplacian", "rbf")
@@ -21,6 +21,10 @@ _KERNELS = ("laplacian", "rbf")
 _PAIRED_ROWS, _LEAST = 1000, 1e-7
 #: Steps between 0 and 1 that a kernel's value is told in.
 _STEPS = 2.0**30
+#: From so many bandwidths on a kernel's value is less than half a step.
+_REACH = {"laplacian": 22.0, "rbf": 7.0}
+#: Rows that are compared with all landmarks at once: the result stays in the processor's cache.
+_CACHED_ROWS = 64
 
 
 class KernelPCA(Representation):
@@ -101,6 +105,7 @@ class KernelPCA(Representation):
         if not len(apart):
             raise InvalidInputError("X_public must have rows that differ. Give rows with more to say.")
         self.bandwidth_ = float(np.median(apart)) * float(self.bandwidth)
+        self._prepare()
         gram = self._kernel(self.landmarks_)
         self.means_, self.mean_ = gram.mean(axis=0), float(gram.mean())
         values, vectors = np.linalg.eigh(gram - self.means_ - self.means_[:, None] + self.mean_)
@@ -110,24 +115,37 @@ class KernelPCA(Representation):
         values, vectors = values[there], vectors[:, there]
         # One sign for all machines.
         vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
-        # k and its mean over landmarks lie between 0 and 1.
-        low = self.mean_ - self.means_ - 1.0
-        self.map_ = ExactMap.of(vectors / np.sqrt(values), low=low, high=low + 2.0)
+        # k less its mean over landmarks, in steps.
+        bound = np.full(len(vectors), _STEPS)
+        self.map_ = ExactMap.of(vectors / (np.sqrt(values) * _STEPS), low=-bound, high=bound)
         self.spectrum_ = values / len(gram)
         self.n_features_out_ = len(values)
+        self._shift = self._centred_means()
+
+    def _prepare(self) -> None:
+        """Set what follows from landmarks and bandwidth, which are public."""
+        reach = _REACH[self.kernel] * self.bandwidth_
+        self._apart = ExactDistances.of(self.landmarks_, scale=self.bandwidth_, reach=reach)
+
+    def _centred_means(self) -> FloatArray:
+        """Return what the landmarks' means add to every row's vector, by exact sums as well."""
+        return self.map_((self.mean_ - self.means_)[None] * _STEPS)
 
     def _kernel(self, rows: FloatArray) -> FloatArray:
-        r = _distances(rows, self.landmarks_) / self.bandwidth_
-        return np.asarray(np.exp(-r if self.kernel == "laplacian" else -0.5 * r * r))
+        r = _distances(rows, self.landmarks_) if self._apart is None else self._apart(rows)
+        r /= self.bandwidth_
+        if self.kernel == "rbf":
+            r *= 0.5 * r
+        return np.asarray(np.exp(np.negative(r, out=r), out=r))
 
     def _map(self, block: FloatArray) -> FloatArray:
-        k = self._kernel(block)
-        # On a grid, so that every sum is exact: first over landmarks, then in the product.
-        k = np.rint(k * _STEPS) / _STEPS
-        k -= k.sum(axis=1, keepdims=True) / k.shape[1]
-        made = self.map_(k - self.means_ + self.mean_)
-        made -= self.map_(np.zeros((1, k.shape[1])))  # it starts from the middle of its bounds
-        return made
+        k = np.empty((len(block), len(self.landmarks_)))
+        for start in range(0, len(block), _CACHED_ROWS):
+            part = self._kernel(block[start : start + _CACHED_ROWS])
+            # In whole steps, so that every sum is exact: first over landmarks, then in the product.
+            np.rint(np.multiply(part, _STEPS, out=part), out=part)
+            np.subtract(part, part.sum(axis=1, keepdims=True) / k.shape[1], out=k[start : start + _CACHED_ROWS])
+        return self.map_(k) + self._shift
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "spectrum")}
@@ -145,6 +163,8 @@ class KernelPCA(Representation):
             or self.map_.weights.shape != (n, self.n_features_out_)
         ):
             raise ValueError("arrays of another shape")
+        self._prepare()
+        self._shift = self._centred_means()
 
 
 def _distances(a: FloatArray, b: FloatArray) -> FloatArray:

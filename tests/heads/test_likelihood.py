@@ -62,9 +62,8 @@ def test_what_residuals_are_expected_to_sum_to_is_what_they_sum_to(world, clip):
         r *= np.minimum(1, clip / np.linalg.norm(r, axis=1, keepdims=True))
         total += world.private.T @ r
     length = np.sqrt(1 - 2 * q + (q**2).sum(axis=1, keepdims=True))
-    modelled = likelihood._Round(
-        np.zeros((6, 3)), np.ones(6), world.private, 1.0, q, np.minimum(1, clip / length)
-    ).expected(p)
+    one = likelihood._Round(np.zeros((6, 3)), np.ones(6), world.private, 1.0, q, np.minimum(1, clip / length))
+    modelled = world.private.T @ one.votes(p)
     spread = clip * np.sqrt(len(p) / n_draws)
     assert np.abs(total / n_draws - modelled).max() < 5 * spread
 

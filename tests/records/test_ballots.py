@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plain_space import PlainModel, PlainSpace
 
 from pate.exceptions import InvalidInputError
-from pate.records import RecordVoters, _persons, ballots, voters
+from pate.records import RecordVoters, _persons, _work, ballots
 from pate.records.ballots import GRID, centred, class_sums, delta_squared, exact_product, quantised, quantised_residuals
 
 D = 3
@@ -137,8 +137,8 @@ def each_residual_alone(p, r, owners, *, clip):
 FAULTS = {
     "no clipping": [(ballots, "_certified", unclipped)],
     "a person's records one by one": [
-        (voters, "person_sums", each_record_alone),
-        (voters, "person_residual_sums", each_residual_alone),
+        (_work, "person_sums", each_record_alone),
+        (_work, "person_residual_sums", each_residual_alone),
     ],
 }
 

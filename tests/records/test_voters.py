@@ -10,12 +10,13 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from pate import Budget, InvalidInputError, RecordVoters, VoteCap, open_vote_cap
+from pate import Budget, InvalidInputError, RecordVoters, SensitiveValueError, VoteCap, open_vote_cap
 from pate.data import records_fingerprint
 from pate.records import HardSpace, SignedSpace, SoftSpace, _maps
 from pate.records import voters as voters_module
 from pate.records.ballots import centred, class_sums, quantised
 from pate.records.spaces import BallotSpace
+from pate.representations import TableMap
 
 RNG = np.random.default_rng(0)
 PUBLIC = RNG.normal(size=(120, 7)) * np.arange(1, 8)
@@ -118,6 +119,46 @@ def test_slabs_do_not_matter(monkeypatch):
     again = [voters().cast(X, Y, groups).sums for groups in (None, GROUPS)]
     again += [voters().cast_residuals(X, Y, MODEL, clip=0.5, groups=groups).sums for groups in (None, GROUPS)]
     assert all((a == b).all() for a, b in zip(found, again, strict=True))
+
+
+@pytest.mark.parametrize("kind", SPACES)
+@pytest.mark.parametrize("unit", ["record", "group"])
+def test_held_records_cast_the_same_ballots(kind, unit):
+    """To the last bit, a bad record among them: a run may hold them or not, as memory allows."""
+    y, groups = Y.astype(object), None if unit == "record" else GROUPS.astype(object)
+    y[1500] = None
+    model = PlainModel(np.linspace(-1, 1, 3 * SPACES[kind].n_components_).reshape(-1, 3))
+    for v in (voters(kind), voters(kind, n_jobs=2)):
+        held = v.hold(X, y, groups)
+        assert repr(held) == "HeldRecords(<sensitive>)"
+        pairs = [
+            (v.cast(held), v.cast(X, y, groups)),
+            (
+                v.cast_residuals(held, model=model, clip=0.5),
+                v.cast_residuals(X, y, model, clip=0.5, groups=groups),
+            ),
+        ]
+        for one, other in pairs:
+            assert (one.sums == other.sums).all()
+            assert one.sums.any()
+            assert one.facts == other.facts
+            assert one.registration() == other.registration()
+
+
+def test_held_records_are_refused_where_they_do_not_belong():
+    held = voters().hold(X, Y)
+    with pytest.raises(InvalidInputError, match="held by other voters"):
+        voters("soft").cast(held)
+    with pytest.raises(InvalidInputError, match="y and groups must be left out"):
+        voters().cast(held, Y)
+    with pytest.raises(InvalidInputError, match="added twice"):
+        voters().cast(held) + voters().cast(held)
+    takes_z = PlainModel(np.zeros((5, 3)))
+    takes_z.takes = "representation"
+    with pytest.raises(InvalidInputError, match="asked with phi"):
+        voters().cast_residuals(held, model=takes_z, clip=0.5)
+    with pytest.raises(SensitiveValueError, match="directions of private records"):
+        TableMap().fit(held)
 
 
 @pytest.mark.parametrize("residual", [False, True])

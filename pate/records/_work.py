@@ -1,0 +1,173 @@
+"""What is done with a piece of the records: their directions in whole numbers, and the sum of their ballots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import quietly
+from pate.core.types import FloatArray, IntArray
+from pate.exceptions import InvalidInputError
+from pate.records._maps import BLOCK_ROWS, PublicMap, n_rows, slabs
+from pate.records._persons import person_residual_sums, person_sums
+from pate.records._whose import Whose
+from pate.records.ballots import GRID, class_sums, exact_product, quantised, quantised_residuals
+
+#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out.
+MOST_HELD_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Piece:
+    """Directions of some records, zero where a record cannot be used: **sensitive**.
+
+    Attributes
+    ----------
+    p : int32 array of shape (n, d)
+        :func:`pate.records.ballots.quantised` directions.
+    labels : int64 array of shape (n,)
+        Class indices; -1 where the record casts nothing.
+    owners : int64 array of shape (n,) or None
+        Persons come whole, and in order.
+    z : float64 array of shape (n, p) or None
+        The representation, for a model that is asked with it.
+
+    Examples
+    --------
+    >>> Piece(np.zeros((2, 3), dtype=np.int32), np.array([0, -1]), None)
+    Piece(<sensitive>)
+    """
+
+    p: npt.NDArray[np.int32]
+    labels: IntArray
+    owners: IntArray | None
+    z: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        return "Piece(<sensitive>)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldRecords:
+    """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
+
+    :meth:`pate.RecordVoters.hold` makes it, and only those voters cast it.
+
+    Examples
+    --------
+    >>> HeldRecords((), Whose.of(np.array([0]), None, None), "ab")
+    HeldRecords(<sensitive>)
+    """
+
+    pieces: Sequence[Piece] = field(repr=False)
+    whose: Whose = field(repr=False)
+    space: str
+    """Fingerprint of the voters' maps."""
+
+    def __repr__(self) -> str:
+        return "HeldRecords(<sensitive>)"
+
+
+class Directions:
+    """From rows to their directions, by public maps: each row by itself.
+
+    Parameters
+    ----------
+    maps : PublicMap
+    keep : bool
+        The representation too.
+
+    Examples
+    --------
+    >>> from pate.records.spaces import SignedSpace
+    >>> look = Directions(PublicMap(None, SignedSpace().fit(np.array([[-1.0], [1.0]]))))
+    >>> look(np.array([[9.0], [np.nan]]), np.array([1, 1]), None).p
+    array([[65536],
+           [    0]], dtype=int32)
+    """
+
+    def __init__(self, maps: PublicMap, *, keep: bool = False) -> None:
+        self.maps, self.keep = maps, keep
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> Piece:
+        """Return the directions of these records."""
+        index = np.arange(n_rows(rows))
+        p, fine = np.empty((len(index), self.maps.d), dtype=np.int32), np.empty(len(index), dtype=bool)
+        vectors: list[Any] = []
+        for a, b in slabs(len(index), BLOCK_ROWS):
+            z, phi = self.maps.both(rows, index[a:b], keep=self.keep)
+            fine[a:b] = np.isfinite(phi).all(axis=1)
+            p[a:b] = quantised(phi, self.maps.space.kind)  # |p| <= 2^16
+            if z is not None:
+                odd = np.asarray(~np.isfinite(z).all(axis=1))
+                fine[a:b] &= ~odd
+                vectors.append(np.where(odd[:, None], 0.0, z))
+        labels = np.where(fine, labels, -1)
+        p[labels < 0] = 0
+        return Piece(p, labels, owners, np.concatenate(vectors) if self.keep else None)
+
+
+class Sums:
+    """From directions to the exact sum of their ballots, class ballots not yet centred.
+
+    Parameters
+    ----------
+    kind : {"soft", "hard", "signed"}
+    n_classes : int
+    model : object with ``predict_proba`` or None
+        Public. Asked with p / 2^16, the direction that is cast, or with the representation.
+    clip : float or None
+        Of residual ballots.
+
+    Examples
+    --------
+    >>> Sums("signed", 2)(Piece(np.array([[5], [7]], dtype=np.int32), np.array([1, -1]), None))
+    array([[0, 5]])
+    """
+
+    def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:
+        self.kind, self.n_classes, self.model, self.clip = kind, n_classes, model, clip
+
+    def __call__(self, piece: Piece) -> IntArray:
+        """Return the sum, int64 of shape (d, n_classes); persons come whole."""
+        p, labels, owners = piece.p, piece.labels, piece.owners
+        if self.clip is None:
+            if owners is None:
+                return class_sums(p, labels, self.n_classes)
+            return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
+        r = quantised_residuals(self._probabilities(piece), labels, self.clip)
+        if owners is None:
+            return exact_product(p, r)
+        return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
+
+    def _probabilities(self, piece: Piece) -> FloatArray:
+        """Ask the public model in blocks of one shape, see :mod:`pate.records._maps`."""
+        rows = piece.p if piece.z is None else piece.z
+        found = np.empty((len(rows), self.n_classes))
+        for start, end in slabs(len(rows), BLOCK_ROWS):
+            block = np.empty((BLOCK_ROWS, rows.shape[1]))
+            block[: end - start], block[end - start :] = rows[start:end], rows[start]
+            if piece.z is None:
+                block /= GRID
+            said = np.asarray(quietly("model", self.model.predict_proba, block), dtype=np.float64)
+            if said.shape != (BLOCK_ROWS, self.n_classes):
+                raise InvalidInputError(
+                    f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
+                )
+            found[start:end] = said[: end - start]
+        return found
+
+
+class Work:
+    """What a worker does with one piece: public maps and constants go there, a sum comes back."""
+
+    def __init__(self, look: Directions, sums: Sums) -> None:
+        self.look, self.sums = look, sums
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> IntArray:
+        """Return the sum of these records' ballots."""
+        return self.sums(self.look(rows, labels, owners))
