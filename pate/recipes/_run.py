@@ -31,8 +31,7 @@ from pate.release import (
     open_ballot_session,
     stored_rounds,
 )
-from pate.release._door import sum_of_rounds
-from pate.release._rounds import buy_rounds
+from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
