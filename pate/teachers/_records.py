@@ -63,7 +63,11 @@ def warn_of_duplicates(X: Any, cut: Partition) -> None:
     Examples
     --------
     >>> from pate.data import partition
-    >>> warn_of_duplicates(np.arange(6.0).reshape(3, 2), partition(3, 3))  # no row stands twice
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_duplicates(np.zeros((3, 2)), partition(3, 3))
+    >>> told[0].category.__name__
+    'DuplicateRecordsWarning'
     """
     if isinstance(X, np.ndarray) and X.ndim > 2:
         X = X.reshape(len(X), -1)
