@@ -14,12 +14,8 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
-
 from pate import Budget, Dataset, DPSGDClassifier, PATEClassifier, compare, load_dataset
 from pate.data import encode_dataset
-from pate.students import VoteSpreading
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,23 +30,19 @@ class Config:
     n_repeats: int = 5
     n_private: int | None = None
     n_public: int | None = None
-    n_teachers: int = 250
-    n_queries: int = 500
     epochs: int = 20
     batch_size: int = 256
     n_jobs: int | None = -1
     random_state: int = 0
 
 
-#: Digits has 1,222 private rows: many teachers of a few rows each, asked little, bear the most noise.
-DIGITS = Config(n_teachers=80, n_queries=40, n_public=400, n_jobs=None)
+#: Digits has 1,438 rows for both: 400 are public.
+DIGITS = Config(n_public=400, n_jobs=None)
 
 
 def configure(dataset: str, smoke: bool) -> Config:
     config = DIGITS if dataset == "digits" else Config(dataset=dataset)
-    if smoke:
-        return replace(config, epsilons=(3.0, 8.0), n_repeats=1, n_private=600, n_teachers=20, n_queries=10, epochs=2)
-    return config
+    return replace(config, epsilons=(3.0, 8.0), n_repeats=1, n_private=600, epochs=2) if smoke else config
 
 
 def load(config: Config) -> Dataset:
@@ -60,16 +52,8 @@ def load(config: Config) -> Dataset:
 
 def contestants(config: Config, data: Dataset) -> dict[str, PATEClassifier | DPSGDClassifier]:
     classes, budget = range(len(data.classes)), Budget(config.epsilons[0], config.delta)  # compare sets each budget
-    pate = PATEClassifier(
-        KNeighborsClassifier(1) if config.dataset == "digits" else LogisticRegression(max_iter=200),
-        n_teachers=config.n_teachers,
-        budget=budget,
-        classes=classes,
-        n_queries=config.n_queries,
-        select="spread",
-        student=VoteSpreading(),
-        n_jobs=config.n_jobs,
-    )
+    # Records vote, set by the public rule.
+    pate = PATEClassifier(budget=budget, classes=classes, image_shape=data.image_shape, n_jobs=config.n_jobs)
     dpsgd = DPSGDClassifier(
         "linear", budget=budget, classes=classes, epochs=config.epochs, expected_batch_size=config.batch_size
     )

@@ -23,8 +23,8 @@ def track(
     label : str
         Public text only: it is printed.
     show : bool
-        False shows nothing, and then rich is not imported. Where standard error is no terminal, a line when all is
-        done stands for the bar.
+        False shows nothing, and then rich is not imported; nor does work of one item, as there is nothing between its
+        beginning and its end. Where standard error is no terminal, a line when all is done stands for the bar.
     work : (float, str) or None
         How much one item is and of what, such as ``(4800.0, "images")``: shown per second.
 
@@ -33,7 +33,7 @@ def track(
     >>> list(track(range(3), total=3, label="teachers"))
     [0, 1, 2]
     """
-    if not show:
+    if not show or total <= 1:
         yield from items
         return
     if not sys.stderr.isatty():

@@ -2,74 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from pate.core.secret import beside_ledger
-from pate.core.seeds import training_seed
 from pate.data import check_public_rows
-from pate.estimator._roads import OF_SHARDS, any_rows, chosen_voters, plan_records
-from pate.exceptions import InvalidInputError, PateError, StudentError
+from pate.estimator._public_model import PublicModel, digest_of, hashes_of
+from pate.estimator._roads import OF_SHARDS, any_rows, chosen_voters, head_teachers, plan_records
+from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
-from pate.recipes import RecordModel, RecordsPlan, fitted_representation, kind_of
+from pate.recipes import RecordsPlan
 from pate.release import (
     BatchPlan,
     Evidence,
-    LabelRelease,
-    RecordLabels,
     ReleaseTerms,
     check_ballots_stated,
     check_release_stated,
     plan_release,
     warn_if_weak,
 )
-from pate.students import check_is_student, default_student, fit_student, make_student, try_student
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, make_ensemble
-from pate.teachers._around import TeachersRows
-from pate.teachers._rows import hash_rows, is_frame
-from pate.votes import ABSTAIN, Votes
-
-_HASH_ROWS = 4096
+from pate.students import try_student
+from pate.teachers import ShardEnsemble, make_ensemble
+from pate.teachers._rows import is_frame
+from pate.votes import Votes
 
 
-def _digest(hashes: tuple[str, ...]) -> str:
-    """Return one digest of many rows."""
-    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
-
-
-def _student_can(name: str) -> Any:
-    def check(self: PATEClassifier) -> bool:
-        try:
-            student = getattr(self, "student_", None)
-            if student is None and self.student is None and self.who_votes() == "records":
-                return hasattr(RecordModel, name)
-            student = _student_of(self.estimator, self.student) if student is None else student
-        except InvalidInputError:  # no such name: fit will say so
-            return False
-        return student is None or hasattr(student, name)
-
-    return check
-
-
-def _student_of(teacher: Any, student: Any) -> Any:
-    """Return the student that was named, or the teachers' own kind."""
-    if student is None:
-        return teacher.estimator if isinstance(teacher, TeacherEnsemble) else teacher
-    return make_student(student) if isinstance(student, str) else student
-
-
-class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
+class PATEClassifier(PublicModel):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
     Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
@@ -349,7 +313,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         queries = select_queries(X_public, asking.n_queries, strategy=self.select, random_state=seed)
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
-        plan = BatchPlan.of(terms, asking, queries, hash_rows(asked, chunk_size=_HASH_ROWS))
+        plan = BatchPlan.of(terms, asking, queries, hashes_of(asked))
         try_student(
             student,
             X_public,
@@ -369,10 +333,10 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units)
         outcome = plan.run(teachers, asked, evidence)
-        self.release_: LabelRelease | RecordLabels = outcome.release
+        self.release_ = outcome.release
         self.statement_ = outcome.release.statement
         self.queries_ = queries
-        self._asked = _digest(plan.hashes or ())
+        self._asked = digest_of(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         self._learn(student, X_public)
         return teachers, outcome.votes
@@ -409,7 +373,7 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
         self.release_, self._model = plan.run(read.rows, y, groups, evidence=evidence)
         self.statement_, self.queries_ = self.release_.statement, queries
-        self._asked = _digest(hash_rows(rows, chunk_size=_HASH_ROWS))
+        self._asked = digest_of(hashes_of(rows))
         self.__dict__.pop("student_", None)
         self._learn(student, rows)
         return plan
@@ -437,119 +401,24 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
         """
         return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
 
-    def _named_student(self) -> Any:
-        """Return the student that is to learn from records' labels; None where their own model is."""
-        student = make_student(self.student) if isinstance(self.student, str) else self.student
-        if student is not None:
-            check_is_student(student)
-        return student
-
-    def refit_student(self, X_public: Any) -> Self:
-        """Train ``student`` again on the labels that are released already; costs nothing.
-
-        After a :class:`~pate.exceptions.StudentError`, or to try another one: ``set_params(student=...)`` first.
-
-        Parameters
-        ----------
-        X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
-            The public rows that were given to :meth:`fit`.
-
-        Raises
-        ------
-        InvalidInputError
-            Other rows than those that were asked about.
-        StudentError
-            This student cannot learn from them either.
-
-        Examples
-        --------
-        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
-        >>> public = X[::4] + 0.5
-        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=public)
-        >>> clf.set_params(student="decision-tree").refit_student(public).student_
-        DecisionTreeClassifier()
-        """
-        check_is_fitted(self, "release_")
-        if isinstance(self.release_, RecordLabels):
-            rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()
-        else:
-            teachers = self._ensemble(X_public)
-            rows = self._check_public(X_public, teachers)
-            student = self._student(teachers, rows, self.release_.noisy_counts is not None)
-        there = rows.shape[0] > self.queries_.max()
-        asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
-        if not there or self._asked != _digest(hash_rows(asked, chunk_size=_HASH_ROWS)):
-            raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
-        self._learn(student, rows)
-        return self
-
-    def _learn(self, student: Any, X_public: Any) -> None:
-        release, n_public = self.release_, X_public.shape[0]
-        if student is None:
-            self.student_ = self._model
-            return
-        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
-        labels[self.queries_] = release.labels
-        noisy = None
-        if isinstance(release, LabelRelease) and release.noisy_counts is not None:
-            noisy = np.full((n_public, len(self.classes_)), np.nan)
-            noisy[self.queries_] = release.noisy_counts
-        try:
-            self.student_ = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
-        except PateError as error:
-            raise StudentError(
-                f"{error} The {release.n_answered} released labels are paid for and kept in release_ and statement_"
-                f"{'' if self.ledger is None else ' (and in the ledger)'}. To go on for free: "
-                "clf.set_params(student=...).refit_student(X_public)."
-            ) from error
-
     def _query_seed(self, X_public: Any) -> int | None:
         """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
         if self.random_state is not None or self.ledger is None:
             return self.random_state
-        return int(_digest(hash_rows(X_public, chunk_size=_HASH_ROWS))[:32], 16)
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the student's classes for the rows of ``X``; costs nothing.
-
-        Parameters
-        ----------
-        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
-
-        Returns
-        -------
-        array of shape (n_rows,)
-        """
-        check_is_fitted(self, "student_")
-        X = self._check_rows(X, self.student_)
-        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
-        return np.asarray(self.classes_[said.astype(np.int64)])
-
-    @available_if(_student_can("predict_proba"))
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the student's class probabilities, zero for classes that were never answered.
-
-        Parameters
-        ----------
-        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
-
-        Returns
-        -------
-        array of shape (n_rows, n_classes)
-        """
-        check_is_fitted(self, "student_")
-        X = self._check_rows(X, self.student_)
-        full = np.zeros((X.shape[0], len(self.classes_)))
-        full[:, self.student_.classes_] = self.student_.predict_proba(X)
-        return full
-
-    def _seed(self, purpose: int) -> int | None:
-        return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
+        return int(digest_of(hashes_of(X_public))[:32], 16)
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
         teachers = make_ensemble(
-            self._heads(X_public) if self.who_votes() == "heads" else teacher,
+            head_teachers(
+                X_public,
+                representation=self.representation,
+                image_shape=self.image_shape,
+                random_state=self.random_state,
+                verbose=self.verbose,
+            )
+            if self.who_votes() == "heads"
+            else teacher,
             self.n_teachers,
             classes=self.classes,
             n_jobs=self.n_jobs,
@@ -559,28 +428,3 @@ class PATEClassifier(TeachersRows, ClassifierMixin, BaseEstimator):
             verbose=self.verbose,
         )
         return teachers if self.ledger is None else teachers.keep_secret_in(beside_ledger(self.ledger.path))
-
-    def _heads(self, X_public: Any) -> Any:
-        if isinstance(self.image_shape, list):
-            raise InvalidInputError(f"image_shape must be a tuple, got {self.image_shape!r}.")
-        rep = fitted_representation(
-            kind_of(X_public, self.image_shape),
-            X_public,
-            representation=self.representation,
-            image_shape=self.image_shape,
-            random_state=0 if self.random_state is None else self.random_state % 2**32,
-            verbose=self.verbose,
-        )
-        return HeadTeacherEnsemble(rep)
-
-    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> Any:
-        student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None
-        student = _student_of(teachers, self.student) if student is None else student
-        if isinstance(student, ShardEnsemble):
-            given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
-            raise InvalidInputError(
-                f"student must be a scikit-learn classifier, got {given}: a student is one model. Name one, such as "
-                "student=LogisticRegression()."
-            )
-        check_is_student(student)
-        return student

@@ -16,7 +16,7 @@ from pate.exceptions import InvalidInputError
 from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
 from pate.representations import Representation
-from pate.teachers import TeacherEnsemble
+from pate.teachers import HeadTeacherEnsemble, TeacherEnsemble
 from pate.teachers._usable import owned
 
 VOTERS = ("records", "heads", "shards")
@@ -148,6 +148,37 @@ def plan_records(
     )
     _ = plan.mechanisms  # refused before anything is cast
     return plan
+
+
+def head_teachers(
+    X_public: Any,
+    *,
+    representation: Representation | None,
+    image_shape: tuple[int, ...] | None,
+    random_state: int | None,
+    verbose: bool = False,
+) -> HeadTeacherEnsemble:
+    """Return heads as teachers, on the representation that was named or the default of this kind of data.
+
+    Examples
+    --------
+    >>> X_public = np.random.default_rng(0).normal(size=(60, 3))
+    >>> heads = head_teachers(X_public, representation=None, image_shape=None, random_state=0)
+    >>> type(heads).__name__
+    'HeadTeacherEnsemble'
+    """
+    if isinstance(image_shape, list):
+        raise InvalidInputError(f"image_shape must be a tuple, got {image_shape!r}.")
+    return HeadTeacherEnsemble(
+        fitted_representation(
+            kind_of(X_public, image_shape),
+            X_public,
+            representation=representation,
+            image_shape=image_shape,
+            random_state=0 if random_state is None else random_state % 2**32,
+            verbose=verbose,
+        )
+    )
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

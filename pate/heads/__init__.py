@@ -7,7 +7,6 @@ from pate.heads.likelihood import LikelihoodHead
 from pate.heads.logistic import MomentLogisticHead
 from pate.heads.propagation import LabelPropagationHead
 from pate.heads.residual import residual_step
-from pate.heads.rounds import RoundsAhead, plan_rounds
 from pate.heads.self_trained import SelfTrainedHead
 from pate.heads.targets import TargetsStudent, noise_aware_targets
 
@@ -19,11 +18,9 @@ __all__ = [
     "LinearHead",
     "MomentLogisticHead",
     "ReleasedBallots",
-    "RoundsAhead",
     "SelfTrainedHead",
     "TargetsStudent",
     "load_head",
     "noise_aware_targets",
-    "plan_rounds",
     "residual_step",
 ]

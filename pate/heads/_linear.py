@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.files import atomic_path
+from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.heads._moments import ReleasedBallots, public_rows, softmax
 from pate.representations._exact import own_product
 
-_FORMAT = "pate.heads/1"
+_FORM = "head 1"
 
 
 class Head(BaseEstimator):
@@ -101,19 +101,14 @@ class Head(BaseEstimator):
         ----------
         path : path
         """
-        from safetensors.numpy import save_file  # only those who keep heads need it
-
         check_is_fitted(self, "classes_")
         told = {
-            "format": _FORMAT,
             "kind": type(self).__name__,
             "parameters": self.get_params(deep=False),
             "classes": list(self.classes_),
             "scalars": {name: getattr(self, name) for name in self._scalars},
         }
-        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in self._arrays}
-        with atomic_path(path) as beside:
-            save_file(arrays, beside, metadata={"head": json.dumps(told, allow_nan=False)})
+        save_tensors(path, {name: getattr(self, name) for name in self._arrays}, told, form=_FORM)
 
 
 def load_head(path: str | os.PathLike[str]) -> Head:
@@ -132,16 +127,9 @@ def load_head(path: str | os.PathLike[str]) -> Head:
     >>> load_head(path).predict([[0.0, 1.0]])
     array([1])
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(os.fspath(path), framework="numpy") as file:
-            told = json.loads((file.metadata() or {}).get("head", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InvalidInputError(f"{str(path)!r} cannot be read as a head: {error}. Pass what save wrote.") from None
+    arrays, told = load_tensors(path, form=_FORM)
     kind = Head._kinds.get(told.get("kind", ""))
-    if told.get("format") != _FORMAT or kind is None or set(arrays) != set(kind._arrays):
+    if kind is None or set(arrays) != set(kind._arrays):
         raise InvalidInputError(f"{str(path)!r} is no head of this version. Pass what save wrote.")
     head = kind(**told["parameters"])
     head.classes_ = tuple(told["classes"])

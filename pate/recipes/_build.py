@@ -13,10 +13,9 @@ from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
-from pate.heads import Head, LikelihoodHead, MomentLogisticHead, residual_step
+from pate.heads import LikelihoodHead
 from pate.recipes._recipe import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
-from pate.release import BallotRelease
 from pate.representations import FromTransformer, KernelPCA, Representation, TableMap, cached, chain
 
 #: Smaller images are tables of pixels: there is little in them that a network would find.
@@ -149,7 +148,7 @@ def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> Ballo
     return SoftSpace(n, max(1, min(recipe.k or 8, n - 1)), n_dims=_SOFT_DIMS, random_state=random_state)
 
 
-def make_head(recipe: Recipe) -> Head:
+def make_head(recipe: Recipe) -> LikelihoodHead:
     """Return the recipe's head, unfitted.
 
     Examples
@@ -158,20 +157,4 @@ def make_head(recipe: Recipe) -> Head:
     >>> make_head(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))
     LikelihoodHead(max_iter=60, tau=1.49...)
     """
-    if recipe.head == "moment-logistic":
-        return MomentLogisticHead()
     return LikelihoodHead(tau=recipe.prior_scale or 2.0, max_iter=60)
-
-
-def next_head(head: Head, release: BallotRelease, phi_public: FloatArray) -> Head:
-    """Return the head of one more round of residuals.
-
-    Examples
-    --------
-    >>> next_head(LikelihoodHead(), None, None)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: release must be of residual ballots ...
-    """
-    if isinstance(head, LikelihoodHead):
-        return head.updated(release, phi_public)
-    return residual_step(head, release, phi_public)

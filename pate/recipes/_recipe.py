@@ -44,9 +44,8 @@ class Recipe:
     alpha, constant : float or None
         Whitening of a signed space, and its constant coordinate.
     rounds : tuple of Round
-    head : {"matched", "moment-logistic"}
     prior_scale : float or None
-        Of the matched head's weights.
+        Of the weights of the head, which is :class:`pate.heads.LikelihoodHead`.
     self_training : bool
         Whether a ridge on the public rows' own coordinates learns the head's labels of them.
     reasons : tuple of (str, str)
@@ -66,7 +65,6 @@ class Recipe:
     alpha: float | None
     constant: float | None
     rounds: tuple[Round, ...]
-    head: str
     prior_scale: float | None
     self_training: bool
     reasons: tuple[tuple[str, str], ...] = ()

@@ -92,7 +92,7 @@ def choose(facts: PublicFacts) -> Recipe:
         ),
     )
     return Recipe(
-        representation, space, n_components, k, alpha, constant, rounds, "matched", scale, self_training, reasons
+        representation, space, n_components, k, alpha, constant, rounds, scale, self_training, reasons
     )  # fmt: skip
 
 

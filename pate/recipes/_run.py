@@ -17,7 +17,7 @@ from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._build import make_head, make_space, next_head
+from pate.recipes._build import make_head, make_space
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe
 from pate.recipes._rule import choose
@@ -32,8 +32,7 @@ from pate.release import (
     open_ballot_session,
     stored_rounds,
 )
-from pate.release._door import sum_of_rounds
-from pate.release._rounds import buy_rounds
+from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
@@ -317,17 +316,17 @@ class RecordsPlan:
             anyway=self.anyway,
         ) as session:
             rounds.append(session.ask(ballots))
-            head = make_head(self.recipe)
-            head.fit(rounds[0], self.phi)
+            head = make_head(self.recipe).fit(rounds[0], self.phi)
             for later in self.recipe.rounds[1:]:
                 assert later.clip is not None
                 cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
                 rounds.append(session.ask(cast))
-                head = next_head(head, rounds[-1], self.phi)
+                head = head.updated(rounds[-1], self.phi)
             charge = session.charge
-        if self.recipe.self_training:
-            head = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
         model = RecordModel(voters, head)
+        if self.recipe.self_training:
+            asked = asked_with(head, self.z, self.phi)
+            model = RecordModel(voters, SelfTrainedHead().fit(head, asked, features=self.z))
         probability = model.predict_proba(self.rows)
         statement = evidence.told_of_records(rounds[-1].statement)
         if len(rounds) > 1:

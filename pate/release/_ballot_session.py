@@ -18,10 +18,10 @@ from pate.records import BallotFacts, BallotSum
 from pate.release._ballot_release import BallotRelease
 from pate.release._ballot_statement import ballot_statement, check_ballots_stated
 from pate.release._ballots import check_ballots, facts_of, request_of, stored_statistics
-from pate.release._door import Door, PaidBallots, sum_of_rounds
+from pate.release._door import Door, PaidBallots
 from pate.release._quote import warn_if_weak
 from pate.release._resume import Claim, fcntl
-from pate.release._rounds import buy_rounds
+from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.release._terms import ReleaseTerms
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
@@ -168,7 +169,7 @@ def ballot_statement(
     replaced = last.adjacency == "replace-one"
     multipliers = ", ".join(f"{m.noise_multiplier:.6g}" for m in rounds)
     statement = PrivacyStatement(
-        released="; ".join(_what(f) for f in facts) + (_EARLIER.format(release) if earlier else ""),
+        released=_released(facts) + (_EARLIER.format(release) if earlier else ""),
         unit=last.unit,
         n_units=last.n if replaced else None,
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
@@ -224,6 +225,15 @@ def _maps(facts: Sequence[BallotFacts]) -> str:
     return as_plain_text("; ".join(dict.fromkeys(f.provenance for f in facts)))[:1500]
 
 
+def _released(facts: Sequence[BallotFacts]) -> str:
+    """Return what was released, round after round, those alike taken together."""
+    said = []
+    for (n_components, n_classes, what), alike in groupby((f.n_components, f.n_classes, _what(f)) for f in facts):
+        n = len(list(alike))
+        sums = f"{n} noisy {n_components} x {n_classes} sums" if n > 1 else f"a noisy {n_components} x {n_classes} sum"
+        said.append(f"{sums} of {what}")
+    return "; ".join(said)
+
+
 def _what(f: BallotFacts) -> str:
-    what = f"{f.kind} ballots" if f.clip is None else f"residual ballots clipped to {f.clip:g}, in a {f.kind} space"
-    return f"a noisy {f.n_components} x {f.n_classes} sum of {what}"
+    return f"{f.kind} ballots" if f.clip is None else f"residual ballots clipped to {f.clip:g}, in a {f.kind} space"

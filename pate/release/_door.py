@@ -30,10 +30,11 @@ from pate.noise.source import NoiseSource
 from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum
+from pate.release._kept import statistics_to_store
 from pate.release._quote import Quote
 from pate.release._resume import StoredSoFar
+from pate.release._rounds import sum_of_rounds
 from pate.release._terms import ReleaseTerms
-from pate.votes import ABSTAIN, Votes
 
 T = TypeVar("T")
 
@@ -395,52 +396,3 @@ class PaidBallots:
         if self._stored is None:
             return drawn, None
         return drawn, self._stored.add([statistics_to_store(request, drawn)], 1, facts)
-
-
-def sum_of_rounds(rounds: Sequence[GaussianSum]) -> Charge:
-    """Return what several sums of ballots cost together: mu^2 adds up.
-
-    Examples
-    --------
-    >>> sum_of_rounds([GaussianSum(2.0), GaussianSum(2.0)]).mu_squared
-    0.5
-    """
-    return Charge.total([(mechanism.charge(1), 1) for mechanism in rounds])
-
-
-def statistics_to_store(request: str, drawn: FloatArray) -> NewAnswer:
-    """Return a released sum as one answer of the ledger: its numbers row by row.
-
-    Examples
-    --------
-    >>> statistics_to_store("ab", np.array([[1.0, -1.0]]))
-    ('ab', 'gaussian-sum', -1, [1.0, -1.0])
-    """
-    return request, GaussianSum.family, ABSTAIN, drawn.ravel().tolist()
-
-
-def weaknesses(votes: Votes) -> dict[str, Any]:
-    """Return the public facts of votes that a statement must tell wherever their answers are given again.
-
-    Examples
-    --------
-    >>> weaknesses(Votes.from_counts([[9, 1]]))
-    {}
-    """
-    return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
-
-
-def answers_to_store(
-    query_hashes: Sequence[str] | None, asked: npt.NDArray[np.int64], mechanism: Mechanism, draw: Draw
-) -> Iterator[NewAnswer]:
-    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
-    labels, asked_rows = draw.labels.tolist(), asked.tolist()
-    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
-        query = asked_rows[position]
-        key = f"#{query}" if query_hashes is None else query_hashes[query]
-        yield (
-            key,
-            mechanism.family,
-            labels[position],
-            None if draw.noisy_counts is None else draw.noisy_counts[position],
-        )

@@ -13,7 +13,8 @@ from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._assumptions import check_release_stated
-from pate.release._door import Door, answers_to_store, weaknesses
+from pate.release._door import Door
+from pate.release._kept import answers_to_store, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import make_statement

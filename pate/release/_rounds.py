@@ -14,10 +14,20 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.compose.purse import Allowance
 from pate.privacy.cost import Charge
-from pate.release._door import sum_of_rounds
 
 #: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.
 _LEAST_LEFT = 0.01
+
+
+def sum_of_rounds(rounds: Sequence[GaussianSum]) -> Charge:
+    """Return what several sums of ballots cost together: mu^2 adds up.
+
+    Examples
+    --------
+    >>> sum_of_rounds([GaussianSum(2.0), GaussianSum(2.0)]).mu_squared
+    0.5
+    """
+    return Charge.total([(mechanism.charge(1), 1) for mechanism in rounds])
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 from pate.core.checks import check_choice
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Registration
-from pate.release._door import PaidQueries, answers_to_store, weaknesses
+from pate.release._door import PaidQueries
+from pate.release._kept import answers_to_store, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._lock import assembled, distinct, stored_answers
 from pate.release._pipeline import lean

@@ -126,13 +126,17 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
     """
     largest = np.abs(weights).max(axis=1, initial=0.0)
     _, exponents = np.frexp(largest)
+    unit = np.ldexp(1.0, np.clip(exponents, -900, 900))
     with np.errstate(over="ignore"):
-        scaled = np.ldexp(np.where(largest > 0, rows, 0.0), exponents)
+        scaled = rows * np.where(largest > 0, unit, 0.0)
     np.clip(scaled, -_FAR, _FAR, out=scaled)
-    _, own = np.frexp(np.abs(scaled).max(axis=1, initial=0.0, keepdims=True))
+    _, exponents = np.frexp(np.maximum(scaled.max(axis=1, initial=0.0), -scaled.min(axis=1, initial=0.0))[:, None])
+    own = np.ldexp(1.0, np.maximum(exponents, -900))  # powers of two: nothing is rounded by them
     one = np.ones(len(weights))
-    product = ExactMap.of(np.ldexp(weights, -exponents[:, None]), low=-one, high=one)
-    return np.ldexp(product(np.ldexp(scaled, -own)), own)
+    scaled /= own
+    made = ExactMap.of(weights / unit[:, None], low=-one, high=one)(scaled)
+    made *= own
+    return made
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import shown
+from pate.core.skops import pack_estimator, unpack_estimator
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._apart import as_vectors, check_rows_apart
@@ -22,13 +23,6 @@ from pate.representations._cells import NumberCells
 from pate.representations._text_cells import SparseCells, TextCells
 
 _KINDS: dict[str, Any] = {"numbers": NumberCells, "sparse": SparseCells, "texts": TextCells}
-#: What skops does not trust by itself, and cannot harm: data holders and pure functions.
-_TRUSTED = (
-    "numpy.dtype",
-    "sklearn.feature_selection._univariate_selection.chi2",
-    "sklearn.feature_selection._univariate_selection.f_classif",
-    "sklearn.utils._bunch.Bunch",
-)
 _LONGEST = 300
 
 
@@ -225,7 +219,7 @@ class FromTransformer(Representation):
         return cls(None, **settings)
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.transformer_ = _unpacked(arrays["skops"].tobytes())
+        self.transformer_ = unpack_estimator(arrays["skops"].tobytes())
         self.hash_, self.given_ = str(words["hash"]), bool(words["given"])
         if _hash(self.transformer_) != self.hash_:
             raise ValueError("another transformer")
@@ -256,32 +250,14 @@ def _hash(transformer: Any) -> str:
 def _settled(transformer: Any) -> Any:
     """Return a transformer as a file gives it back, so that its digest is that of the one in a file; else itself."""
     try:
-        return _unpacked(_packed(transformer))
+        return unpack_estimator(_packed(transformer))
     except InvalidInputError:  # it cannot be kept, and is used without
         return transformer
 
 
-def _unpacked(data: bytes) -> Any:
-    import skops.io as sio
-
-    return sio.loads(data, trusted=list(_TRUSTED))
-
-
 def _packed(transformer: Any) -> bytes:
-    import skops.io as sio
-
-    name = type(transformer).__name__
-    remedy = "Fit it anew where it is needed, or use one made of scikit-learn's own parts."
-    try:
-        data = sio.dumps(transformer)
-        unknown = sorted(set(sio.get_untrusted_types(data=data)) - set(_TRUSTED))
-    except Exception as error:
-        raise InvalidInputError(
-            f"{name} cannot be kept in a file: skops cannot store it ({type(error).__name__}). {remedy}"
-        ) from None
-    if unknown:
-        raise InvalidInputError(
-            f"{name} cannot be kept in a file: {', '.join(unknown)} is not among the types that are safe to read back. "
-            f"{remedy}"
-        )
-    return bytes(data)
+    return pack_estimator(
+        transformer,
+        refusal=f"{type(transformer).__name__} cannot be kept in a file",
+        remedy="Fit it anew where it is needed, or use one made of scikit-learn's own parts.",
+    )

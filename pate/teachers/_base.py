@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -16,28 +15,25 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_classes, check_int, check_labels, encode_labels, quietly
-from pate.core.progress import track
+from pate.core.checks import check_int, quietly
 from pate.core.secret import derive, fresh_secret, kept_secret
 from pate.core.seeds import system_bytes
-from pate.core.types import IntArray, Mask
+from pate.core.types import Mask
 from pate.data._fingerprint import records_fingerprint
-from pate.data.partition import Partition, count_cross_shard_duplicates, partition
-from pate.exceptions import CheckpointWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.data.partition import Partition, partition
+from pate.exceptions import InvalidInputError
 from pate.teachers._failed import fixed_vote, tell_of_failures
-from pate.teachers._rows import hash_rows, is_sparse, slices
-from pate.teachers._shards import Asked, Failure, Trained
-from pate.teachers._usable import as_column, check_any, class_indices, owned
-from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
+from pate.teachers._records import read_labels, warn_of_duplicates
+from pate.teachers._rows import hash_rows, slices
+from pate.teachers._shards import Asked, Failure
+from pate.teachers._training import Trains, kept_seed, secret_of_store, watched
+from pate.teachers._usable import check_any, owned
+from pate.teachers.checkpoints import CheckpointStore
 from pate.votes import Votes
 
 #: Rows that all teachers look at before the next ones are taken up: bounds memory, whatever the number of rows.
 _BLOCK_ROWS = 65_536
 _HASH_ROWS = 4096
-
-
-#: Rows of one shard, ascending.
-Shard = IntArray
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +52,7 @@ class ReadRows:
     given: Any
 
 
-class ShardEnsemble(BaseEstimator, ABC):
+class ShardEnsemble(Trains, BaseEstimator):
     """The part of an ensemble that does not depend on what a teacher is; abstract.
 
     A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
@@ -131,7 +127,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         read = X if isinstance(X, ReadRows) else quietly("X", self.read_private, X, X_public)
         rows, complete = read.rows, read.usable
         n_records = rows.shape[0]
-        classes, labels = self._check_labels(y, n_records)
+        classes, labels = read_labels(y, self.classes, n_records)
         groups, has_owner = quietly("groups", owned, groups, n_records)
         if n_records < n_teachers:
             raise InvalidInputError(
@@ -142,7 +138,7 @@ class ShardEnsemble(BaseEstimator, ABC):
         if self.checkpoint_dir is not None:
             store = self._open_store()
             if self.random_state is None:
-                seed = _kept_seed(store, seed)
+                seed = kept_seed(store, seed)
         fingerprint = records_fingerprint(labels, groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
         cut = partition(n_records, n_teachers, groups=groups, **keyed)
@@ -159,7 +155,7 @@ class ShardEnsemble(BaseEstimator, ABC):
                 "no owner in groups": has_owner,
             }
         )
-        _warn_of_duplicates(rows, cut)
+        warn_of_duplicates(rows, cut)
         # What cannot be used stands for nothing: those records are in no shard.
         shards = [shard[usable[shard]] for shard in cut.shards()]
         self.teachers_ = self._train_all(rows, labels, shards, store, shown)
@@ -216,8 +212,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         everywhere = (Asked(i, failure=Failure(why)) for i, why in self.failed_.items())
         answers = self._ask_blocks(rows, parts, chunk_size)
         n_answers = (n_teachers - len(self.failed_)) * len(parts)
-        with closing(_watched(answers, n_answers, "teachers voting", self.verbose)) as watched:
-            for part, asked in chain(((slice(n_queries), a) for a in everywhere), watched):
+        with closing(watched(answers, n_answers, "teachers voting", self.verbose)) as seen:
+            for part, asked in chain(((slice(n_queries), a) for a in everywhere), seen):
                 said: Any = asked.labels
                 if asked.failure is not None:
                     said = fixed_vote(asked.index, n_classes)
@@ -273,7 +269,7 @@ class ShardEnsemble(BaseEstimator, ABC):
             return {"partition_seed": self.partition_seed}
         file = getattr(self, "_secret_file", None)
         kept = None if file is None else kept_secret(file)
-        secret = kept or (fresh_secret() if store is None else _kept_secret(store))
+        secret = kept or (fresh_secret() if store is None else secret_of_store(store))
         # Places mean something in one order of the file only. Ids mean the same person in every one.
         return {"secret": derive(secret, f"records {fingerprint}") if groups is None else secret}
 
@@ -342,26 +338,8 @@ class ShardEnsemble(BaseEstimator, ABC):
         """Return the folder of finished teachers, refusing teachers that it could not keep."""
 
     @abstractmethod
-    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: Shard) -> bytes:
-        """Return the digest of everything that decides how teacher ``index`` comes out."""
-
-    @abstractmethod
-    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
-        """Refuse what could not be trained on anybody's rows, on made-up ones like ``X`` (or on ``X``, if public)."""
-
-    @abstractmethod
-    def _train(
-        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]
-    ) -> Generator[Trained, None, None]:
-        """Yield the teachers ``waiting`` as they are finished; ``shards`` are their rows in ``X``."""
-
-    @abstractmethod
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
         """Yield every teacher's votes on a block of rows, but for those that are None."""
-
-    def _work(self, n_records: int) -> tuple[float, str] | None:
-        """Return how much one teacher has to do and in what unit, for the progress bar."""
-        return None
 
     def _check_parameters(self) -> tuple[int, int]:
         """Return the number of teachers and the seed of this fit."""
@@ -373,153 +351,3 @@ class ShardEnsemble(BaseEstimator, ABC):
         else:
             seed = check_int("random_state", self.random_state, low=0, remedy="None draws a seed.")
         return check_int("n_teachers", self.n_teachers, low=1), seed
-
-    def _check_labels(self, y: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
-        """Return the classes and y as class indices, -1 for what is no class."""
-        values = quietly("y", as_column, y)
-        if self.classes is None or values.shape != (n_records,):
-            values = check_labels("y", y, n_records)
-        if self.classes is None:
-            try:
-                found = np.unique(values)
-            except TypeError:
-                found = None
-            if found is None:
-                raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
-            if len(found) < 2:
-                raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
-            classes = check_classes(found)
-            warnings.warn(
-                "classes=None: the set of classes is read from the private labels, and votes and releases will show "
-                "it. Name every class that could occur: classes=[...].",
-                PrivacyLeakWarning,
-                stacklevel=3,
-            )
-        else:
-            classes = check_classes(self.classes)
-        labels = class_indices(values, classes)
-        if (labels < 0).all():  # nobody's label but the column's kind, or another list of classes
-            encode_labels("y", check_labels("y", y, n_records), classes)
-        return classes, labels
-
-    def _train_all(
-        self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None, shown: Any
-    ) -> list[Any]:
-        """Train whoever is not in ``store`` and return all teachers in order, None for those that failed."""
-        n_shards = len(shards)
-        teachers: list[Any] = [None] * n_shards
-        keys: list[bytes | None] = [None] * n_shards
-        failed = {i: "its shard holds no record that can be used" for i, shard in enumerate(shards) if not len(shard)}
-        if store is not None:
-            for i in track(range(n_shards), total=n_shards, label="checkpoints", show=self.verbose):
-                if i not in failed:
-                    self._look_up(store, i, X, labels, shards[i], teachers, keys, failed)
-        waiting = [i for i, teacher in enumerate(teachers) if teacher is None and i not in failed]
-        self.n_resumed_ = n_shards - len(waiting)
-        if waiting:
-            n_rows = -(-self.partition_.n_units // n_shards)
-            self._rehearse(X if shown is None else shown, n_rows, public=shown is not None)
-        results = self._train(waiting, keys, X, labels, shards)
-        work = self._work(X.shape[0])
-        with closing(_watched(results, len(waiting), "teachers", self.verbose, work)) as finished:
-            for trained in finished:
-                if trained.failure is not None:
-                    failed[trained.index] = trained.failure.why
-                    if store is not None:
-                        store.save_failure(trained.index, keys[trained.index], trained.failure.why)
-                    continue
-                if store is not None:
-                    store.save(trained.index, keys[trained.index], trained.packed)
-                teachers[trained.index] = trained.model
-        self.failed_, self.failed_in_vote_ = dict(sorted(failed.items())), {}
-        tell_of_failures(
-            self.failed_,
-            n_shards,
-            what="be trained",
-            remedy="Their own words are withheld, as they may quote private values: fit the estimator on the records "
-            "partition_.shard(number) yourself to see them. ",
-        )
-        return teachers
-
-    def _look_up(
-        self,
-        store: CheckpointStore,
-        i: int,
-        X: Any,
-        labels: npt.NDArray[np.int64],
-        shard: Shard,
-        teachers: list[Any],
-        keys: list[bytes | None],
-        failed: dict[int, str],
-    ) -> None:
-        """Fill in what is kept of teacher ``i``, finished or failed."""
-        try:
-            keys[i] = key = self._key(X, labels, i, shard)
-        except InvalidInputError as error:  # values of a kind that could not be recognised again
-            failed[i] = str(error)
-            return
-        why = store.failure(i, key)
-        if why is not None:
-            failed[i] = why
-            return
-        try:
-            teachers[i] = store.load(i, key)
-        except DamagedCheckpointError as error:
-            warnings.warn(
-                f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
-                CheckpointWarning,
-                stacklevel=4,
-            )
-
-
-def _watched(
-    results: Generator[Any, None, None], total: int, label: str, show: bool, work: tuple[float, str] | None = None
-) -> Generator[Any, None, None]:
-    """Yield results behind a progress bar; closing this ends the workers and the bar (Ctrl-C, a failed teacher)."""
-    with closing(results):
-        yield from track(results, total=total, label=label, show=show, work=work)
-
-
-def _kept_seed(store: CheckpointStore, fresh: int) -> int:
-    try:
-        return store.seed(fresh)
-    except DamagedCheckpointError:
-        warnings.warn(
-            "the seed kept in checkpoint_dir could not be read; all teachers are trained again.",
-            CheckpointWarning,
-            stacklevel=3,
-        )
-        return fresh
-
-
-def _kept_secret(store: CheckpointStore) -> bytes:
-    try:
-        return store.secret()
-    except DamagedCheckpointError:
-        warnings.warn(
-            "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all teachers "
-            "trained again.",
-            CheckpointWarning,
-            stacklevel=4,
-        )
-        return store.secret()
-
-
-def _warn_of_duplicates(X: Any, cut: Partition) -> None:
-    """Tell the curator, and nobody else: the number depends on every record."""
-    if isinstance(X, np.ndarray) and X.ndim > 2:
-        X = X.reshape(len(X), -1)
-    if is_sparse(X):
-        X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
-    try:
-        n_duplicates = count_cross_shard_duplicates(X, cut)
-    except (InvalidInputError, TypeError):  # a cell that cannot be compared, such as a list
-        return
-    if n_duplicates:
-        warnings.warn(
-            f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "
-            "guarantee is weaker for that person: remove repeats, or pass groups= so that a person's records stay "
-            "together. (This number is private: do not publish it.)",
-            DuplicateRecordsWarning,
-            stacklevel=3,
-        )

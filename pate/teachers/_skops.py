@@ -1,8 +1,6 @@
 """scikit-learn teachers as bytes: a skops file (no pickle) behind a seal.
 
-Once the seal fits, skops builds only the types it deems safe and the ones named in
-:data:`TRUSTED_TYPES`, one by one. A prefix such as ``numpy.`` would not do: functions are types to skops, and
-``numpy.testing`` has one that runs source code.
+Once the seal fits, skops builds only the types it deems safe and the ones named in :data:`TRUSTED_TYPES`, one by one.
 
 The fitted trees of scikit-learn are in the list although skops leaves them out (indices in a crafted tree are followed
 unchecked, and can crash the process): only files that pass the seal come that far.
@@ -12,20 +10,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate.exceptions import InvalidInputError
+from pate.core.skops import HARMLESS, pack_estimator, unpack_estimator
 from pate.teachers._seal import DamagedCheckpointError, opened, sealed
 
-#: Fitted state of scikit-learn's own classifiers and transformers that skops does not trust by itself: data holders
+#: Fitted state of scikit-learn's own classifiers and transformers beside what is harmless to everybody: data holders
 #: and pure functions only, each by its full name.
 TRUSTED_TYPES: tuple[str, ...] = (
-    "numpy.dtype",
+    *HARMLESS,
     "pate.teachers._classes.OwnClasses",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.feature_selection._univariate_selection.chi2",
-    "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
     "sklearn.gaussian_process.kernels.ConstantKernel",
     "sklearn.gaussian_process.kernels.DotProduct",
@@ -53,7 +49,6 @@ TRUSTED_TYPES: tuple[str, ...] = (
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
-    "sklearn.utils._bunch.Bunch",
 )
 
 
@@ -72,23 +67,12 @@ def pack(model: Any, key: bytes) -> bytes:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: checkpoint_dir cannot keep FunctionTransformer: ... Use checkpoint_dir=None, ...
     """
-    import skops.io as sio  # slow to import, and only those who keep checkpoints need it
-
-    name = type(model).__name__
-    remedy = "Use checkpoint_dir=None, or an estimator made of scikit-learn's own parts."
-    try:
-        data = sio.dumps(model)
-        unknown = sorted(set(sio.get_untrusted_types(data=data)) - set(TRUSTED_TYPES))
-    except Exception as error:
-        # Not chained and not quoted: a fitted part's text may show private values.
-        raise InvalidInputError(
-            f"checkpoint_dir cannot keep {name}: skops cannot store it ({type(error).__name__}). {remedy}"
-        ) from None
-    if unknown:
-        raise InvalidInputError(
-            f"checkpoint_dir cannot keep {name}: {', '.join(unknown)} is not among the types that are safe to read "
-            f"back. {remedy}"
-        )
+    data = pack_estimator(
+        model,
+        trusted=TRUSTED_TYPES,
+        refusal=f"checkpoint_dir cannot keep {type(model).__name__}",
+        remedy="Use checkpoint_dir=None, or an estimator made of scikit-learn's own parts.",
+    )
     return sealed(data, key)
 
 
@@ -104,10 +88,8 @@ def unpack(packed: bytes, key: bytes) -> Any:
     Traceback (most recent call last):
     pate.teachers.checkpoints.DamagedCheckpointError: the seal does not fit
     """
-    import skops.io as sio
-
     data = opened(packed, key)
     try:
-        return sio.loads(data, trusted=list(TRUSTED_TYPES))
+        return unpack_estimator(data, trusted=TRUSTED_TYPES)
     except Exception as error:  # any way in which a parser may fail means the same thing here
         raise DamagedCheckpointError(f"skops refuses it ({type(error).__name__})") from None

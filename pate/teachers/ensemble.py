@@ -12,7 +12,6 @@ from sklearn.utils import get_tags
 
 from pate.core.seeds import global_generators
 from pate.exceptions import InvalidInputError
-from pate.teachers._base import Shard
 from pate.teachers._isolated import batches, side_by_side
 from pate.teachers._process import contained
 from pate.teachers._rehearsal import rehearse
@@ -30,6 +29,7 @@ from pate.teachers._shards import (
     vote_batch,
 )
 from pate.teachers._tables import TableTeachers
+from pate.teachers._training import Shard
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.

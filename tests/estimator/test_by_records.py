@@ -211,6 +211,7 @@ def assumption(clf, name):
 def test_the_statement_says_what_is_true():
     clf = small(tuning="nothing").fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     s = clf.statement_
+    assert len(clf.release_.rounds) == 2
     assert s.released == "; ".join(
         f"a noisy {r.statistics.shape[0]} x 3 sum of {_kind(r)}" for r in clf.release_.rounds
     )

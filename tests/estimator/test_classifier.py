@@ -563,13 +563,13 @@ def test_semi_supervised_students_learn_from_every_public_row():
 
 def test_vote_spreading_is_given_the_noisy_counts(monkeypatch):
     given = {}
-    fit_student = pate.estimator._classifier.fit_student
+    fit_student = pate.estimator._public_model.fit_student
 
     def spy(student, rows, labels, **options):
         given.update(labels=labels, **options)
         return fit_student(student, rows, labels, **options)
 
-    monkeypatch.setattr(pate.estimator._classifier, "fit_student", spy)
+    monkeypatch.setattr(pate.estimator._public_model, "fit_student", spy)
     clf = classifier(student=VoteSpreading()).fit(X, Y, X_public=PUBLIC)
     assert np.array_equal(given["noisy_counts"][clf.queries_], clf.release_.noisy_counts)
     rest = np.setdiff1d(np.arange(200), clf.queries_)

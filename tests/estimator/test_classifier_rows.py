@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble
-from pate.estimator._classifier import _digest
+from pate.estimator._public_model import digest_of
 from pate.exceptions import CuratorWarning
 from pate.students import fit_student, make_student
 
@@ -62,7 +62,7 @@ def test_texts(form, tmp_path):
     assert np.array_equal(again.release_.labels, clf.release_.labels)
     teachers = TeacherEnsemble(reader(), 8, classes=[0, 1], random_state=0).fit(private, y)
     asked = [public[i] for i in clf.queries_]
-    assert _digest(teachers.vote(asked).query_hashes) == clf._asked
+    assert digest_of(teachers.vote(asked).query_hashes) == clf._asked
     assert clf.refit_student(form(public)).score(test, truth) > 0.9
 
 

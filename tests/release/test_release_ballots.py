@@ -304,6 +304,19 @@ def test_a_total_is_filled_up_exactly(tmp_path):
 # Sessions ------------------------------------------------------------------------------------------------------------
 
 
+def test_rounds_that_are_alike_are_told_together():
+    session = open_ballot_session(BUDGET, shares=[1] * 4, classes=VOTERS.classes, n_units=300)
+    said = session.ask(BALLOTS).statement.released
+    for i, clip in enumerate((0.5, 0.5, 0.3)):
+        model = PlainModel(MODEL.weights + i)
+        said = session.ask(VOTERS.cast_residuals(X, NAMES, model, clip=clip)).statement.released
+    d = BALLOTS.facts.n_components
+    assert said == (
+        f"a noisy {d} x 3 sum of signed ballots; 2 noisy {d} x 3 sums of residual ballots clipped to 0.5, in a signed "
+        f"space; a noisy {d} x 3 sum of residual ballots clipped to 0.3, in a signed space"
+    )
+
+
 def test_crumbs_are_not_bought(tmp_path):
     """Rounds of more noise than ballots are refused, as teachers' votes are; so is a ledger's last hundredth."""
     few = {"shares": [1.0], "classes": 3, "n_units": 30}

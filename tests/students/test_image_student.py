@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,9 +15,8 @@ from pate.data import PrivateRows
 from pate.exceptions import SensitiveValueError, StudentWarning
 from pate.students import ImageStudent, fit_student, make_student, uses_unlabelled
 from pate.students._fit import try_student
-from pate.students._image_augment import Augment
 from pate.students._image_input import read_targets
-from pate.students._image_training import Training
+from pate.students._image_training import _CHANGES, Training
 
 QUICK = {"epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu", "precision": "float32"}
 
@@ -246,15 +247,15 @@ def test_it_stops_when_settled_or_out_of_time():
 
 def test_images_are_mirrored_only_when_asked():
     images, generator = torch.rand(50, 1, 8, 8), torch.Generator().manual_seed(0)
-    assert torch.equal(Augment(0.0, flip=False, erase=0.0)(images, generator), images)
-    flipped = Augment(0.0, flip=True, erase=0.0)(images, generator)
+    assert torch.equal(_CHANGES.scaled(0.0).apply(images, generator), images)
+    flipped = replace(_CHANGES.scaled(0.0), flip=True).apply(images, generator)
     kept = torch.tensor([torch.allclose(a, b, atol=1e-5) for a, b in zip(flipped, images, strict=True)])
     mirrored = torch.tensor([torch.allclose(a, b.flip(2), atol=1e-5) for a, b in zip(flipped, images, strict=True)])
     assert (kept ^ mirrored).all()
     assert 10 < int(mirrored.sum()) < 40
     # Never mirrored otherwise, however strong: a wedge that is bright on the left stays so.
     wedge = torch.linspace(1, 0, 16).expand(200, 1, 16, 16)
-    changed = Augment(1.0, flip=False, erase=0.0)(wedge, generator)
+    changed = _CHANGES.apply(wedge, generator)
     assert (changed[..., :8].mean((1, 2, 3)) > changed[..., 8:].mean((1, 2, 3))).all()
 
 

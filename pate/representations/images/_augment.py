@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -65,7 +65,7 @@ class Augmentation:
                 if not isinstance(value, bool):
                     raise InvalidInputError(f"flip must be True or False, got {value!r}.")
             else:
-                high = 180.0 if field.name == "rotate" else 0.9
+                high = {"rotate": 180.0, "thicken": 1.0, "erase": 1.0}.get(field.name, 0.9)
                 check_real(f"augmentation[{field.name!r}]", value, low=0, high=high)
 
     @classmethod
@@ -81,30 +81,31 @@ class Augmentation:
             return cls(**value)
         return _NAMED[check_choice("augmentation", value, _NAMED, remedy="Or a dict of bounds: {'rotate': 5}.")]
 
+    def scaled(self, strength: float) -> Augmentation:
+        """Return the same changes so many times as far; a mirror image stays as likely, a blank rectangle as large.
+
+        Examples
+        --------
+        >>> Augmentation(rotate=12, thicken=0.3, erase=0.5).scaled(4.0)  # doctest: +ELLIPSIS
+        Augmentation(rotate=48.0, ..., thicken=1.0, bright=0.0, erase=0.5, flip=False)
+        """
+        further = {f.name: getattr(self, f.name) * strength for f in fields(self) if f.name not in ("erase", "flip")}
+        return replace(self, **further | {"thicken": min(1.0, further["thicken"])})
+
     def as_dict(self) -> dict[str, Any]:
         """Return the bounds by name."""
         return asdict(self)
 
     def apply(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return each image changed at random; ``generator`` is on the images' device."""
-        n, channels, height, width = images.shape
+        n, _, height, width = images.shape
 
         def even(*shape: int) -> torch.Tensor:
             return torch.rand(*shape, generator=generator, device=images.device) * 2 - 1
 
-        turn, size = even(n) * self.rotate * math.pi / 180, 1 + even(n) * self.scale
-        stretch, slant, zero = 1 + even(n) * self.stretch, even(n) * self.shear, torch.zeros(n, device=images.device)
-        turned = _matrices(turn.cos(), -turn.sin(), turn.sin(), turn.cos())
-        moved = torch.bmm(turned, _matrices(size * stretch, slant, zero, size / stretch))
-        if self.flip:
-            moved[:, :, 0] *= even(n).sign()[:, None]
-        moved = torch.cat([moved, even(n, 2, 1) * 2 * self.shift], dim=2)
-        grid = F.affine_grid(moved, [n, channels, height, width], align_corners=False)
-        if self.elastic:
-            knots = torch.randn(n, 2, 5, 5, generator=generator, device=images.device) * self.elastic
-            smooth = F.interpolate(knots, size=(height, width), mode="bicubic", align_corners=True)
-            grid = grid + smooth.permute(0, 2, 3, 1)
-        changed = F.grid_sample(images, grid, align_corners=False, padding_mode="border")
+        if any((self.rotate, self.scale, self.stretch, self.shift, self.shear, self.elastic, self.flip)):
+            images = self._moved(images, even, generator)
+        changed = images
         if self.thicken:
             more = even(n, 1, 1, 1) * self.thicken
             brightest, darkest = F.max_pool2d(changed, 3, 1, 1), -F.max_pool2d(-changed, 3, 1, 1)
@@ -117,6 +118,26 @@ class Augmentation:
             columns = ((torch.arange(width, device=images.device) + 0.5) / width - centre[:, 1:]).abs() < half[:, 1:]
             changed = changed.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0.0)
         return changed
+
+    def _moved(
+        self, images: torch.Tensor, even: Callable[..., torch.Tensor], generator: torch.Generator
+    ) -> torch.Tensor:
+        """Return images turned, scaled, sheared, mirrored, shifted and bent."""
+        n, channels, height, width = images.shape
+        turn, size = even(n) * self.rotate * math.pi / 180, 1 + even(n) * self.scale
+        stretch, slant, zero = 1 + even(n) * self.stretch, even(n) * self.shear, torch.zeros(n, device=images.device)
+        turned = _matrices(turn.cos(), -turn.sin(), turn.sin(), turn.cos())
+        moved = torch.bmm(turned, _matrices(size * stretch, slant, zero, size / stretch))
+        if self.flip:
+            moved[:, :, 0] *= torch.where(even(n) < 0, -1.0, 1.0)[:, None]
+        moved = torch.cat([moved, even(n, 2, 1) * 2 * self.shift], dim=2)
+        grid = F.affine_grid(moved, [n, channels, height, width], align_corners=False)
+        if self.elastic:
+            knots = torch.randn(n, 2, 5, 5, generator=generator, device=images.device) * self.elastic
+            smooth = F.interpolate(knots, size=(height, width), mode="bicubic", align_corners=True)
+            grid = grid + smooth.permute(0, 2, 3, 1)
+        # What lies beyond the border is as the border is: a photograph has no black frame.
+        return F.grid_sample(images, grid, align_corners=False, padding_mode="border")
 
 
 def _matrices(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:

@@ -20,13 +20,13 @@ from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments
 from pate.networks._devices import named_device, visible_devices
-from pate.teachers import _base
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._cells import private_cells
 from pate.teachers._isolated import batches, on_cluster, side_by_side, workers
 from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import column_kinds, is_frame, match_columns
 from pate.teachers._shards import Asked, Failure, Trained
+from pate.teachers._training import Shard as ShardRows
 from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._code import code_digest
@@ -271,7 +271,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     def _open_store(self) -> CheckpointStore:
         return CheckpointStore(self.checkpoint_dir, codec=WEIGHTS)
 
-    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: _base.Shard) -> bytes:
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: ShardRows) -> bytes:
         recipe = self._recipe
         configuration = {
             "module": recipe.module,
@@ -314,7 +314,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         keys: list[bytes | None],
         X: Any,
         labels: npt.NDArray[np.int64],
-        shards: list[_base.Shard],
+        shards: list[ShardRows],
     ) -> Generator[Trained, None, None]:
         n_teachers = len(shards)
         places = self._places(n_teachers)

@@ -1,0 +1,211 @@
+"""What a classifier does with labels that are released: learn, learn again, answer. Public, and free for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from pate.core.seeds import training_seed
+from pate.estimator._roads import any_rows
+from pate.exceptions import InvalidInputError, PateError, StudentError
+from pate.recipes import RecordModel
+from pate.release import LabelRelease, RecordLabels
+from pate.students import check_is_student, default_student, fit_student, make_student
+from pate.teachers import ShardEnsemble, TeacherEnsemble
+from pate.teachers._around import TeachersRows
+from pate.teachers._rows import hash_rows, is_frame
+from pate.votes import ABSTAIN
+
+_HASH_ROWS = 4096
+
+
+def hashes_of(rows: Any) -> tuple[str, ...]:
+    """Return a hash of every public row.
+
+    Examples
+    --------
+    >>> len(hashes_of(np.zeros((3, 2))))
+    3
+    """
+    return hash_rows(rows, chunk_size=_HASH_ROWS)
+
+
+def digest_of(hashes: tuple[str, ...]) -> str:
+    """Return one digest of many rows.
+
+    Examples
+    --------
+    >>> digest_of(("a", "b")) == digest_of(("b", "a"))
+    False
+    """
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def _student_can(name: str) -> Any:
+    def check(self: PublicModel) -> bool:
+        try:
+            student = getattr(self, "student_", None)
+            if student is None and self.student is None and self.who_votes() == "records":
+                return hasattr(RecordModel, name)
+            student = _student_of(self.estimator, self.student) if student is None else student
+        except InvalidInputError:  # no such name: fit will say so
+            return False
+        return student is None or hasattr(student, name)
+
+    return check
+
+
+def _student_of(teacher: Any, student: Any) -> Any:
+    """Return the student that was named, or the teachers' own kind."""
+    if student is None:
+        return teacher.estimator if isinstance(teacher, TeacherEnsemble) else teacher
+    return make_student(student) if isinstance(student, str) else student
+
+
+class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
+    """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends.
+
+    Examples
+    --------
+    >>> from pate import PATEClassifier
+    >>> issubclass(PATEClassifier, PublicModel)
+    True
+    """
+
+    release_: LabelRelease | RecordLabels
+    queries_: npt.NDArray[np.int64]
+    student_: Any
+    _asked: str
+    _model: RecordModel
+
+    if TYPE_CHECKING:  # what is said when the classifier is made
+        estimator: Any
+        student: Any
+        classes: Any
+        ledger: Any
+        random_state: int | None
+
+        def who_votes(self) -> str: ...
+        def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...
+
+    def refit_student(self, X_public: Any) -> Self:
+        """Train ``student`` again on the labels that are released already; costs nothing.
+
+        After a :class:`~pate.exceptions.StudentError`, or to try another one: ``set_params(student=...)`` first.
+
+        Parameters
+        ----------
+        X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
+            The public rows that were given to :meth:`fit`.
+
+        Raises
+        ------
+        InvalidInputError
+            Other rows than those that were asked about.
+        StudentError
+            This student cannot learn from them either.
+
+        Examples
+        --------
+        >>> from pate import Budget, PATEClassifier
+        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
+        >>> public = X[::4] + 0.5
+        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=public)
+        >>> clf.set_params(student="decision-tree").refit_student(public).student_
+        DecisionTreeClassifier()
+        """
+        check_is_fitted(self, "release_")
+        if isinstance(self.release_, RecordLabels):
+            rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()
+        else:
+            teachers = self._ensemble(X_public)
+            rows = self._check_public(X_public, teachers)
+            student = self._student(teachers, rows, self.release_.noisy_counts is not None)
+        there = rows.shape[0] > self.queries_.max()
+        asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
+        if not there or self._asked != digest_of(hashes_of(asked)):
+            raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
+        self._learn(student, rows)
+        return self
+
+    def _learn(self, student: Any, X_public: Any) -> None:
+        release, n_public = self.release_, X_public.shape[0]
+        if student is None:
+            self.student_ = self._model
+            return
+        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
+        labels[self.queries_] = release.labels
+        noisy = None
+        if isinstance(release, LabelRelease) and release.noisy_counts is not None:
+            noisy = np.full((n_public, len(self.classes_)), np.nan)
+            noisy[self.queries_] = release.noisy_counts
+        try:
+            self.student_ = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
+        except PateError as error:
+            raise StudentError(
+                f"{error} The {release.n_answered} released labels are paid for and kept in release_ and statement_"
+                f"{'' if self.ledger is None else ' (and in the ledger)'}. To go on for free: "
+                "clf.set_params(student=...).refit_student(X_public)."
+            ) from error
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the student's classes for the rows of ``X``; costs nothing.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        check_is_fitted(self, "student_")
+        X = self._check_rows(X, self.student_)
+        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
+        return np.asarray(self.classes_[said.astype(np.int64)])
+
+    @available_if(_student_can("predict_proba"))
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the student's class probabilities, zero for classes that were never answered.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
+
+        Returns
+        -------
+        array of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self, "student_")
+        X = self._check_rows(X, self.student_)
+        full = np.zeros((X.shape[0], len(self.classes_)))
+        full[:, self.student_.classes_] = self.student_.predict_proba(X)
+        return full
+
+    def _named_student(self) -> Any:
+        """Return the student that is to learn from records' labels; None where their own model is."""
+        student = make_student(self.student) if isinstance(self.student, str) else self.student
+        if student is not None:
+            check_is_student(student)
+        return student
+
+    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> Any:
+        student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None
+        student = _student_of(teachers, self.student) if student is None else student
+        if isinstance(student, ShardEnsemble):
+            given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
+            raise InvalidInputError(
+                f"student must be a scikit-learn classifier, got {given}: a student is one model. Name one, such as "
+                "student=LogisticRegression()."
+            )
+        check_is_student(student)
+        return student
+
+    def _seed(self, purpose: int) -> int | None:
+        return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
