@@ -232,7 +232,7 @@ def test_one_odd_record_moves_its_own_teacher_and_no_bit_of_the_others(tmp_path,
     cell=st.one_of(
         st.text(max_size=6),
         st.floats().map(repr),
-        st.sampled_from(" 1_0|1_0|TRUE| true |٣|1e5 |0x1|Infinity|nan|?|.|+1.|1 2".split("|")),
+        st.sampled_from([" 1_0", "1_0", "TRUE", " true ", "٣", "1e5 ", "0x1", "Infinity", "nan", "?", "+1.", "1 2"]),
     )
 )
 def test_the_quick_way_to_a_number_is_as_numbers(cell):
