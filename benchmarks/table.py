@@ -91,7 +91,8 @@ def pages() -> Iterator[str]:
             f"\n{c['n_streamed']:,} records in chunks, one round: {one['seconds']:.0f} s, at most "
             f"{one['peak_mib']:.0f} MiB. Cast per second {r['ours_per_s']:,.0f}, by plain floats "
             f"{r['plain_per_s']:,.0f}: ratio {r['ratio']:.2f} ({r['ratio_low']:.2f} to {r['ratio_high']:.2f}); "
-            f"medians of {c['n_repeats']} repeats, load {voters['machine']['load_before']:.1f} before, {voters['load_after']:.1f} after on "
+            f"medians of {c['n_repeats']} repeats, load "
+            f"{voters['machine']['load_before']:.1f} before, {voters['load_after']:.1f} after on "
             f"{voters['machine']['cores']} cores."
         )
     classes = read("many_classes")
