@@ -77,6 +77,24 @@ def pages() -> Iterator[str]:
         yield f"\n| {what} | s | peak, MiB |\n|---|---|---|"
         for name, r in million["summary"].items():
             yield f"| {name} | {r['seconds']:.1f} | {r['peak_mib']:.0f} |"
+    voters = read("record_voters")
+    if voters:
+        c, r = voters["config"], voters["summary"]["records"]
+        what = (
+            f"{c['n_records']:,} x {c['n_features']} records vote, {c['n_public']:,} public rows, n_jobs={c['n_jobs']}"
+        )
+        yield f"\n| `pate label`, {what} | s | peak, MiB | labels right |\n|---|---|---|---|"
+        for name, one in voters["commands"].items():
+            yield f"| {name} | {one['seconds']:.1f} | {one['peak_mib']:.0f} | {one['accuracy']:.3f} |"
+        one = voters["streamed"]
+        yield (
+            f"\n{c['n_streamed']:,} records in chunks, one round: {one['seconds']:.0f} s, at most "
+            f"{one['peak_mib']:.0f} MiB. Cast per second {r['ours_per_s']:,.0f}, by plain floats "
+            f"{r['plain_per_s']:,.0f}: ratio {r['ratio']:.2f} ({r['ratio_low']:.2f} to {r['ratio_high']:.2f}); "
+            f"medians of {c['n_repeats']} repeats, load "
+            f"{voters['machine']['load_before']:.1f} before, {voters['load_after']:.1f} after on "
+            f"{voters['machine']['cores']} cores."
+        )
     classes = read("many_classes")
     if classes:
         head = ("probability", "divergence", "probability, before", "divergence, before")

@@ -54,7 +54,10 @@ def cell_reader(missing: tuple[str, ...]) -> Any:
     known = frozenset(missing)
 
     def read(cell: str) -> Any:
-        number = as_number(cell)
+        try:  # what as_number does, for most cells in half the time
+            number = as_number(cell) if "_" in cell else float(cell)
+        except ValueError:
+            number = as_number(cell)
         return cell if number != number and cell.strip() not in known else number
 
     return read

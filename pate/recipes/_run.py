@@ -301,20 +301,23 @@ class RecordsPlan:
         if self._holds(X):
             X, y, groups = voters.hold(X, y, groups), None, None
         ballots = voters.cast(X, y, groups)  # before anything is paid: what cannot be cast is found out here
-        with open_ballot_session(
-            terms.budget,
-            shares=self.shares,
-            classes=voters.classes,
-            n_units=ballots.facts.n,
-            unit=self.unit,
-            fingerprint=ballots.registration().fingerprint,
-            ledger=terms.ledger,
-            name=None if terms.ledger is None else self.name,
-            noise_seed=terms.noise_seed,
-            tuning=terms.tuning,
-            stated=terms.stated,
-            anyway=self.anyway,
-        ) as session:
+        with (
+            open_ballot_session(
+                terms.budget,
+                shares=self.shares,
+                classes=voters.classes,
+                n_units=ballots.facts.n,
+                unit=self.unit,
+                fingerprint=ballots.registration().fingerprint,
+                ledger=terms.ledger,
+                name=None if terms.ledger is None else self.name,
+                noise_seed=terms.noise_seed,
+                tuning=terms.tuning,
+                stated=terms.stated,
+                anyway=self.anyway,
+            ) as session,
+            threadpool_limits(1),  # thin products: threads would only wait for each other
+        ):
             rounds.append(session.ask(ballots))
             head = make_head(self.recipe).fit(rounds[0], self.phi)
             for later in self.recipe.rounds[1:]:

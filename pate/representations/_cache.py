@@ -22,7 +22,7 @@ from pate.representations._private import refuse_private
 from pate.votes import hash_queries
 
 #: A change of how something is fitted makes earlier files strangers.
-_VERSION = 1
+_VERSION = 2
 
 
 def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -> Any:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pate.core.files import atomic_path
 from pate.exceptions import InvalidInputError
 
-FORMAT = 1
+FORMAT = 2
 KEY = "pate.representation"
 _DTYPES = frozenset(["bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64"])
 #: Where classes that a file may name live, by the prefix of their name.

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from pate import Budget, NoisyHistogram
 from pate.data import TableEncoder, align_columns, read_table
+from pate.data._columns import as_number
+from pate.data._like import cell_reader
 from pate.exceptions import CuratorWarning, InvalidInputError, PateWarning
 from pate.jobs import LabelJob
 
@@ -223,3 +225,19 @@ def test_one_odd_record_moves_its_own_teacher_and_no_bit_of_the_others(tmp_path,
         last = [work._teachers.teachers_[i] for work in jobs]
         weights = [model[-1].coef_ if preprocess == "shard" else model.coef_ for model in last]
         assert weights[0].tobytes() == weights[1].tobytes()
+
+
+@settings(max_examples=200)
+@given(
+    cell=st.one_of(
+        st.text(max_size=6),
+        st.floats().map(repr),
+        st.sampled_from([" 1_0", "1_0", "TRUE", " true ", "٣", "1e5 ", "0x1", "Infinity", "nan", "?", "+1.", "1 2"]),
+    )
+)
+def test_the_quick_way_to_a_number_is_as_numbers(cell):
+    found, number = cell_reader(("", "?"))(cell), as_number(cell)
+    if number == number or cell.strip() in ("", "?"):
+        assert found == number or (np.isnan(found) and np.isnan(number))
+    else:
+        assert found == cell

@@ -93,6 +93,8 @@ def test_a_row_is_mapped_to_the_same_bits_wherever_and_beside_whomever_it_stands
     assert np.array_equal(rep.transform(rows_at(X, slice(1, None))), z[1:])
     for i in (0, 1023, 1024, 2499):
         assert np.array_equal(rep.transform(rows_at(X, [i])), z[[i]])
+    for n in (7, 8, 9, 100, 1025):  # blocks of other lengths
+        assert np.array_equal(rep.transform(rows_at(X, slice(0, n))), z[:n])
 
 
 def test_no_record_moves_another_records_vector(fitted):
