@@ -115,6 +115,8 @@ class LikelihoodHead(Head):
     constant_: float
     takes: str
     risk_ = None
+    #: Logits of the public rows that are given already, and what follows is a correction of.
+    _offset: FloatArray | float = 0.0
 
     def __init__(self, *, tau: float = 2.0, max_iter: int = 150) -> None:
         self.tau = tau
@@ -179,12 +181,12 @@ class LikelihoodHead(Head):
             raise InvalidInputError(
                 f"phi_public must be of the {len(self._features)} rows that fit was given, got {len(moments.phi)}."
             )
-        asked = self.predict_proba(self._features)
+        asked = self._public_opinion()
         length = np.sqrt(np.maximum(1 - 2 * asked + (asked**2).sum(axis=1, keepdims=True), 1e-12))
         kept = np.minimum(1.0, clip / length)
         spread = (asked * (kept * length) ** 2).sum(axis=1).mean() / moments.n_classes
-        new = type(self)(tau=self.tau, max_iter=self.max_iter)
-        for name in ("takes", "n_components_", "classes_", "scale_", "constant_"):
+        new = type(self)(**self.get_params(deep=False))
+        for name in ("takes", "n_components_", "classes_", "scale_", "constant_", "_offset"):
             setattr(new, name, getattr(self, name))
         new._features, new._rounds = self._features, [*self._rounds, _round(moments, float(spread), asked, kept)]
         new._solve(self.coef_)
@@ -192,7 +194,13 @@ class LikelihoodHead(Head):
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
-        return own_product(self._rows(phi), self.scale_ * self.coef_[:-1]) + self.constant_ * self.coef_[-1]
+        return self._product(self._rows(phi))
+
+    def _product(self, rows: FloatArray) -> FloatArray:
+        return own_product(rows, self.scale_ * self.coef_[:-1]) + self.constant_ * self.coef_[-1]
+
+    def _public_opinion(self) -> FloatArray:
+        return self.predict_proba(self._features)
 
     def _solve(self, start: FloatArray) -> None:
         psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), self.constant_)], axis=1)
@@ -202,7 +210,7 @@ class LikelihoodHead(Head):
 
         def loss(flat: FloatArray) -> tuple[float, FloatArray]:
             w = flat.reshape(shape)
-            p = softmax(psi @ w)
+            p = softmax(psi @ w + self._offset)
             value, slope = float((w**2).sum()) / (2 * self.tau**2), np.zeros_like(p)
             for alike in together:
                 more, back = _misfit(alike, p)

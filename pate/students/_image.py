@@ -217,25 +217,29 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probabilities of images, shape (n, n_classes)."""
         check_is_fitted(self, "network_")
-        import torch
-
-        from pate.networks._devices import one_device
-        from pate.students._image_training import changes_of, probabilities
-
-        images, device = self._images(X), one_device(self.device)
-        network = self.network_.to(device)
-        changes = changes_of(float(self.augmentation), flip=bool(self.flip), erase=0.0)
-        try:
-            found = probabilities(
-                network, torch.from_numpy(images), device, changes=changes, n_views=_VIEWS if self.average_views else 1
-            )
-        finally:
-            self.network_.cpu()
-        return np.asarray(found.double().cpu().numpy())
+        return self._asked(self._images(X), features=False)[1]
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the class indices of images, shape (n,)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
+
+    def _asked(self, images: npt.NDArray[np.float32], *, features: bool = True) -> tuple[Any, FloatArray]:
+        """Return what the last layer is told of each image (if asked for), and the probabilities."""
+        import torch
+
+        from pate.networks._devices import one_device
+        from pate.students._image_training import changes_of, last_features, probabilities
+
+        device, tensor = one_device(self.device), torch.from_numpy(images)
+        network = self.network_.to(device)
+        changes = changes_of(float(self.augmentation), flip=bool(self.flip), erase=0.0)
+        n_views = _VIEWS if self.average_views else 1
+        try:
+            found = probabilities(network, tensor, device, changes=changes, n_views=n_views)
+            told = last_features(network, tensor, device) if features else None
+        finally:
+            self.network_.cpu()
+        return told, np.asarray(found.double().cpu().numpy())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted student: a safetensors file with the settings as JSON in it, no pickle.

@@ -124,6 +124,31 @@ def probabilities(
     return torch.cat(parts)
 
 
+def last_features(network: nn.Module, images: torch.Tensor, device: torch.device) -> npt.NDArray[np.float32]:
+    """Return what the last linear layer is told of each image, shape (n, n_features).
+
+    Raises
+    ------
+    InvalidInputError
+        The network has no linear layer.
+
+    Examples
+    --------
+    >>> last_features(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.ones(3, 1, 2, 2), torch.device("cpu")).shape
+    (3, 4)
+    """
+    layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    if not layers:
+        raise InvalidInputError("network must have a linear layer for records to vote on what it is told.")
+    told: list[torch.Tensor] = []
+    hook = layers[-1].register_forward_pre_hook(lambda _, given: told.append(given[0].detach().flatten(1).float()))
+    try:
+        probabilities(network, images, device)
+    finally:
+        hook.remove()
+    return torch.cat(told).cpu().numpy()
+
+
 class Training:
     """One training: the network, its moving average, the moving targets, and where all of it stands.
 

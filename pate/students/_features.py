@@ -1,0 +1,106 @@
+"""What a trained student sees in an image, as a public map: for records to vote once more, in its own space."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.representations.images._pixels import ImageMap
+from pate.students._image import ImageStudent
+
+#: Principal components of what the network's last layer is told.
+_COMPONENTS = 64
+#: No class is thought less likely than this: a student is surer than it is right.
+_LEAST = 1e-3
+
+
+class StudentFeatures(ImageMap):
+    """Public features of images by a student: the largest components of its last features, then its logits.
+
+    ``fit`` takes the public images, with targets: it trains the student first. What is made of a row depends on that
+    row, its place in its block and public numbers alone, whatever the row holds.
+
+    Parameters
+    ----------
+    student : ImageStudent
+        Unfitted; it stays as it is.
+    targets : float array of shape (n_public, n_classes)
+        Released, or made of what was released: probabilities of every public row.
+    image_shape : tuple or None
+
+    Attributes
+    ----------
+    student_ : ImageStudent
+        Fitted.
+    n_features_out_ : int
+        At most 64, and one per class.
+
+    Examples
+    --------
+    >>> public = np.random.default_rng(0).uniform(size=(12, 8, 8))
+    >>> targets = np.tile([[0.9, 0.1], [0.2, 0.8]], (6, 1))
+    >>> seen = StudentFeatures(ImageStudent(epochs=1, batch_size=6, random_state=0, device="cpu"), targets).fit(public)
+    >>> seen.transform(public).shape[1] == seen.n_features_out_ <= 66
+    True
+    """
+
+    _passing: ClassVar[tuple[str, ...]] = ("student", "targets")
+    _block_rows = 512
+
+    def __init__(self, student: Any = None, targets: Any = None, *, image_shape: Any = None) -> None:
+        self.student = student
+        self.targets = targets
+        self.image_shape = image_shape
+
+    def _check(self) -> None:
+        if not isinstance(self.student, ImageStudent):
+            raise InvalidInputError(f"student must be a pate.students.ImageStudent, got {self.student!r}.")
+
+    def _learn(self, rows: npt.NDArray[Any]) -> None:
+        from sklearn.base import clone
+
+        shape = self._shape()
+        starts, size = range(0, len(rows), self._block_rows), self._block_rows
+        images = np.concatenate([self._images(self.cells_.block(rows, i, size)) for i in starts])[: len(rows)]
+        student = clone(self.student).set_params(image_shape=shape)
+        self.student_: ImageStudent = student.fit(images, np.asarray(self.targets, dtype=np.float64))
+        seen = np.concatenate([self._seen(images[i : i + size])[0] for i in starts])
+        self._mean = seen.mean(axis=0)
+        _, axes = np.linalg.eigh(np.cov(seen.T.astype(np.float64)))
+        axes = axes[:, ::-1][:, : min(_COMPONENTS, seen.shape[1])]
+        axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
+        self._axes = axes.astype(np.float32)
+        self.n_features_out_ = self._axes.shape[1] + len(self.student_.classes_)
+
+    def _seen(self, images: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], FloatArray]:
+        """Return features of length 1, and probabilities."""
+        features, probability = self.student_._asked(images)
+        length = np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+        return np.asarray(features / length, dtype=np.float32), probability
+
+    def _map(self, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        features, probability = self._seen(self._images(block))
+        logits = np.log(np.maximum(probability, _LEAST))
+        return np.concatenate([(features - self._mean) @ self._axes, logits], axis=1)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"image_shape": self.image_shape}
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        weights = {f"student/{k}": v.detach().cpu().numpy() for k, v in self.student_.network_.state_dict().items()}
+        told = {k: repr(v) for k, v in sorted(self.student_.get_params().items()) if k in ("augmentation", "flip")}
+        arrays = weights | {"mean": self._mean, "axes": self._axes}
+        return arrays, {"image_shape": list(self.image_shape_), "views": self.student_.average_views, **told}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        raise ValueError("a student is kept by itself")
+
+    def _provenance(self) -> str:
+        digest = hashlib.sha256(np.ascontiguousarray(self.student_.targets_).tobytes()).hexdigest()[:12]
+        return f"a student of {self.n_public_:,} public images and of what was released before ({digest})"
