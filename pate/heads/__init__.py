@@ -2,6 +2,7 @@
 
 from pate.heads._linear import Head, LinearHead, load_head
 from pate.heads._moments import ReleasedBallots
+from pate.heads.forest import ForestHead
 from pate.heads.least_squares import LeastSquaresHead
 from pate.heads.likelihood import LikelihoodHead
 from pate.heads.logistic import MomentLogisticHead
@@ -12,6 +13,7 @@ from pate.heads.self_trained import SelfTrainedHead
 from pate.heads.targets import TargetsStudent, noise_aware_targets
 
 __all__ = [
+    "ForestHead",
     "Head",
     "LabelPropagationHead",
     "LeastSquaresHead",

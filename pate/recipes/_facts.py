@@ -37,6 +37,8 @@ class PublicFacts:
     spectrum : sequence of float or None
         Variances of the representation's components over the public rows.
     adjacency : {"replace-one", "add-or-remove"}
+    columns : bool
+        Whether public rows have columns that trees can split: not where the caller gave a representation.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class PublicFacts:
     kind: str = "table"
     spectrum: tuple[float, ...] | None = None
     adjacency: str = "replace-one"
+    columns: bool = True
 
     def __post_init__(self) -> None:
         check_int("n_units", self.n_units, low=1)

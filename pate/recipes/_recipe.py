@@ -47,8 +47,9 @@ class Recipe:
     head : {"matched", "moment-logistic"}
     prior_scale : float or None
         Of the matched head's weights.
-    self_training : bool
-        Whether a ridge on the public rows' own coordinates learns the head's labels of them.
+    student : {"ridge", "forest"} or None
+        Who learns what the head says of the public rows: a ridge on their own coordinates
+        (:class:`pate.heads.SelfTrainedHead`), or trees on their columns (:class:`pate.heads.ForestHead`).
     reasons : tuple of (str, str)
         What was chosen, and why.
 
@@ -68,7 +69,7 @@ class Recipe:
     rounds: tuple[Round, ...]
     head: str
     prior_scale: float | None
-    self_training: bool
+    student: str | None
     reasons: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:

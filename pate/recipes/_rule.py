@@ -42,8 +42,11 @@ _ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
 _PRIOR = 0.65
 #: Encoded categories are nearly linear in the logit: not narrower than this.
 _LEAST_PRIOR = {"mixed": 1.0}
-#: Above it the head knows more than its own labels of public rows teach.
-_SELF_TRAINING_BELOW = 100.0
+#: Above it the head knows more than its own labels of public rows teach a ridge.
+_RIDGE_BELOW = 100.0
+#: Trees learn what a head says of columns from this evidence on, from so many rows at least, and from so many
+#: probabilities at most: a forest is the size of these.
+_FOREST_FROM, _FOREST_ROWS, _FOREST_CELLS = 30.0, 300, 1_000_000
 
 
 def choose(facts: PublicFacts) -> Recipe:
@@ -74,7 +77,7 @@ def choose(facts: PublicFacts) -> Recipe:
     constant = _CONSTANT[facts.kind] if space == "signed" else None
     rounds, why_rounds = _rounds(facts)
     scale = max(_PRIOR * math.log(facts.n_classes), _LEAST_PRIOR.get(facts.kind, 0.0))
-    self_training = facts.kind != "mixed" and evidence < _SELF_TRAINING_BELOW
+    student, why_student = _student(facts)
     told = f"evidence n mu / (m Delta) = {evidence:.3g}"
     reasons = (
         (f"representation {representation}", _REPRESENTATIONS[representation]),
@@ -84,15 +87,10 @@ def choose(facts: PublicFacts) -> Recipe:
             f"head matched, prior scale {scale:.2g}",
             f"the likeliest classifier given the noisy sums; {told}",
         ),
-        (
-            "self-training" if self_training else "no self-training",
-            f"{told}, {'below' if evidence < _SELF_TRAINING_BELOW else 'from'} {_SELF_TRAINING_BELOW:g}"
-            if facts.kind != "mixed"
-            else "categories make no clusters",
-        ),
+        (f"student {student}" if student else "no student", why_student),
     )
     return Recipe(
-        representation, space, n_components, k, alpha, constant, rounds, "matched", scale, self_training, reasons
+        representation, space, n_components, k, alpha, constant, rounds, "matched", scale, student, reasons
     )  # fmt: skip
 
 
@@ -123,6 +121,18 @@ def _space(facts: PublicFacts) -> tuple[str, int, int | None, float | None, str]
         f"evidence {evidence:.3g} is below {start:g}; {n} centres, {_ROWS_PER_CENTRE} public rows to each at least, "
         f"the {k} nearest share a ballot"
     )  # fmt: skip
+
+
+def _student(facts: PublicFacts) -> tuple[str | None, str]:
+    if facts.kind == "mixed":
+        return None, "categories make no clusters"
+    e = f"evidence {facts.evidence:.3g}"
+    some = facts.n_public >= _FOREST_ROWS and facts.n_public * facts.n_classes <= _FOREST_CELLS
+    if facts.kind == "table" and facts.columns and some and facts.evidence >= _FOREST_FROM:
+        return "forest", f"{e} is {_FOREST_FROM:g} or more: trees see single columns, and the sums put them right"
+    if facts.evidence < _RIDGE_BELOW:
+        return "ridge", f"{e} is below {_RIDGE_BELOW:g}: public rows' own clusters smooth what noise made ragged"
+    return None, f"{e} is {_RIDGE_BELOW:g} or more: the head knows more than its own labels teach"
 
 
 def _rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:

@@ -13,12 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray
-from pate.exceptions import BudgetExceededError
-from pate.heads import SelfTrainedHead
+from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.heads import ForestHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._build import make_head, make_space, next_head
+from pate.recipes._build import columns_before, make_head, make_space, next_head
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe
 from pate.recipes._rule import choose
@@ -54,6 +54,8 @@ class RecordModel(ClassifierMixin, BaseEstimator):
         The public maps.
     head : Head
         Fitted on released ballots and public rows.
+    columns : Representation or None
+        What a head of columns sees of a row, beside its direction.
     classes_ : int64 array of shape (n_classes,)
         Class *indices*, as of every student here.
 
@@ -67,9 +69,10 @@ class RecordModel(ClassifierMixin, BaseEstimator):
     (3, 2)
     """
 
-    def __init__(self, voters: RecordVoters, head: Any) -> None:
+    def __init__(self, voters: RecordVoters, head: Any, columns: Representation | None = None) -> None:
         self.voters = voters
         self.head = head
+        self.columns = columns
 
     @property
     def classes_(self) -> IntArray:
@@ -88,7 +91,9 @@ class RecordModel(ClassifierMixin, BaseEstimator):
 
     def asked(self, X: Any) -> FloatArray:
         """Return what the head is asked with."""
-        return asked_with(self.head, *self.voters.represent(X))
+        return asked_with(
+            self.head, *self.voters.represent(X), None if self.columns is None else self.columns.transform(X)
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -100,8 +105,8 @@ class RecordModel(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
-    """Return the representation or the direction, as the head takes it.
+def asked_with(head: Any, z: FloatArray, phi: FloatArray, columns: Any = None) -> FloatArray:
+    """Return the representation or the direction, alone or beside the columns, as the head takes it.
 
     Examples
     --------
@@ -109,7 +114,10 @@ def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
     >>> asked_with(LinearHead.of([[1.0, 0.0]], (0, 1)), np.zeros((1, 3)), np.ones((1, 1)))
     array([[1.]])
     """
-    return phi if getattr(head, "takes", "phi") == "phi" else z
+    takes = getattr(head, "takes", "phi")
+    if takes == "phi and columns":
+        return np.concatenate([phi, columns], axis=1)
+    return phi if takes == "phi" else z
 
 
 def some_rows(X_public: Any, random_state: int = 0) -> Any:
@@ -147,6 +155,10 @@ class RecordsPlan:
         All public rows.
     z, phi : float64 arrays of shape (at most 20,000, ...)
         Representation and directions of public rows, those that maps and heads are fitted on.
+    columns : Representation or None
+        The map to columns that trees learn from, where the recipe wants them.
+    table : array or None
+        Those columns of the rows of ``z``.
     n_units : int
     unit : {"record", "group"}
 
@@ -165,6 +177,8 @@ class RecordsPlan:
     phi: FloatArray
     n_units: int
     unit: str
+    columns: Representation | None = None
+    table: FloatArray | None = None
 
     @classmethod
     def of(
@@ -205,6 +219,7 @@ class RecordsPlan:
         """
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
+        columns = columns_before(representation, some) if kind == "table" else None
         facts = PublicFacts(
             n_units=n_units,
             n_classes=len(classes),
@@ -213,8 +228,14 @@ class RecordsPlan:
             n_public=len(z),
             kind=kind,
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+            columns=columns is not None,
         )
         chosen = choose(facts) if recipe is None else recipe
+        if chosen.student == "forest" and columns is None:
+            raise InvalidInputError(
+                "recipe must have another student than 'forest': there are no columns for trees before this "
+                "representation. Take 'ridge' or None."
+            )
         # Threads add up centres in any order, and a ledger knows a space by its last bits.
         with threadpool_limits(1):
             space = make_space(chosen, z, random_state=random_state).fit(z)
@@ -226,7 +247,9 @@ class RecordsPlan:
             n_jobs=n_jobs,
             verbose=verbose,
         )
-        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit)
+        columns = columns if chosen.student == "forest" else None
+        table = None if columns is None else columns.transform(some)
+        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit, columns, table)
 
     @property
     def shares(self) -> list[float]:
@@ -319,9 +342,11 @@ class RecordsPlan:
                 rounds.append(session.ask(cast))
                 head = next_head(head, rounds[-1], self.phi)
             charge = session.charge
-        if self.recipe.self_training:
+        if self.recipe.student == "ridge":
             head = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
-        model = RecordModel(voters, head)
+        elif self.table is not None:
+            head = ForestHead().fit(head, self.phi, self.table)
+        model = RecordModel(voters, head, self.columns)
         probability = model.predict_proba(self.rows)
         statement = evidence.told_of_records(rounds[-1].statement)
         if len(rounds) > 1:
