@@ -160,7 +160,7 @@ def _words(recipe: Any) -> str:
     """Return a recipe in one line: what was chosen, without the reasons."""
     space = f"{recipe.space} ballots of {recipe.n_components} numbers a class"
     rounds = ", ".join(f"{r.share:.2g}" + (f" (clip {r.clip:g})" if r.clip else "") for r in recipe.rounds)
-    learned = f"{recipe.head} head" + (", self-training" if recipe.self_training else "")
+    learned = f"{recipe.head} head" + (f", {recipe.student} student" if recipe.student else "")
     return f"{recipe.representation} representation; {space}; shares of mu^2: {rounds}; {learned}"
 
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +24,20 @@ from scipy.spatial.distance import cdist
 from scipy.special import log_softmax
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification
+from sklearn.ensemble import ExtraTreesRegressor
 
 from pate import load_dataset
 from pate.core.provenance import provenance
 from pate.privacy.convert import gdp_from_budget
 from pate.recipes import PublicFacts, Recipe, choose
+from pate.recipes._build import heavy_tailed
 from pate.recipes._expected import fit_law
 
 HERE = Path(__file__).parent
 RUNS = HERE / "results" / "rule_development.json"
 LAW = HERE.parent / "pate" / "recipes" / "expected.json"
 Array = npt.NDArray[np.float64]
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,14 @@ def kernel_components(public: Array, c: Config, one_scale: bool) -> Callable[[Ar
     """Return the map to principal components of the Laplacian kernel at the public median distance."""
     spread = np.full(public.shape[1], public.std()) if one_scale else public.std(axis=0)
     mean, spread = public.mean(axis=0), np.where(spread > 1e-6, spread, 1.0)
+    heavy = not one_scale and heavy_tailed(public)
+    known = np.sort(public, axis=0)
 
     def scaled(X: Array) -> Array:
+        if heavy:
+            ranks = (np.searchsorted(known[:, j], X[:, j], side) for j in range(X.shape[1]) for side in _SIDES)
+            both = np.stack(list(ranks), axis=1).reshape(len(X), -1, 2).sum(axis=2)
+            return np.asarray((both / (2 * len(known)) - 0.5) * 12**0.5)
         return np.clip((X - mean) / spread, -5, 5)
 
     land = scaled(public)[: c.landmarks]
@@ -121,8 +131,8 @@ def space_of(recipe: Recipe, z: Array, seed: int) -> Callable[[Array], Array]:
 
 
 def run(recipe: Recipe, mu: float, phis: tuple[Array, ...], zs: tuple[Array, ...], ys: tuple[Array, ...], m: int,
-        c: Config, rng: np.random.Generator) -> float:  # fmt: skip
-    """Return the accuracy on the rows to measure on, of the head or of its self-trained student."""
+        columns: tuple[Array, ...], c: Config, rng: np.random.Generator) -> float:  # fmt: skip
+    """Return the accuracy on the rows to measure on, of the head or of its student."""
     private, public, measured = phis
     n, y = len(private), np.eye(m)[ys[0].astype(int)]
     W, sums = np.zeros((private.shape[1], m)), []
@@ -140,8 +150,14 @@ def run(recipe: Recipe, mu: float, phis: tuple[Array, ...], zs: tuple[Array, ...
         B = private.T @ ballots + sigma * rng.normal(size=W.shape)
         sums.append((B - B.mean(axis=1, keepdims=True), sigma, told))
         W = matched(W, sums, public, n, recipe.prior_scale or 1.0, c.steps)
-    if not recipe.self_training:
+    if recipe.student is None:
         return float(((measured @ W).argmax(axis=1) == ys[2]).mean())
+    if recipe.student == "forest":
+        trees = ExtraTreesRegressor(100, min_samples_leaf=5, max_features=1 / 3, bootstrap=True, random_state=0)
+        trees.fit(columns[1], _probabilities(public @ W))
+        told = [np.log(np.maximum(trees.predict(x), 1e-4)) for x in columns[1:]]
+        V = matched(np.zeros_like(W), sums, public, n, 0.6 * (recipe.prior_scale or 1.0), c.steps, told[0])
+        return float(((told[1] + measured @ V).argmax(axis=1) == ys[2]).mean())
     z = zs[1] / np.sqrt(zs[1].var(axis=0).sum())
     labels = np.eye(m)[(public @ W).argmax(axis=1)]
     A = np.linalg.solve(z.T @ z + c.ridge * len(z) * np.eye(z.shape[1]), z.T @ (labels - 1 / m))
@@ -149,13 +165,13 @@ def run(recipe: Recipe, mu: float, phis: tuple[Array, ...], zs: tuple[Array, ...
 
 
 def matched(W: Array, sums: list[tuple[Array, float, tuple[Array, Array] | None]], phi: Array, n: int, scale: float,
-            steps: int) -> Array:  # fmt: skip
-    """Return the likeliest weights, given every round's noisy sums and a Gaussian prior."""
+            steps: int, before: Array | float = 0.0) -> Array:  # fmt: skip
+    """Return the likeliest weights beside the logits ``before``, given every round's sums and a Gaussian prior."""
     per, m = n / len(phi), W.shape[1]
 
     def loss(w: Array) -> tuple[float, Array]:
         V = w.reshape(W.shape)
-        P = _probabilities(phi @ V)
+        P = _probabilities(before + phi @ V)
         value, slope = float((V**2).sum()) / (2 * scale**2), np.zeros_like(P)
         for B, sigma, told in sums:
             R = P - 1 / m if told is None else P * told[1] - told[0] * (P * told[1]).sum(axis=1, keepdims=True)
@@ -183,22 +199,26 @@ def runs(c: Config, done: set[tuple[str, int, float]]) -> Iterator[dict[str, obj
         for seed in c.seeds:
             order = np.random.default_rng(seed).permutation(len(y))
             parts = np.split(order[: n_private + n_public + c.most_measured], [n_private, n_private + n_public])
-            to = kernel_components(X[parts[1]], c, one_scale=name in ("digits", "optdigits"))
+            pixels = name in ("digits", "optdigits")
+            to, columns = kernel_components(X[parts[1]], c, one_scale=pixels), tuple(X[p] for p in parts)
             zs, ys = tuple(to(X[p]) for p in parts), tuple(y[p] for p in parts)
             for epsilon in c.epsilons:
                 if (name, seed, epsilon) in done:
                     continue
                 mu = gdp_from_budget(epsilon, c.delta)
-                facts = PublicFacts(n_private, m, mu, n_public, spectrum=tuple(zs[1].var(axis=0).tolist()))
+                facts = PublicFacts(
+                    n_private, m, mu, n_public, spectrum=tuple(zs[1].var(axis=0).tolist()), columns=not pixels
+                )
                 recipe = choose(facts)
                 space = space_of(recipe, zs[1], seed)
                 phis = tuple(space(z) for z in zs)
                 rng = np.random.default_rng([seed, round(1000 * epsilon)])
-                noisy, quiet = (run(recipe, u, phis, zs, ys, m, c, rng) for u in (mu, 1e4 * mu))
+                noisy, quiet = (run(recipe, u, phis, zs, ys, m, columns, c, rng) for u in (mu, 1e4 * mu))
                 yield {
                     "table": name, "seed": seed, "epsilon": epsilon, "n_classes": m, "n_public": n_public,
                     "evidence": facts.evidence, "space": recipe.space, "n_components": recipe.n_components,
-                    "n_rounds": len(recipe.rounds), "accuracy": noisy, "without_noise": quiet,
+                    "n_rounds": len(recipe.rounds), "student": recipe.student,
+                    "accuracy": noisy, "without_noise": quiet,
                 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class LikelihoodHead(Head):
     takes: str
     risk_ = None
     #: Logits of the public rows that are given already, and what follows is a correction of.
-    _offset: FloatArray | float = 0.0
+    _offset: FloatArray = np.zeros((1, 1))
 
     def __init__(self, *, tau: float = 2.0, max_iter: int = 150) -> None:
         self.tau = tau
@@ -192,6 +192,34 @@ class LikelihoodHead(Head):
         new._solve(self.coef_)
         return new
 
+    def correction(self, logits: Any, *, tau: float) -> FloatArray:
+        """Return V such that ``logits + phi V``, in place of this head's own, makes all released rounds likeliest.
+
+        Parameters
+        ----------
+        logits : array of shape (n_public, n_classes)
+            What somebody else says of the public rows that :meth:`fit` was given; public.
+        tau : float
+            Standard deviation of the prior on each entry of V.
+
+        Returns
+        -------
+        float64 array of shape (n_features, n_classes)
+
+        Raises
+        ------
+        InvalidInputError
+            Other rows, or this head was loaded from a file, which keeps no rounds.
+        """
+        check_real("tau", tau, low=0, low_open=True)
+        if not hasattr(self, "_rounds"):
+            raise InvalidInputError("this head was read from a file, which keeps no rounds. Fit it again.")
+        given = _rows_of(logits, len(self._features), name="logits")
+        if given.shape[1] != len(self.classes_):
+            raise InvalidInputError(f"logits must be of {len(self.classes_)} classes, got {given.shape[1]}.")
+        found = self._likeliest(np.zeros_like(self.coef_), given, tau)
+        return np.asarray(self.scale_ * found[:-1])
+
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
         return self._product(self._rows(phi))
@@ -203,6 +231,10 @@ class LikelihoodHead(Head):
         return self.predict_proba(self._features)
 
     def _solve(self, start: FloatArray) -> None:
+        self.coef_ = self._likeliest(start, self._offset, self.tau)
+
+    def _likeliest(self, start: FloatArray, before: FloatArray, tau: float) -> FloatArray:
+        """Return weights that, added to the logits ``before``, make the released sums likeliest."""
         psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), self.constant_)], axis=1)
         shape = (psi.shape[1], len(self.classes_))
         spaces = {id(one.phi): one.phi for one in self._rounds}
@@ -210,25 +242,25 @@ class LikelihoodHead(Head):
 
         def loss(flat: FloatArray) -> tuple[float, FloatArray]:
             w = flat.reshape(shape)
-            p = softmax(psi @ w + self._offset)
-            value, slope = float((w**2).sum()) / (2 * self.tau**2), np.zeros_like(p)
+            p = softmax(before + psi @ w)
+            value, slope = float((w**2).sum()) / (2 * tau**2), np.zeros_like(p)
             for alike in together:
                 more, back = _misfit(alike, p)
                 value, slope = value + more, slope + back
             slope = p * (slope - (p * slope).sum(axis=1, keepdims=True))
-            return value, ((slope.T @ psi).T + w / self.tau**2).ravel()
+            return value, ((slope.T @ psi).T + w / tau**2).ravel()
 
         found = minimize(
             loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": self.max_iter, "maxcor": 20}
         )
-        self.coef_ = np.asarray(found.x).reshape(shape)
+        return np.asarray(found.x).reshape(shape)
 
 
-def _rows_of(features: Any, n_rows: int) -> FloatArray:
+def _rows_of(features: Any, n_rows: int, *, name: str = "features") -> FloatArray:
     z = np.asarray(features)
     if z.ndim != 2 or len(z) != n_rows:
-        raise InvalidInputError(f"features must be of the same {n_rows} public rows, got shape {z.shape}.")
-    return public_rows(z, z.shape[1], name="features")
+        raise InvalidInputError(f"{name} must be of the same {n_rows} public rows, got shape {z.shape}.")
+    return public_rows(z, z.shape[1], name=name)
 
 
 def _round(moments: Moments, variance: float, asked: Any = None, kept: Any = None) -> _Round:

@@ -3,9 +3,10 @@
 from pate.recipes._build import fitted_representation, kind_of
 from pate.recipes._expected import Expectation, expected
 from pate.recipes._facts import PublicFacts
+from pate.recipes._model import RecordModel, some_rows
 from pate.recipes._recipe import Recipe, Round
 from pate.recipes._rule import choose
-from pate.recipes._run import RecordModel, RecordsPlan, some_rows
+from pate.recipes._run import RecordsPlan
 
 __all__ = [
     "Expectation",

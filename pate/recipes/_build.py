@@ -26,6 +26,8 @@ _COMPONENTS, _SOFT_DIMS = 600, 64
 _SPARSE_COMPONENTS = 256
 #: Where most columns hold two public values, they are categories that somebody encoded.
 _MOSTLY = 0.5
+#: Where most columns' excess kurtosis is more, distances are those of a few rows (a normal law has 0, a lognormal 111).
+_HEAVY = 10.0
 
 
 def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
@@ -63,6 +65,24 @@ def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
 
 def _numeric(column: Any) -> bool:
     return bool(column.dtype.kind in "biuf")
+
+
+def heavy_tailed(X_public: Any) -> bool:
+    """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> heavy_tailed(X), heavy_tailed(np.exp(2 * X))
+    (False, True)
+    """
+    rows = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
+    with np.errstate(all="ignore"):
+        rows = np.where(np.isfinite(rows), rows, np.nan)
+        rows = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
+        apart = rows - np.nanmean(rows, axis=0)
+        heavy = np.nanmean(apart**4, axis=0) / np.nanmean(apart**2, axis=0) ** 2 - 3 > _HEAVY
+    return bool(heavy.mean() > _MOSTLY)
 
 
 def fitted_representation(
@@ -127,8 +147,32 @@ def fitted_representation(
     elif image_shape is not None:  # pixels are of one unit: a common scale
         rep = KernelPCA(_COMPONENTS, random_state=random_state)
     else:
-        rep = chain(TableMap(numeric=["standard"]), KernelPCA(_COMPONENTS, random_state=random_state))
+        way = "quantile" if heavy_tailed(X_public) else "standard"
+        rep = chain(TableMap(numeric=[way]), KernelPCA(_COMPONENTS, random_state=random_state))
     return rep.fit(X_public) if folder is None else cached(rep, X_public, folder)
+
+
+def columns_before(representation: Representation, X_public: Any) -> Representation | None:
+    """Return a map to a table's columns, where its representation is the default; None of any other.
+
+    Parameters
+    ----------
+    representation : Representation
+        Fitted.
+    X_public : rows
+        Public.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> columns_before(fitted_representation("table", X), X).transform(X).shape
+    (50, 3)
+    >>> columns_before(TableMap().fit(X), X) is None
+    True
+    """
+    if [type(part) for part in getattr(representation, "parts_", ())] != [TableMap, KernelPCA]:
+        return None  # pixels, too, are no columns: trees made them worse
+    return TableMap(numeric=["quantile"]).fit(X_public)  # standard ones are clipped, where a tree would cut
 
 
 def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:

@@ -11,7 +11,7 @@ import numpy as np
 from pate.core.checks import check_choice, check_int, check_real, shown
 from pate.exceptions import InvalidInputError
 
-KINDS = ("table", "mixed", "image", "text")
+KINDS = ("table", "mixed", "image", "glyph", "text")
 ADJACENCIES = ("replace-one", "add-or-remove")
 #: A component whose public variance is below this share of the largest one's is rounding.
 _LEAST_VARIANCE = 1e-6
@@ -32,11 +32,13 @@ class PublicFacts:
         What may be spent, as Gaussian differential privacy: all rounds together.
     n_public : int
         Public rows, which fit the representation and carry the head. At least 2.
-    kind : {"table", "mixed", "image", "text"}
-        ``table``: all columns are numbers; ``mixed``: some are categories.
+    kind : {"table", "mixed", "image", "glyph", "text"}
+        ``table``: all columns are numbers; ``mixed``: some are categories; ``glyph``: images made of strokes.
     spectrum : sequence of float or None
         Variances of the representation's components over the public rows.
     adjacency : {"replace-one", "add-or-remove"}
+    columns : bool
+        Whether public rows have columns that trees can split: not where the caller gave a representation.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class PublicFacts:
     kind: str = "table"
     spectrum: tuple[float, ...] | None = None
     adjacency: str = "replace-one"
+    columns: bool = True
 
     def __post_init__(self) -> None:
         check_int("n_units", self.n_units, low=1)

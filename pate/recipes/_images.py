@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate.representations import KernelPCA, PublicPCA, Representation, chain
+import numpy as np
 
-#: Components that are kept of scattering, and of the kernel on what a network sees.
-_SCATTERED, _KERNEL = 256, 600
+from pate.representations import PublicNeighbours, PublicPCA, Representation, chain
+
+#: Components that are kept of scattering, and of what a network sees.
+_SCATTERED, _SEEN = 512, 128
+#: Public rows that a row is drawn to.
+_NEIGHBOURS = 10
 
 
 def image_representation(
@@ -15,8 +19,7 @@ def image_representation(
 ) -> Representation:
     """Return the representation for these public images, unfitted; their looks decide (docs/representations-images.md).
 
-    Images made of strokes: a self-supervised network, and a kernel on what it sees, so that rows near each other are
-    near. All others: the largest components of wavelet scattering, which networks trained so shortly do not beat.
+    Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest components of wavelet scattering, which networks trained so shortly do not beat.
 
     Parameters
     ----------
@@ -31,13 +34,15 @@ def image_representation(
     >>> strokes = np.zeros((30, 16, 16))
     >>> strokes[:, 8] = strokes[:, :, 8] = 1
     >>> [type(p).__name__ for p in image_representation(strokes, None).parts]
-    ['SelfSupervised', 'KernelPCA']
+    ['SelfSupervised', 'PublicNeighbours']
     >>> [type(p).__name__ for p in image_representation(np.ones((30, 16, 16)), None).parts]
     ['Scattering', 'PublicPCA']
     """
     from pate.representations.images import Scattering, SelfSupervised, looks_of
 
     if looks_of(X_public, image_shape) == "glyphs":
-        network = SelfSupervised(image_shape=image_shape, random_state=random_state, verbose=verbose)
-        return chain(network, KernelPCA(_KERNEL, random_state=random_state))
+        network = SelfSupervised(
+            n_features=_SEEN, image_shape=image_shape, random_state=random_state, verbose=verbose
+        )
+        return chain(network, PublicNeighbours(max(1, min(_NEIGHBOURS, int(np.shape(X_public)[0]) // 10))))
     return chain(Scattering(image_shape=image_shape), PublicPCA(_SCATTERED, alpha=0.0))

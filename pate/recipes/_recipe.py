@@ -14,16 +14,19 @@ class Round:
     share : float
         Of mu^2: the shares of a recipe sum to 1.
     clip : float or None
-        None: records vote with their class. Else with their disagreement with the head so far, clipped to this norm.
+        None: records vote with their class. Else with their disagreement with the model so far, clipped to this norm.
+    of_student : bool
+        The model is the image student, and the ballots' space its features.
 
     Examples
     --------
     >>> Round(1.0)
-    Round(share=1.0, clip=None)
+    Round(share=1.0, clip=None, of_student=False)
     """
 
     share: float
     clip: float | None = None
+    of_student: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,10 @@ class Recipe:
     rounds : tuple of Round
     prior_scale : float or None
         Of the weights of the head, which is :class:`pate.heads.LikelihoodHead`.
-    self_training : bool
-        Whether a ridge on the public rows' own coordinates learns the head's labels of them.
+    student : {"ridge", "forest", "image"} or None
+        Who learns what the head says of the public rows: a ridge on their own coordinates
+        (:class:`pate.heads.SelfTrainedHead`), trees on their columns (:class:`pate.heads.ForestHead`), or a network on
+        public images (:class:`pate.students.ImageStudent`).
     reasons : tuple of (str, str)
         What was chosen, and why.
 
@@ -66,7 +71,7 @@ class Recipe:
     constant: float | None
     rounds: tuple[Round, ...]
     prior_scale: float | None
-    self_training: bool
+    student: str | None
     reasons: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:

@@ -12,18 +12,18 @@ from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
 
 #: Soft ballots below this evidence, signed ones from it on: noise per component costs more than directions tell.
-_SIGNED_FROM = {"table": 30.0, "mixed": 0.0, "image": 90.0, "text": 90.0}
+_SIGNED_FROM = {"table": 30.0, "mixed": 0.0, "image": 90.0, "glyph": math.inf, "text": 90.0}
 #: ... of a table, where so many public rows find its components; fewer ask for more evidence, in proportion.
 _ROWS_FOR_SIGNED = 1_000
 #: Components of a signed ballot at an evidence of _SIGNED_AT, growing with its power _GROWTH.
-_SIGNED_AT = {"table": (64, 55.0), "mixed": (40, 226.0), "image": (64, 92.0), "text": (64, 92.0)}
+_SIGNED_AT = {"table": (64, 55.0), "mixed": (40, 226.0), "image": (128, 92.0), "text": (64, 92.0)}
 _GROWTH = 0.75
 #: That many for so many classes, and in proportion to the root of their number.
 _CLASSES_AT = {"table": 6, "mixed": 2, "image": 10, "text": 10}
 _FEWEST, _MOST_SIGNED, _MOST_CENTRES = 16, 512, 400
 #: Centres of a soft ballot per class at an evidence of 1, growing with its power _CENTRES_GROWTH.
-_CENTRES_PER_CLASS = {"table": 3.0, "mixed": 3.0, "image": 12.0, "text": 3.0}
-_CENTRES_GROWTH = 0.3
+_CENTRES_PER_CLASS = {"table": 3.0, "mixed": 3.0, "image": 12.0, "glyph": 20.0, "text": 3.0}
+_CENTRES_GROWTH = {"table": 0.3, "mixed": 0.3, "image": 0.3, "glyph": 0.0, "text": 0.3}
 #: A centre is the mean of at least so many public rows.
 _ROWS_PER_CENTRE = 4
 _NEAREST = 8
@@ -36,14 +36,22 @@ _ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
     "table": ((15.0, (0.5, 0.5), 0.7), (45.0, (0.2,) + (0.8 / 3,) * 3, 0.5)),
     "mixed": ((1000.0, (0.5, 0.5), 0.7),),
     "image": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
+    "glyph": (),
     "text": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
 }
+#: A network learns what a head says of public images, of so many at least. From this evidence on records vote with
+#: their disagreement with it: the share of mu^2 that is kept for them, and the clip.
+_STUDENT_ROWS, _STUDENT_ROUND_FROM = 1_000, 200.0
+_STUDENT_ROUND = {"image": (0.3, 0.5), "glyph": (0.5, 0.5)}
 #: Logits of m classes spread over a multiple of log m: the head's prior.
 _PRIOR = 0.65
 #: Encoded categories are nearly linear in the logit: not narrower than this.
 _LEAST_PRIOR = {"mixed": 1.0}
-#: Above it the head knows more than its own labels of public rows teach.
-_SELF_TRAINING_BELOW = 100.0
+#: Above it the head knows more than its own labels of public rows teach a ridge.
+_RIDGE_BELOW = 100.0
+#: Trees learn what a head says of columns from this evidence on, from so many rows at least, and from so many
+#: probabilities at most: a forest is the size of these.
+_FOREST_FROM, _FOREST_ROWS, _FOREST_CELLS = 30.0, 300, 1_000_000
 
 
 def choose(facts: PublicFacts) -> Recipe:
@@ -72,27 +80,22 @@ def choose(facts: PublicFacts) -> Recipe:
     representation = {"table": "kernel", "mixed": "encoded"}.get(facts.kind, "given")
     space, n_components, k, alpha, why = _space(facts)
     constant = _CONSTANT[facts.kind] if space == "signed" else None
-    rounds, why_rounds = _rounds(facts)
+    student, why_student = _student(facts)
+    rounds, why_rounds = _rounds(facts, student)
     scale = max(_PRIOR * math.log(facts.n_classes), _LEAST_PRIOR.get(facts.kind, 0.0))
-    self_training = facts.kind != "mixed" and evidence < _SELF_TRAINING_BELOW
     told = f"evidence n mu / (m Delta) = {evidence:.3g}"
     reasons = (
         (f"representation {representation}", _REPRESENTATIONS[representation]),
         (f"{space} ballots", why),
         (f"{len(rounds)} round{'s' * (len(rounds) > 1)}", why_rounds),
         (
-            f"head matched, prior scale {scale:.2g}",
+            f"head with a prior of scale {scale:.2g}",
             f"the likeliest classifier given the noisy sums; {told}",
         ),
-        (
-            "self-training" if self_training else "no self-training",
-            f"{told}, {'below' if evidence < _SELF_TRAINING_BELOW else 'from'} {_SELF_TRAINING_BELOW:g}"
-            if facts.kind != "mixed"
-            else "categories make no clusters",
-        ),
+        (f"student {student}" if student else "no student", why_student),
     )
     return Recipe(
-        representation, space, n_components, k, alpha, constant, rounds, scale, self_training, reasons
+        representation, space, n_components, k, alpha, constant, rounds, scale, student, reasons
     )  # fmt: skip
 
 
@@ -115,21 +118,47 @@ def _space(facts: PublicFacts) -> tuple[str, int, int | None, float | None, str]
         return "signed", n, None, _ALPHA[facts.kind], (
             f"evidence {evidence:.3g} is {start:g} or more; {n} components for it, where public rows tell {most} apart"
         )  # fmt: skip
-    wanted = round(_CENTRES_PER_CLASS[facts.kind] * facts.n_classes * max(evidence, 1.0) ** _CENTRES_GROWTH)
+    wanted = round(_CENTRES_PER_CLASS[facts.kind] * facts.n_classes * max(evidence, 1.0) ** _CENTRES_GROWTH[facts.kind])
     most = max(facts.n_public // _ROWS_PER_CENTRE, 2)
     n = max(2, min(max(wanted, _FEWEST), _MOST_CENTRES, most))
     k = max(1, min(_NEAREST, n // 2))
+    why = f"evidence {evidence:.3g} is below {start:g}" if math.isfinite(start) else "strokes make clusters"
     return "soft", n, k, None, (
-        f"evidence {evidence:.3g} is below {start:g}; {n} centres, {_ROWS_PER_CENTRE} public rows to each at least, "
+        f"{why}; {n} centres, {_ROWS_PER_CENTRE} public rows to each at least, "
         f"the {k} nearest share a ballot"
     )  # fmt: skip
 
 
-def _rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:
-    steps = [step for step in _ROUNDS[facts.kind] if facts.evidence >= step[0]]
+def _student(facts: PublicFacts) -> tuple[str | None, str]:
+    if facts.kind == "mixed":
+        return None, "categories make no clusters"
+    if facts.kind in _STUDENT_ROUND and facts.n_public >= _STUDENT_ROWS:
+        return "image", f"{facts.n_public} public images, {_STUDENT_ROWS} or more, teach a network what the head says"
+    e = f"evidence {facts.evidence:.3g}"
+    some = facts.n_public >= _FOREST_ROWS and facts.n_public * facts.n_classes <= _FOREST_CELLS
+    if facts.kind == "table" and facts.columns and some and facts.evidence >= _FOREST_FROM:
+        return "forest", f"{e} is {_FOREST_FROM:g} or more: trees see single columns, and the sums put them right"
+    if facts.evidence < _RIDGE_BELOW:
+        return "ridge", f"{e} is below {_RIDGE_BELOW:g}: public rows' own clusters smooth what noise made ragged"
+    return None, f"{e} is {_RIDGE_BELOW:g} or more: the head knows more than its own labels teach"
+
+
+def _rounds(facts: PublicFacts, student: str | None) -> tuple[tuple[Round, ...], str]:
+    rounds, why = _head_rounds(facts)
+    if student != "image" or facts.evidence < _STUDENT_ROUND_FROM:
+        return rounds, why
+    share, clip = _STUDENT_ROUND[facts.kind]
+    before = (Round(r.share * (1 - share), r.clip) for r in rounds)
+    return (*before, Round(share, clip, of_student=True)), f"{why}; the last is of disagreements with the student"
+
+
+def _head_rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:
+    known = _ROUNDS[facts.kind]
+    steps = [step for step in known if facts.evidence >= step[0]]
     if not steps:
-        least = _ROUNDS[facts.kind][0][0]
-        return (Round(1.0),), f"evidence {facts.evidence:.3g} is below {least:g}: disagreements would drown in noise"
+        e = f"evidence {facts.evidence:.3g}"
+        why = f"{e} is below {known[0][0]:g}: disagreements would drown in noise" if known else "a head of clusters"
+        return (Round(1.0),), why
     reached, (first, *later), clip = steps[-1]
     rounds = (Round(first), *(Round(share, clip) for share in later))
     return rounds, f"evidence {facts.evidence:.3g} is {reached:g} or more; disagreements clipped to {clip:g}"

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from threadpoolctl import threadpool_limits
 
-from pate.core.seeds import training_seed
-from pate.core.types import FloatArray, IntArray
-from pate.heads import SelfTrainedHead
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.heads import CorrectedHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._build import make_head, make_space
+from pate.recipes._build import columns_before, make_head, make_space
 from pate.recipes._facts import PublicFacts
+from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._recipe import Recipe
 from pate.recipes._rule import choose
-from pate.records import RecordVoters
-from pate.records._maps import take
+from pate.recipes._student import image_student, student_space
+from pate.records import BallotSum, RecordVoters
 from pate.records._work import MOST_HELD_BYTES
 from pate.release import (
     BallotRelease,
+    BallotSession,
     Evidence,
     RecordLabels,
     ReleaseTerms,
@@ -34,99 +37,6 @@ from pate.release import (
 )
 from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.representations import Representation
-
-_SEED_PATH = (0x20B11C,)
-#: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
-_MOST_ROWS = 20_000
-#: Rows that are asked about at once.
-_SLAB = 8192
-
-
-class RecordModel(ClassifierMixin, BaseEstimator):
-    """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
-
-    Attributes
-    ----------
-    voters : RecordVoters
-        The public maps.
-    head : Head
-        Fitted on released ballots and public rows.
-    classes_ : int64 array of shape (n_classes,)
-        Class *indices*, as of every student here.
-
-    Examples
-    --------
-    >>> from pate.heads import LinearHead
-    >>> from pate.records import SignedSpace
-    >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=("no", "yes"))
-    >>> model = RecordModel(voters, LinearHead.of(np.eye(2), ("no", "yes")))
-    >>> model.predict_proba(np.eye(3)).shape
-    (3, 2)
-    """
-
-    def __init__(self, voters: RecordVoters, head: Any) -> None:
-        self.voters = voters
-        self.head = head
-
-    @property
-    def classes_(self) -> IntArray:
-        """Class indices."""
-        return np.arange(len(self.voters.classes), dtype=np.int64)
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return probabilities of shape (n_rows, n_classes)."""
-        n = int(np.shape(X)[0])
-        parts = [self.head.predict_proba(self.asked(take(X, slab))) for slab in _slabs(n)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
-
-    def predict(self, X: Any) -> IntArray:
-        """Return class indices of shape (n_rows,)."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
-
-    def asked(self, X: Any) -> FloatArray:
-        """Return what the head is asked with."""
-        return asked_with(self.head, *self.voters.represent(X))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        for name in ("allow_nan", "categorical", "string"):  # its representation reads cell by cell
-            setattr(tags.input_tags, name, True)
-        return tags
-
-
-def asked_with(head: Any, z: FloatArray, phi: FloatArray) -> FloatArray:
-    """Return the representation or the direction, as the head takes it.
-
-    Examples
-    --------
-    >>> from pate.heads import LinearHead
-    >>> asked_with(LinearHead.of([[1.0, 0.0]], (0, 1)), np.zeros((1, 3)), np.ones((1, 1)))
-    array([[1.]])
-    """
-    return phi if getattr(head, "takes", "phi") == "phi" else z
-
-
-def some_rows(X_public: Any, random_state: int = 0) -> Any:
-    """Return the public rows that maps and heads are fitted on: all, or 20,000 at random.
-
-    Examples
-    --------
-    >>> some_rows(np.zeros((30_000, 1))).shape
-    (20000, 1)
-    """
-    n = int(np.shape(X_public)[0])
-    if n <= _MOST_ROWS:
-        return X_public
-    chosen = np.random.default_rng(training_seed(random_state, *_SEED_PATH)).permutation(n)[:_MOST_ROWS]
-    return take(X_public, np.sort(chosen))
-
-
-def _slabs(n: int) -> Iterator[IntArray]:
-    for start in range(0, n, _SLAB):
-        yield np.arange(start, min(start + _SLAB, n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +54,14 @@ class RecordsPlan:
         All public rows.
     z, phi : float64 arrays of shape (at most 20,000, ...)
         Representation and directions of public rows, those that maps and heads are fitted on.
+    columns : Representation or None
+        The map to columns that trees learn from, where the recipe wants them.
+    table : array or None
+        Those columns of the rows of ``z``.
     n_units : int
     unit : {"record", "group"}
+    image_shape, random_state, folder
+        See :meth:`of`.
     anyway : bool
         Go on where a round has more noise than all ballots together.
 
@@ -164,6 +80,11 @@ class RecordsPlan:
     phi: FloatArray
     n_units: int
     unit: str
+    columns: Representation | None = None
+    table: FloatArray | None = None
+    image_shape: tuple[int, ...] | None = None
+    random_state: int = 0
+    folder: str | os.PathLike[str] | None = None
     anyway: bool = False
 
     @classmethod
@@ -179,8 +100,10 @@ class RecordsPlan:
         kind: str = "table",
         recipe: Recipe | None = None,
         classes_inferred: bool = False,
+        image_shape: tuple[int, ...] | None = None,
         random_state: int = 0,
         n_jobs: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         anyway: bool = False,
     ) -> RecordsPlan:
@@ -199,24 +122,37 @@ class RecordsPlan:
         recipe : Recipe or None
             None takes the rule's.
         classes_inferred : bool
+        image_shape : tuple or None
+            Of rows that are flattened images.
         random_state : int
             Public.
         n_jobs : int or None
+        folder : path or None
+            Where a student of images is kept while it trains, so that a run that was cut off goes on to the very bits.
         verbose : bool
         anyway : bool
         """
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
+        columns = columns_before(representation, some) if kind == "table" else None
         facts = PublicFacts(
             n_units=n_units,
             n_classes=len(classes),
             # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
             mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
             n_public=len(z),
-            kind=kind,
+            kind=_looked_at(kind, some, image_shape),
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+            columns=columns is not None,
         )
         chosen = choose(facts) if recipe is None else recipe
+        if chosen.student == "image" and kind != "image":
+            raise InvalidInputError(f"recipe must have another student than 'image': these rows are of kind {kind!r}.")
+        if chosen.student == "forest" and columns is None:
+            raise InvalidInputError(
+                "recipe must have another student than 'forest': there are no columns for trees before this "
+                "representation. Take 'ridge' or None."
+            )
         # Threads add up centres in any order, and a ledger knows a space by its last bits.
         with threadpool_limits(1):
             space = make_space(chosen, z, random_state=random_state).fit(z)
@@ -228,7 +164,24 @@ class RecordsPlan:
             n_jobs=n_jobs,
             verbose=verbose,
         )
-        return cls(chosen, facts, terms, voters, X_public, z, space.transform(z), n_units, unit, anyway)
+        columns = columns if chosen.student == "forest" else None
+        return cls(
+            chosen,
+            facts,
+            terms,
+            voters,
+            X_public,
+            z,
+            space.transform(z),
+            n_units,
+            unit,
+            columns=columns,
+            table=None if columns is None else columns.transform(some),
+            image_shape=image_shape,
+            random_state=random_state,
+            folder=folder,
+            anyway=anyway,
+        )
 
     @property
     def shares(self) -> list[float]:
@@ -298,41 +251,102 @@ class RecordsPlan:
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        if self._holds(X):
-            X, y, groups = voters.hold(X, y, groups), None, None
-        ballots = voters.cast(X, y, groups)  # before anything is paid: what cannot be cast is found out here
-        with (
-            open_ballot_session(
-                terms.budget,
-                shares=self.shares,
-                classes=voters.classes,
-                n_units=ballots.facts.n,
-                unit=self.unit,
-                fingerprint=ballots.registration().fingerprint,
-                ledger=terms.ledger,
-                name=None if terms.ledger is None else self.name,
-                noise_seed=terms.noise_seed,
-                tuning=terms.tuning,
-                stated=terms.stated,
-                anyway=self.anyway,
-            ) as session,
-            threadpool_limits(1),  # thin products: threads would only wait for each other
-        ):
-            rounds.append(session.ask(ballots))
-            head = make_head(self.recipe).fit(rounds[0], self.phi)
-            for later in self.recipe.rounds[1:]:
-                assert later.clip is not None
-                cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
-                rounds.append(session.ask(cast))
-                head = head.updated(rounds[-1], self.phi)
+        held = (voters.hold(X, y, groups), None, None) if self._holds(X) else None
+        # Before anything is paid: what cannot be cast is found out here.
+        ballots = voters.cast(*(held or (X, y, groups)))
+        with open_ballot_session(
+            terms.budget,
+            shares=self.shares,
+            classes=voters.classes,
+            n_units=ballots.facts.n,
+            unit=self.unit,
+            fingerprint=ballots.registration().fingerprint,
+            ledger=terms.ledger,
+            name=None if terms.ledger is None else self.name,
+            noise_seed=terms.noise_seed,
+            tuning=terms.tuning,
+            stated=terms.stated,
+            anyway=self.anyway,
+        ) as session:
+            head = self._asked_of_head(session, rounds, ballots, held or (X, y, groups))
+            model = self._taught(head, session, rounds, (X, y, groups))
             charge = session.charge
-        model = RecordModel(voters, head)
-        if self.recipe.self_training:
-            asked = asked_with(head, self.z, self.phi)
-            model = RecordModel(voters, SelfTrainedHead().fit(head, asked, features=self.z))
         probability = model.predict_proba(self.rows)
         statement = evidence.told_of_records(rounds[-1].statement)
         if len(rounds) > 1:
             seen = "pate fitted it on the rounds released before and on the public rows, in this run"
             statement = statement.with_evidence("public model", seen)
         return RecordLabels.of(probability, tuple(rounds), charge, statement), model
+
+    def _asked_of_head(
+        self, session: BallotSession, rounds: list[BallotRelease], ballots: BallotSum, records: tuple[Any, Any, Any]
+    ) -> LikelihoodHead:
+        """Return the head of all rounds that are its own; ``rounds`` grows."""
+        X, y, groups = records
+        with threadpool_limits(1):  # thin products: threads would only wait for each other
+            rounds.append(session.ask(ballots))
+            head = make_head(self.recipe).fit(rounds[0], self.phi)
+            for later in self.recipe.rounds[1:]:
+                if later.of_student:
+                    break
+                assert later.clip is not None
+                cast = self.voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
+                rounds.append(session.ask(cast))
+                head = head.updated(rounds[-1], self.phi)
+        return head
+
+    def _taught(
+        self,
+        head: LikelihoodHead,
+        session: BallotSession,
+        rounds: list[BallotRelease],
+        records: tuple[Any, Any, Any],
+    ) -> RecordModel:
+        """Return the model: the head's, or its student's, whom records may ask again."""
+        if self.recipe.student == "image":
+            return self._image_model(head, session, rounds, records)
+        taught: Head = head
+        if self.recipe.student == "ridge":
+            taught = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
+        elif self.table is not None:
+            taught = ForestHead().fit(head, self.phi, self.table)
+        return RecordModel(self.voters, taught, self.columns)
+
+    def _image_model(
+        self,
+        head: LikelihoodHead,
+        session: BallotSession,
+        rounds: list[BallotRelease],
+        records: tuple[Any, Any, Any],
+    ) -> RecordModel:
+        some, (X, y, groups) = some_rows(self.rows, self.random_state), records
+        targets = head.predict_proba(asked_with(head, self.z, self.phi))
+        maps = image_student(
+            some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(),
+            verbose=self.voters.verbose,
+        )  # fmt: skip
+        z = np.asarray(maps.transform(some), dtype=np.float64)
+        with threadpool_limits(1):
+            space = student_space(z, self.facts.n_classes, random_state=self.random_state).fit(z)
+        own = self.voters
+        voters = RecordVoters(
+            maps, space, classes=own.classes, classes_inferred=own.classes_inferred, verbose=own.verbose
+        )
+        corrected = CorrectedHead.of(space, z, own.classes)
+        for later in self.recipe.rounds[len(rounds) :]:
+            assert later.clip is not None
+            rounds.append(session.ask(voters.cast_residuals(X, y, corrected, clip=later.clip, groups=groups)))
+            corrected = corrected.updated(rounds[-1], space.transform(z))
+        return RecordModel(voters, corrected)
+
+    def _student_file(self) -> Path | None:
+        return None if self.folder is None else Path(self.folder) / f"student-{self.name.split()[-1]}.safetensors"
+
+
+def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:
+    """Return the kind of data as the rule knows it: images made of strokes are a kind of their own."""
+    if kind != "image":
+        return kind
+    from pate.representations.images import looks_of
+
+    return "glyph" if looks_of(X_public, image_shape) == "glyphs" else "image"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pate.representations.join import combine as combine
     from pate.representations.kernel import KernelPCA as KernelPCA
     from pate.representations.module import FromModule as FromModule
+    from pate.representations.neighbours import PublicNeighbours as PublicNeighbours
     from pate.representations.own import FromTransformer as FromTransformer
     from pate.representations.tables import TableMap as TableMap
     from pate.representations.text import TextMap as TextMap
@@ -37,6 +38,7 @@ _HOME = {
     "FromModule": "module",
     "FromTransformer": "own",
     "KernelPCA": "kernel",
+    "PublicNeighbours": "neighbours",
     "PublicPCA": "features",
     "RandomFourier": "features",
     "Representation": "_base",

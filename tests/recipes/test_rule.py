@@ -78,8 +78,10 @@ def test_more_budget_or_more_records_never_ask_for_less(some: PublicFacts, facto
     assert (few.space, much.space) != ("signed", "soft")
     if few.space == much.space:
         assert few.n_components <= much.n_components
-    if much.self_training:
-        assert few.self_training or some.kind == "mixed"
+    if much.student == "ridge":
+        assert few.student == "ridge"
+    if few.student == "forest":
+        assert much.student == "forest"
 
 
 @given(facts, st.integers(2, 20))
@@ -88,6 +90,16 @@ def test_records_and_budget_count_by_their_product(some: PublicFacts, factor: in
     a = choose(replace(some, n_units=some.n_units * factor))
     b = choose(replace(some, mu=some.mu * factor))
     assert replace(a, reasons=()) == replace(b, reasons=())
+
+
+def test_trees_learn_from_columns_that_are_there_and_from_what_is_known() -> None:
+    many = PublicFacts(10_000, 5, 0.5, 2_000)
+    assert choose(many).student == "forest"
+    assert choose(replace(many, columns=False)).student is None
+    assert choose(replace(many, kind="image")).student is None
+    assert choose(replace(many, n_public=200)).student is None
+    assert choose(replace(many, n_units=100)).student == "ridge"
+    assert choose(replace(many, n_classes=1_000)).student == "ridge"
 
 
 def test_the_spectrum_bounds_what_can_be_told_apart() -> None:
@@ -109,5 +121,5 @@ def test_facts_are_refused_by_name(name: str, value: object) -> None:
 
 def test_facts_hold_numbers_that_are_public_and_no_rows() -> None:
     assert {f.name for f in fields(PublicFacts)} == {
-        "n_units", "n_classes", "mu", "n_public", "kind", "spectrum", "adjacency"
+        "n_units", "n_classes", "mu", "n_public", "kind", "spectrum", "adjacency", "columns"
     }  # fmt: skip

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from pate import Budget, BudgetExceededError, InvalidInputError, Ledger, PATEClassifier
+from pate.heads import ForestHead
 from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
+from pate.representations import KernelPCA
 
 CLASSES = ("a", "b", "c")
 
@@ -22,6 +24,31 @@ def plan_of(X_public, *, epsilon=1.0, n=1200, ledger=None, noise_seed=None, **mo
     terms = ReleaseTerms(budget=Budget(epsilon, 1e-5), ledger=ledger, noise_seed=noise_seed)
     more = {"classes": CLASSES, "n_units": n, "unit": "record"} | more
     return RecordsPlan.of(terms, X_public, representation=fitted_representation("table", X_public), **more)
+
+
+def test_trees_learn_after_the_last_round_and_a_recipe_without_columns_for_them_is_refused(rows):
+    X, y, X_public, _ = rows
+    plan = plan_of(X_public, epsilon=5.0)
+    assert plan.recipe.student == "forest"
+    labels, model = plan.run(X, y)
+    assert isinstance(model.head, ForestHead)
+    np.testing.assert_array_equal(model.predict(X_public), labels.labels)
+    assert model.head.n_components_ == plan.phi.shape[1] + X_public.shape[1]
+    terms = ReleaseTerms(budget=Budget(5.0, 1e-5))
+    with pytest.raises(InvalidInputError, match="no columns for trees"):
+        RecordsPlan.of(
+            terms, X_public, classes=CLASSES, n_units=1200, unit="record", recipe=plan.recipe,
+            representation=KernelPCA(20).fit(X_public),
+        )  # fmt: skip
+
+
+def test_long_tails_are_compared_by_their_quantiles(rows):
+    """Stretching columns without changing their order leaves a heavy-tailed table's map alone."""
+    heavy = np.exp(3 * rows[2])
+    one, two = (fitted_representation("table", X) for X in (heavy, heavy**3))
+    a, b = one.transform(heavy)[:, 0], two.transform(heavy**3)[:, 0]
+    assert abs(np.corrcoef(a, b)[0, 1]) > 0.999  # quantiles are told at knots, and between them in a straight line
+    assert fitted_representation("table", rows[2]).parts[0].numeric == ["standard"]
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])

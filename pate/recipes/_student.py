@@ -1,0 +1,70 @@
+"""The student of images that records' labels teach, and the space in which records judge it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pate.core.types import FloatArray
+from pate.records.spaces import SoftSpace
+from pate.students._features import StudentFeatures
+
+#: Centres per class of the space of its features, of so many public rows at least, and how many share a ballot.
+_CENTRES, _ROWS_PER_CENTRE, _NEAREST = 15, 10, 5
+#: Its logits stand behind its features, and no centre looks at them.
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "glyphs": {"augmentation": 1.0, "trust": 2.0, "trust_from": 0.25},
+    "mild": {"augmentation": 0.5, "trust": 1.0, "trust_from": 0.4},
+}
+
+
+def image_student(
+    X_public: Any,
+    targets: FloatArray,
+    image_shape: tuple[int, ...] | None,
+    *,
+    random_state: int = 0,
+    file: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
+) -> StudentFeatures:
+    """Return the features of a student that was taught the targets; the public images' looks decide how.
+
+    Parameters
+    ----------
+    X_public : images
+    targets : float array of shape (n_public, n_classes)
+    image_shape : tuple or None
+    random_state : int
+    file : path or None
+        Where the training is kept, so that one that was cut off goes on, and the same again is the same.
+    verbose : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).uniform(size=(30, 16, 16))
+    >>> image_student(images, np.tile([[0.8, 0.2], [0.1, 0.9]], (15, 1)), None).transform(images).shape
+    (30, 66)
+    """
+    from pate.representations.images import looks_of
+    from pate.students import ImageStudent
+
+    if file is not None:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    settings = _SETTINGS[looks_of(X_public, image_shape)]
+    student = ImageStudent(random_state=random_state, checkpoint=file, verbose=verbose, **settings)
+    return StudentFeatures(student, targets, image_shape=image_shape).fit(X_public)
+
+
+def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> SoftSpace:
+    """Return the space of residual ballots on a student's features, unfitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> student_space(np.zeros((9_000, 74)), 10).n_centres
+    150
+    """
+    n = max(2, min(_CENTRES * n_classes, len(z) // _ROWS_PER_CENTRE))
+    return SoftSpace(n, max(1, min(_NEAREST, n - 1)), n_dims=z.shape[1] - n_classes, random_state=random_state)
