@@ -19,7 +19,8 @@ def image_representation(
 ) -> Representation:
     """Return the representation for these public images, unfitted; their looks decide (docs/representations-images.md).
 
-    Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest components of wavelet scattering, which networks trained so shortly do not beat.
+    Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest
+    components of wavelet scattering, which networks trained so shortly do not beat.
 
     Parameters
     ----------
@@ -41,8 +42,6 @@ def image_representation(
     from pate.representations.images import Scattering, SelfSupervised, looks_of
 
     if looks_of(X_public, image_shape) == "glyphs":
-        network = SelfSupervised(
-            n_features=_SEEN, image_shape=image_shape, random_state=random_state, verbose=verbose
-        )
+        network = SelfSupervised(n_features=_SEEN, image_shape=image_shape, random_state=random_state, verbose=verbose)
         return chain(network, PublicNeighbours(max(1, min(_NEIGHBOURS, int(np.shape(X_public)[0]) // 10))))
     return chain(Scattering(image_shape=image_shape), PublicPCA(_SCATTERED, alpha=0.0))

@@ -21,14 +21,18 @@ CASES = [
     ((5_000, 26, 0.5, 1_000, "table"), ("soft", 189, 2)),
     ((40_842, 2, 0.1, 8_000, "mixed"), ("signed", 69, 1)),
     # images as in the research note
-    ((60_000, 10, 0.02, 9_000, "image"), ("soft", 340, 1)),
-    ((40_000, 10, 0.1, 20_000, "image"), ("signed", 64, 1)),
+    ((60_000, 10, 0.02, 9_000, "glyph"), ("soft", 200, 1)),
+    ((51_000, 10, 0.5, 9_000, "glyph"), ("soft", 200, 2)),
+    ((40_000, 10, 0.02, 20_000, "image"), ("soft", 301, 1)),
+    ((40_000, 10, 0.1, 20_000, "image"), ("signed", 128, 1)),
+    ((40_000, 10, 0.5, 20_000, "image"), ("signed", 387, 3)),
+    ((40_000, 10, 0.5, 900, "image"), ("signed", 387, 2)),
     # extremes
     ((50, 2, 0.5, 20, "table"), ("soft", 5, 1)),
     ((1_000_000, 1_000, 0.5, 50_000, "table"), ("signed", 512, 4)),
     ((1_000_000, 2, 3, 2, "table"), ("signed", 1, 4)),
     ((1, 2, 0.01, 2, "table"), ("soft", 2, 1)),
-    ((10**9, 2, 3, 10**6, "image"), ("signed", 512, 6)),
+    ((10**9, 2, 3, 10**6, "image"), ("signed", 512, 7)),
 ]
 
 
@@ -47,7 +51,7 @@ facts = st.builds(
     n_classes=st.integers(2, 2_000),
     mu=st.floats(1e-4, 10),
     n_public=st.integers(2, 10**6),
-    kind=st.sampled_from(["table", "mixed", "image", "text"]),
+    kind=st.sampled_from(["table", "mixed", "image", "glyph", "text"]),
     adjacency=st.sampled_from(["replace-one", "add-or-remove"]),
 )
 
@@ -96,7 +100,9 @@ def test_trees_learn_from_columns_that_are_there_and_from_what_is_known() -> Non
     many = PublicFacts(10_000, 5, 0.5, 2_000)
     assert choose(many).student == "forest"
     assert choose(replace(many, columns=False)).student is None
-    assert choose(replace(many, kind="image")).student is None
+    assert choose(replace(many, kind="text")).student is None
+    assert choose(replace(many, kind="image")).student == choose(replace(many, kind="glyph")).student == "image"
+    assert choose(replace(many, kind="image", n_public=900)).student is None
     assert choose(replace(many, n_public=200)).student is None
     assert choose(replace(many, n_units=100)).student == "ridge"
     assert choose(replace(many, n_classes=1_000)).student == "ridge"

@@ -1,13 +1,15 @@
 """The road of records: what is public is decided before a record is read, and noise is all that is between."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pate import Budget, BudgetExceededError, InvalidInputError, Ledger, PATEClassifier
-from pate.heads import ForestHead
-from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
+from pate.heads import CorrectedHead, ForestHead
+from pate.recipes import PublicFacts, RecordsPlan, Round, choose, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
-from pate.representations import KernelPCA
+from pate.representations import KernelPCA, PublicPCA
 
 CLASSES = ("a", "b", "c")
 
@@ -168,3 +170,63 @@ def test_no_run_vouches_for_what_was_done_to_the_records_before(rows):
     clf = PATEClassifier(budget=Budget(1.0, 1e-5), classes=CLASSES).fit(X, y, X_public=X_public)
     [said] = [a for a in clf.statement_.assumptions if a.name == "preprocessing"]
     assert said.by == "nobody"
+
+
+def pictures(n, seed):
+    """Bars of 16 x 16 pixels, lying, standing or slanting."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    images = 0.2 * rng.uniform(size=(n, 16, 16))
+    for image, kind, at in zip(images, y, rng.integers(2, 13, n), strict=True):
+        image[(slice(at, at + 2), slice(2, 14)) if kind == 0 else (slice(2, 14), slice(at, at + 2))] += 0.8
+        if kind == 2:
+            image[:] = 0.2 * rng.uniform(size=(16, 16)) + 0.8 * np.eye(16, k=at - 7)
+    return images.reshape(n, 256), np.array(CLASSES)[y]
+
+
+def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_path, monkeypatch):
+    """One mu^2 for the head's rounds and the student's; a killed run goes on with the student that it had."""
+    from pate.recipes import _student as taught
+
+    monkeypatch.setitem(taught._SETTINGS, "glyphs", {"epochs": 3, "batch_size": 32, "device": "cpu"})
+    monkeypatch.setitem(taught._SETTINGS, "mild", {"epochs": 3, "batch_size": 32, "device": "cpu"})
+    X, y = pictures(900, 0)
+    X_public, truth = pictures(240, 1)
+    rounds = (Round(0.6), Round(0.4, 0.5, of_student=True))
+    facts = PublicFacts(900, 3, 0.5, 240, "image")
+    recipe = replace(choose(facts), student="image", rounds=rounds)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    def plan():
+        terms = ReleaseTerms(budget=Budget(3.0, 1e-5), ledger=ledger)
+        rep = PublicPCA(40, alpha=0.0).fit(X_public)
+        shape = {"image_shape": (16, 16), "kind": "image", "folder": tmp_path / "kept"}
+        return RecordsPlan.of(
+            terms, X_public, classes=CLASSES, n_units=900, unit="record", representation=rep, recipe=recipe, **shape
+        )
+
+    labels, model = plan().run(X, y)
+    assert isinstance(model.head, CorrectedHead)
+    assert [r.clip for r in labels.rounds] == [None, 0.5]
+    assert labels.charge.mu_squared <= Budget(3.0, 1e-5).mu_squared
+    paid = [r.mechanism.noise_multiplier for r in labels.rounds]
+    assert sum(k**-2 for k in paid) <= float(labels.charge.mu_squared) * (1 + 1e-9)
+    assert labels.rounds[1].sigma == pytest.approx(2 * 0.5 * paid[1], rel=1e-3)  # a record replaced moves it by 2 C
+    assert (np.array(labels.values()) == truth).mean() > 0.6
+    by = {a.name: a.by for a in labels.statement.assumptions}
+    assert (by["public model"], by["own row only"]) == ("pate", "pate")
+    spent = ledger.remaining()
+    again, _ = plan().run(X, y)
+    np.testing.assert_array_equal(again.probability, labels.probability)
+    assert ledger.remaining() == spent
+    # The second release is of the very residuals of that student, and of the noise that was paid for.
+    head, maps = CorrectedHead.of(model.voters.space, model.voters.represent(X_public)[0], CLASSES), model.voters
+    cast = maps.cast_residuals(X, y, head, clip=0.5)
+    gap = labels.rounds[1].statistics - (cast.sums - cast.sums.mean(axis=1, keepdims=True)) / cast.facts.scale
+    assert 0.6 < gap.std() / (labels.rounds[1].sigma * np.sqrt(2 / 3)) < 1.5  # 48 degrees of freedom
+
+
+def test_an_image_student_needs_images(rows):
+    recipe = replace(choose(PublicFacts(1200, 3, 0.5, 300)), student="image")
+    with pytest.raises(InvalidInputError, match="another student than 'image'"):
+        plan_of(rows[2], recipe=recipe)

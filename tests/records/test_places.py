@@ -91,7 +91,9 @@ def test_one_more_record_in_front_is_one_more_ballot(name, clip):
     assert whole.facts.own_maps
     assert whole.facts.own_model
     p = np.trunc(SPACE.transform(X[:1]) * 2**16)
-    asked = p / 2**16 if getattr(head, "takes", "phi") == "phi" else X[:1]  # the direction that is cast is the one that it is asked with
+    asked = (
+        p / 2**16 if getattr(head, "takes", "phi") == "phi" else X[:1]
+    )  # the direction that is cast is the one that it is asked with
     r = quantised_residuals(head.predict_proba(asked), Y[:1], clip)
     assert (own == (p.T @ r).astype(np.int64)).all()
 
