@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, ConfidentGNMax, Dataset, PATEClassifier, load_dataset
 from pate.data import encode_dataset
 from pate.exceptions import BudgetExceededError
-from pate.heads import TargetsStudent, noise_aware_targets
-from pate.recipes import fitted_representation, kind_of
+from pate.recipes import RecordsPlan, fitted_representation, kind_of
+from pate.release import ReleaseTerms
 from pate.representations import load
-from pate.students import ImageStudent
 from pate.studies.contestants import dpsgd_module, make_dpsgd
 
 #: What images look like in a representation is kept up to so many bytes, then computed again.
@@ -37,8 +36,6 @@ WITHOUT_PRIVACY = 1e5
 _PAPER = {"mnist": (200.0, 150.0, 40.0, 286 / 640), "adult": (300.0, 200.0, 40.0, 524 / 1500)}
 
 
-#: Clothes are changed less than glyphs, and left and right may change places; chosen on one split of the training part.
-_IMAGE_STUDENT = {"fashion_mnist": {"augmentation": 0.5, "trust": 1.0, "trust_from": 0.4, "flip": True}}
 #: Root mean square length of a row in DP-SGD on the representation; chosen on splits of training parts.
 _LENGTH = 4.0
 
@@ -159,8 +156,11 @@ def _fit_of(clf: Any, X: Any, settings: str, guarantee: Any) -> Fit:
 def _words(recipe: Any) -> str:
     """Return a recipe in one line: what was chosen, without the reasons."""
     space = f"{recipe.space} ballots of {recipe.n_components} numbers a class"
-    rounds = ", ".join(f"{r.share:.2g}" + (f" (clip {r.clip:g})" if r.clip else "") for r in recipe.rounds)
-    learned = f"{recipe.head} head" + (f", {recipe.student} student" if recipe.student else "")
+    rounds = ", ".join(
+        f"{r.share:.2g}" + (f" (clip {r.clip:g}{', of the student' * r.of_student})" if r.clip else "")
+        for r in recipe.rounds
+    )
+    learned = "matched head" + (f", {recipe.student} student" if recipe.student else "")
     return f"{recipe.representation} representation; {space}; shares of mu^2: {rounds}; {learned}"
 
 
@@ -170,28 +170,27 @@ def records(problem: Problem, budget: Budget, code: str) -> Fit:
     return _fit_of(clf, problem.data.test.X, _words(plan.recipe), clf.release_.guarantee)
 
 
-def records_and_student(problem: Problem, budget: Budget, code: str) -> Fit:
-    """As records, then a student of another kind learns the model's probabilities of all public rows."""
-    image = problem.kind == "image"
-    clf, plan = _pate(problem, budget, code)
-    model, public = clf.student_, problem.data.public.X
-    targets, weights = noise_aware_targets(model.head, model.asked(public))
-    if image:
-        shape = problem.image_shape
-        settings = _IMAGE_STUDENT.get(problem.spec.name, {})
-        student = ImageStudent((1, *shape) if len(shape) == 2 else shape, random_state=problem.seed, **settings)
-        student.fit(public, targets)  # doubtful rows count in full: what a student needs to see
-        fit = _fit_of(student, problem.data.test.X, "", clf.release_.guarantee)
-        return replace(fit, settings=f"{_words(plan.recipe)}; then an image student")
-    # Trees alone lose where classes are smooth in a kernel: both together, as measured on splits of training parts.
-    trees = TargetsStudent(ExtraTreesClassifier(200, random_state=problem.seed))
-    trees.fit(problem.encoded.public.X, targets, weights)
-    parts = model.predict_proba(problem.data.test.X), trees.predict_proba(problem.encoded.test.X)
-    logs = sum(np.log(np.maximum(p, 1e-6)) for p in parts) / 2
-    p = np.exp(logs - logs.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    told = f"{_words(plan.recipe)}; then the mean in logs of it and extra trees on its probabilities of public rows"
-    return Fit(p.argmax(axis=1), p, told, clf.release_.guarantee)
+def records_alone(problem: Problem, budget: Budget, code: str) -> Fit:
+    """As records, but nobody learns from the head: all of the budget is its own."""
+    data, rep, groups = problem.data, problem.representation(code), problem.data.private.groups
+    plan = RecordsPlan.of(
+        ReleaseTerms(budget=budget),
+        data.public.X,
+        classes=problem.classes,
+        n_units=len(data.private.y) if groups is None else len(np.unique(np.asarray(groups))),
+        unit="record" if groups is None else "group",
+        representation=rep,
+        kind=problem.kind,
+        image_shape=problem.image_shape,
+        random_state=problem.seed,
+        anyway=True,
+    )
+    own = [r for r in plan.recipe.rounds if not r.of_student]
+    whole = sum(r.share for r in own)
+    rounds = tuple(replace(r, share=r.share / whole) for r in own)
+    plan = replace(plan, recipe=replace(plan.recipe, student=None, rounds=rounds), columns=None, table=None)
+    labels, model = plan.run(data.private.X, data.private.y, groups)
+    return _fit_of(model, data.test.X, _words(plan.recipe), labels.guarantee)
 
 
 def heads(problem: Problem, budget: Budget, code: str) -> Fit:
@@ -319,7 +318,7 @@ def without_privacy(problem: Problem, budget: Budget, code: str) -> Fit:
 #: By name; ``code`` is the digest of the code that makes representations, by which kept ones are found.
 METHODS: dict[str, Callable[[Problem, Budget, str], Fit]] = {
     "records": records,
-    "records+student": records_and_student,
+    "records-head": records_alone,
     "heads": heads,
     "shards": shards,
     "pate-2018": pate_2018,

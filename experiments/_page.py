@@ -40,12 +40,12 @@ TARGETS: dict[tuple[str, str], tuple[tuple[float, float], ...] | None] = {
     ("digits", "standard"): ((0.5, 91.0), (1.0, 93.5), (3.0, 96.5)),
     **{(name, "standard"): None for name in ("optdigits", "pendigits", "spambase", "diabetes130")},
 }
-OURS = ("records", "records+student")
+OURS = ("records", "records-head")
 RIVALS = ("dp-sgd", "dp-sgd-representation", "dp-sgd-best")
 #: Adult, spambase: two classes; Diabetes 130: three, of which one is rare.
 WITH_AUC = ("adult", "spambase", "diabetes130")
 _STYLE = {
-    "records": ("series-0", "o"), "records+student": ("series-5", "s"), "heads": ("series-2", "D"),
+    "records": ("series-0", "o"), "records-head": ("series-5", "s"), "heads": ("series-2", "D"),
     "shards": ("series-4", "^"), "pate-2018": ("soft", "v"), "dp-sgd": ("series-1", "P"),
     "dp-sgd-representation": ("series-3", "X"), "dp-sgd-best": ("ink", "p"),
 }  # fmt: skip
@@ -195,8 +195,8 @@ def write_page(summary: Summary, picture: str | None) -> str:
         "split, representation, noise and student anew; the `paper` protocol's split is published, and is the same for "
         "all seeds. Every cell is a fit of its own with the whole budget.",
         "",
-        "Methods: `records` is `PATEClassifier(budget=...)` with nothing else said; `records+student` puts a student "
-        "on its public probabilities (extra trees and the model, averaged in logs; a network for images); `heads` is "
+        "Methods: `records` is `PATEClassifier(budget=...)` with nothing else said; `records-head` is the same "
+        "without anybody who learns from its head; `heads` is "
         '`voters="heads"`; `shards` is `PATEClassifier(LogisticRegression())`; `pate-2018` is 250 teachers and '
         "Confident-GNMax with the 2018 paper's noise (logistic regressions for its networks, random forests on Adult), "
         "as many questions as the public budget buys; `dp-sgd` is this project's default for the kind of data "

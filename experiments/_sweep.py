@@ -61,7 +61,7 @@ class Config:
 #: Does it run? Methods that are done in seconds, on the smallest data.
 SMOKE = Config(
     data=(DataSpec("digits", n_public=200, n_private=600), DataSpec("pendigits", n_public=200, n_private=800)),
-    methods=("records", "records+student", "shards", "dp-sgd", "no-privacy"),
+    methods=("records", "records-head", "shards", "dp-sgd", "no-privacy"),
     epsilons=(0.5, 2.0),
     seeds=(0,),
 )
