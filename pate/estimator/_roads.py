@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,6 +79,7 @@ def plan_records(
     classes_inferred: bool = False,
     random_state: int | None = None,
     n_jobs: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
     verbose: bool = False,
     anyway: bool = False,
 ) -> RecordsPlan:
@@ -96,6 +98,8 @@ def plan_records(
     representation, image_shape, random_state, n_jobs, verbose, anyway
         See :class:`pate.PATEClassifier`.
     classes_inferred : bool
+    folder : path or None
+        See :meth:`pate.recipes.RecordsPlan.of`.
 
     Raises
     ------
@@ -141,7 +145,9 @@ def plan_records(
         unit=unit,
         representation=fitted,
         kind=kind,
+        image_shape=image_shape,
         random_state=seed,
+        folder=folder,
         n_jobs=n_jobs,
         verbose=verbose,
         anyway=anyway,

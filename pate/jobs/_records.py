@@ -83,6 +83,7 @@ class BallotRoad:
             image_shape=source.image_shape,
             random_state=random_state,
             n_jobs=n_jobs if len(source.y) > _FEWEST_SHARED else None,
+            folder=folder,
             verbose=verbose,
             anyway=anyway,
         )

@@ -322,7 +322,7 @@ class RecordsPlan:
         some, (X, y, groups) = some_rows(self.rows, self.random_state), records
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
         maps = image_student(
-            some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(),
+            some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(targets),
             verbose=self.voters.verbose,
         )  # fmt: skip
         z = np.asarray(maps.transform(some), dtype=np.float64)
@@ -339,8 +339,12 @@ class RecordsPlan:
             corrected = corrected.updated(rounds[-1], space.transform(z))
         return RecordModel(voters, corrected)
 
-    def _student_file(self) -> Path | None:
-        return None if self.folder is None else Path(self.folder) / f"student-{self.name.split()[-1]}.safetensors"
+    def _student_file(self, targets: FloatArray) -> Path | None:
+        """Return where a student of these targets is kept: other noise, another file."""
+        if self.folder is None:
+            return None
+        digest = hashlib.sha256(self.name.encode() + np.ascontiguousarray(targets).tobytes()).hexdigest()[:16]
+        return Path(self.folder) / f"student-{digest}.safetensors"
 
 
 def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:

@@ -219,6 +219,9 @@ def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_
     again, _ = plan().run(X, y)
     np.testing.assert_array_equal(again.probability, labels.probability)
     assert ledger.remaining() == spent
+    # Another purse in the same folder: other noise, another student, and nothing in its way.
+    elsewhere, _ = replace(plan(), terms=ReleaseTerms(budget=Budget(3.0, 1e-5))).run(X, y)
+    assert not np.array_equal(elsewhere.probability, labels.probability)
     # The second release is of the very residuals of that student, and of the noise that was paid for.
     head, maps = CorrectedHead.of(model.voters.space, model.voters.represent(X_public)[0], CLASSES), model.voters
     cast = maps.cast_residuals(X, y, head, clip=0.5)
