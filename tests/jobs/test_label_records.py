@@ -355,8 +355,10 @@ def test_planes_are_the_colours():
     assert in_planes(pixels, None) is pixels
 
 
-def test_records_are_mapped_in_blocks_however_many_there_are(tmp_path, monkeypatch):
-    """What is held besides the table does not grow with it: no array of directions of all records is ever made."""
+@pytest.mark.parametrize("most_held", [0, 1 << 30])
+def test_records_are_mapped_in_blocks_once_where_memory_allows_it(tmp_path, monkeypatch, most_held):
+    """Beyond so many bytes nothing is held that grows with the table, and each round maps records again."""
+    monkeypatch.setattr("pate.recipes._run.MOST_HELD_BYTES", most_held)
     frame, ill = people(20_000, 3)
     frame.assign(ill=ill, who="x").to_csv(tmp_path / "private.csv", index=False)
     people(30, 1)[0].to_csv(tmp_path / "public.csv", index=False)
@@ -371,4 +373,4 @@ def test_records_are_mapped_in_blocks_however_many_there_are(tmp_path, monkeypat
     monkeypatch.setattr(PublicMap, "both", both)
     assert work.run().n_answered == 30
     assert max(seen) <= 8192
-    assert sum(n for n in seen if n > 30) == 20_000 * len(work.plan.mechanisms)
+    assert sum(n for n in seen if n > 30) == 20_000 * (1 if most_held else len(work.plan.mechanisms))
