@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -12,7 +12,9 @@ from sklearn.base import clone
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray
 from pate.records.spaces import SoftSpace
-from pate.students._features import StudentFeatures
+
+if TYPE_CHECKING:
+    from pate.students._features import StudentFeatures
 
 #: Centres per class of the space of its features, of so many public rows at least, and how many share a ballot.
 _CENTRES, _ROWS_PER_CENTRE, _NEAREST = 15, 10, 5
@@ -55,6 +57,7 @@ def image_student(
     """
     from pate.representations.images import looks_of
     from pate.students import ImageStudent
+    from pate.students._features import StudentFeatures
 
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
