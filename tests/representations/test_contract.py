@@ -19,7 +19,6 @@ from pate.exceptions import CheckpointWarning, InvalidInputError, SensitiveValue
 from pate.privacy.words import Sensitive
 from pate.representations import (
     KernelPCA,
-    PublicNeighbours,
     PublicPCA,
     RandomFourier,
     Representation,
@@ -55,7 +54,6 @@ REPS = {
     "fourier": (RandomFourier(64), numbers),
     "pca": (PublicPCA(3), numbers),
     "kernel": (KernelPCA(9), numbers),
-    "neighbours": (PublicNeighbours(4, rounds=2), numbers),
     "chain": (chain(TableMap(), RandomFourier(64, bandwidth=0.7), PublicPCA(8)), mixed),
     "combined": (combine(TableMap(), chain(TableMap(), PublicPCA(2, alpha=0.0)), weights=[1, 2]), mixed),
     "chain of combined": (chain(combine(PublicPCA(), RandomFourier(32)), PublicPCA(4)), numbers),
