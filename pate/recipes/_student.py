@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 #: Centres per class of the space of its features, of so many public rows at least, and how many share a ballot.
 _CENTRES, _ROWS_PER_CENTRE, _NEAREST = 15, 10, 5
-#: The first generation's share of the epochs, and how many come later.
-_SHORTER, _LATER = 0.6, 2
+#: The first generation's share of the epochs, and how many come later, by the public images' looks.
+_SHORTER = 0.6
+_LATER = {"glyphs": 2, "mild": 1}
 #: What suits the public images' looks.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "glyphs": {"augmentation": 1.0, "trust": 2.0, "trust_from": 0.25},
@@ -61,11 +62,12 @@ def image_student(
 
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-    settings = _SETTINGS[looks_of(X_public, image_shape)]
+    looks = looks_of(X_public, image_shape)
+    settings = _SETTINGS[looks]
     last = ImageStudent(verbose=verbose, **settings)
     # The first one takes the answers as they are, and not so long that it has learnt what is wrong in them by heart.
     short = max(1, round(_SHORTER * last._epochs(int(np.shape(X_public)[0]))))
-    generations = [clone(last).set_params(epochs=short, trust=0.0), *(clone(last) for _ in range(_LATER))]
+    generations = [clone(last).set_params(epochs=short, trust=0.0), *(clone(last) for _ in range(_LATER[looks]))]
     for i, student in enumerate(generations):
         student.set_params(
             random_state=training_seed(random_state, i),
