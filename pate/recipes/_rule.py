@@ -12,7 +12,7 @@ from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
 
 #: Soft ballots below this evidence, signed ones from it on: noise per component costs more than directions tell.
-_SIGNED_FROM = {"table": 30.0, "mixed": 0.0, "image": 90.0, "glyph": math.inf, "text": 90.0}
+_SIGNED_FROM = {"table": 30.0, "mixed": 0.0, "image": 0.0, "glyph": math.inf, "text": 90.0}
 #: ... of a table, where so many public rows find its components; fewer ask for more evidence, in proportion.
 _ROWS_FOR_SIGNED = 1_000
 #: Components of a signed ballot at an evidence of _SIGNED_AT, growing with its power _GROWTH.

@@ -224,6 +224,8 @@ class RecordsPlan:
     def name(self) -> str:
         """What the session is called in a ledger: the same plan again takes it up, or gives what it released."""
         told = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
+        if self.recipe.student == "image":
+            told += f" {self.random_state}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
     def _holds(self, X: Any) -> bool:
@@ -273,7 +275,8 @@ class RecordsPlan:
             charge = session.charge
         probability = model.predict_proba(self.rows)
         statement = evidence.told_of_records(rounds[-1].statement)
-        if len(rounds) > 1:
+        # What a file of an earlier run says of a student, this run has not seen.
+        if len(rounds) > 1 and not getattr(model.voters.representation, "resumed_", False):
             seen = "pate fitted it on the rounds released before and on the public rows, in this run"
             statement = statement.with_evidence("public model", seen)
         return RecordLabels.of(probability, tuple(rounds), charge, statement), model
@@ -340,11 +343,18 @@ class RecordsPlan:
         return RecordModel(voters, corrected)
 
     def _student_file(self, targets: FloatArray) -> Path | None:
-        """Return where a student of these targets is kept: other noise, another file."""
-        if self.folder is None:
-            return None
+        """Return where a student of these targets is kept: other noise, another file.
+
+        Beside the ledger at least: what is asked of a student can be asked again of that very one alone, and another
+        number of threads, or a GPU, would make another.
+        """
+        ledger, folder = self.terms.ledger, self.folder
+        if folder is None:
+            if ledger is None:
+                return None
+            folder = Path(ledger.path).with_name(Path(ledger.path).name + ".students")
         digest = hashlib.sha256(self.name.encode() + np.ascontiguousarray(targets).tobytes()).hexdigest()[:16]
-        return Path(self.folder) / f"student-{digest}.safetensors"
+        return Path(folder) / f"student-{digest}.safetensors"
 
 
 def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:

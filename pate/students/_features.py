@@ -45,6 +45,8 @@ class StudentFeatures(ImageMap):
     ----------
     student_ : ImageStudent
         Fitted, of the last generation.
+    resumed_ : bool
+        A training went on from a file of an earlier run.
     n_features_out_ : int
         At most 64, and one per class.
 
@@ -81,9 +83,10 @@ class StudentFeatures(ImageMap):
         starts, size = range(0, len(rows), self._block_rows), self._block_rows
         images = np.concatenate([self._images(self.cells_.block(rows, i, size)) for i in starts])[: len(rows)]
         targets = np.asarray(self.targets, dtype=np.float64)
-        generations = self._generations()
+        generations, self.resumed_ = self._generations(), False
         for i, student in enumerate(generations):
             self.student_: ImageStudent = clone(student).set_params(image_shape=shape).fit(images, targets)
+            self.resumed_ |= self.student_.resumed_
             parts = [self._seen(images[a : a + size]) for a in starts]
             seen, said = (np.concatenate(part) for part in zip(*parts, strict=True))
             if i + 1 < len(generations):

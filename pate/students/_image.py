@@ -98,6 +98,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     targets_ : float array of shape (n_public, n_classes)
         What the targets became: the student's and the release's word on every public row.
     image_shape_ : (channels, height, width)
+    resumed_ : bool
+        The fit went on from a ``checkpoint`` file.
 
     Notes
     -----
@@ -208,7 +210,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         training = Training(network, images, targets, given, recipe, device, self.checkpoint)
         for _ in track(training.run(), total=recipe.epochs, label="student", show=self.verbose):
             pass
-        self.history_ = training.history
+        self.history_, self.resumed_ = training.history, training.resumed
         self.targets_ = training.targets.double().cpu().numpy()
         self.classes_ = np.arange(targets.shape[1])
         self.network_ = training.average.cpu().eval()

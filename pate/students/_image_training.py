@@ -190,6 +190,7 @@ class Training:
         )
         self.epoch, self.spent, self.history = 0, 0.0, list[dict[str, float]]()
         self.said: torch.Tensor | None = None
+        self.resumed = False
         self.digest = self._digest()
 
     def run(self) -> Iterator[dict[str, float]]:
@@ -343,6 +344,7 @@ class Training:
                 f"checkpoint={str(self.file)!r} is of another training: other images, targets, settings or seed. Name "
                 "another file, or remove this one."
             )
+        self.resumed = True
         at = {name: value.to(self.device) for name, value in tensors.items()}
         self.network.load_state_dict(_under(at, "network."))
         self.average.load_state_dict(_under(at, "average."))

@@ -254,8 +254,8 @@ def _notes(release: ReleasedLabels) -> tuple[str, ...]:
     if isinstance(release, RecordLabels):
         n, unit = len(release.rounds), "record" if release.statement.unit == "record" else "person"
         return (
-            f"Every private {unit} was a voter, and cast one ballot in each of {n} round{'s' * (n > 1)}: there are no "
-            "teachers. The noisy sums are what was paid for; labels of the public rows, and of any other row, follow "
+            f"Every private {unit} was a voter, and cast one ballot in each of {n} round{'s' * (n > 1)}; nobody "
+            "else did. The noisy sums are what was paid for; labels of the public rows, and of any other row, follow "
             "for nothing more. A Gaussian sum has no lower data-dependent cost.",
             "Accuracy is the public model's, on test rows that no release touched. Accuracies measure an experiment; "
             "the guarantee covers the released statistics and everything computed from them.",

@@ -453,7 +453,7 @@ def test_an_absent_data_set_is_a_clear_error(tmp_path, monkeypatch):
 
 _RUN = """
 import os, signal, sys
-import pate.estimator._classifier
+import pate.estimator._public_model
 from pate import Budget
 from pate.studies.config import RunConfig
 from pate.studies.run import run_experiment
@@ -463,7 +463,7 @@ def die(*args, **kwargs):
 
 where, out, teacher, n_teachers = sys.argv[1:]
 if where == "student":
-    pate.estimator._classifier.fit_student = die  # the first thing after the release is charged
+    pate.estimator._public_model.fit_student = die  # the first thing after the release is charged
 run_experiment(
     RunConfig(dataset="digits", budget=Budget(8.0, 1e-5), teacher=teacher, student="naive-bayes",
               n_teachers=int(n_teachers), n_queries=40, dpsgd="none"),
