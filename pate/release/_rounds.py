@@ -122,6 +122,6 @@ def buy_rounds(
         raise InvalidInputError(
             f"nearly nothing is to be expected of {len(rounds)} rounds of ballots by {n_units} units: in the least of "
             f"them noise is {worst:.4g} times what one unit may change, more than all of them together. Take fewer "
-            "rounds, more even shares or a larger epsilon; or say anyway=True. Nothing was spent."
+            "rounds, more even shares or a larger epsilon; or say anyway=True (--anyway). Nothing was spent."
         )
     return rounds
