@@ -357,8 +357,9 @@ class RecordVoters:
         unit = "group" if whose.grouped else "record"
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"
-        # A model that pate does not know may look at all the rows of a block; a head says whether places show.
-        own_head = model is None or (is_own(model, ".heads") and hasattr(model, "exact_"))
+        # A model that pate does not know, or that asks another, may look at all the rows of a block; a head says
+        # whether it does, and whether places show.
+        own_head = model is None or (is_own(model, ".heads") and bool(getattr(model, "own_", False)))
         heads_exact = model is None or bool(getattr(model, "exact_", False))
         return BallotFacts(
             kind=self.space.kind,
