@@ -35,6 +35,8 @@ class Head(BaseEstimator):
     exact_ : bool
         Whether a row's probabilities are the same to the last bit wherever it stands, beside whatever rows: what casts
         residuals (:meth:`pate.RecordVoters.cast_residuals`) should be.
+    own_ : bool
+        Whether nobody else's code has a part in its answers.
     risk_ : float or None
         Stein's estimate of the risk, of which zero is what guessing at random has; None where there is none.
 
@@ -51,6 +53,7 @@ class Head(BaseEstimator):
     _scalars: ClassVar[tuple[str, ...]] = ()
     #: A row's probabilities are the same to the last bit wherever it stands (see pate.representations._exact).
     exact_: ClassVar[bool] = False
+    own_: ClassVar[bool] = True
 
     classes_: tuple[Any, ...]
     n_components_: int

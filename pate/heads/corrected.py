@@ -13,6 +13,7 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._moments import public_rows, softmax
 from pate.heads.likelihood import LikelihoodHead
+from pate.records._maps import fingerprint_of, is_own
 from pate.records.spaces import BallotSpace
 
 
@@ -48,6 +49,16 @@ class CorrectedHead(LikelihoodHead):
     def __init__(self, space: BallotSpace | None = None, *, tau: float = 1.0, max_iter: int = 60) -> None:
         super().__init__(tau=tau, max_iter=max_iter)
         self.space = space
+
+    @property
+    def own_(self) -> bool:  # type: ignore[override]
+        """Whether the space is pate's own: another one may look at other rows of a block."""
+        return self.space is not None and is_own(self.space, ".records")
+
+    @property
+    def exact_(self) -> bool:  # type: ignore[override]
+        """Whether a row's probabilities are the same to the last bit wherever it stands, as they are by its space."""
+        return self.own_ and bool(getattr(self.space, "exact_", False))
 
     @classmethod
     def of(cls, space: BallotSpace, z_public: Any, classes: Sequence[Any], *, tau: float = 1.0) -> Self:
@@ -95,6 +106,9 @@ class CorrectedHead(LikelihoodHead):
         raise InvalidInputError(
             "a corrected head is nothing without the model that it corrects, and cannot be kept alone."
         )
+
+    def _decisive(self) -> dict[str, Any]:
+        return super()._decisive() | {"space": fingerprint_of(self.space)}
 
     def _public_opinion(self) -> FloatArray:
         return softmax(self._offset + self._product(self._features))

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pate.core.checks import check_choice, check_real, shown
+from pate.exceptions import InvalidInputError
+from pate.records.ballots import check_clip
+
+#: What :attr:`Recipe.student` may be, beside None.
+STUDENTS = ("ridge", "forest", "image")
+
 
 @dataclass(frozen=True)
 class Round:
@@ -76,3 +83,53 @@ class Recipe:
 
     def __str__(self) -> str:
         return "\n".join(f"{what}: {why}" for what, why in self.reasons)
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast.
+
+    Raises
+    ------
+    InvalidInputError
+        The first round has a clip or is of the student; a later one has no clip; one of the student is not among the
+        last, or there is no image student; a share, a clip, the prior or the student is none.
+
+    Examples
+    --------
+    >>> from pate.recipes import PublicFacts, choose
+    >>> check_recipe(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))
+    """
+    rounds = recipe.rounds
+    if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
+        raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")
+    for i, one in enumerate(rounds):
+        name = f"recipe.rounds[{i}]"
+        check_real(f"{name}.share", one.share, low=1e-9, high=1e9)
+        if not isinstance(one.of_student, bool):
+            raise InvalidInputError(f"{name}.of_student must be True or False, got {shown(one.of_student)}.")
+        if i == 0 and (one.clip is not None or one.of_student):
+            raise InvalidInputError(
+                f"{name} must have clip=None and of_student=False, got {one}: there is no model yet that records could "
+                "disagree with. Put a round of class ballots first."
+            )
+        if i:
+            if one.clip is None:
+                raise InvalidInputError(
+                    f"{name} must have a clip, got {one}: later rounds are of disagreements. Try clip=0.5, or a single "
+                    "round."
+                )
+            check_clip(one.clip)
+        if one.of_student and recipe.student != "image":
+            raise InvalidInputError(
+                f"{name} must have of_student=False, got {one}: it is for student='image', and the recipe's is "
+                f"{shown(recipe.student)}."
+            )
+        if i and rounds[i - 1].of_student and not one.of_student:
+            raise InvalidInputError(
+                f"{name} must be of the student, as the round before it is, got {one}: the head is done when the "
+                "student learns from it. Put the student's rounds last."
+            )
+    if recipe.student is not None:
+        check_choice("recipe.student", recipe.student, STUDENTS)
+    if recipe.prior_scale is not None:
+        check_real("recipe.prior_scale", recipe.prior_scale, low=0, low_open=True)

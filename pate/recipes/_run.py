@@ -21,7 +21,7 @@ from pate.privacy.words import Guarantee
 from pate.recipes._build import columns_before, make_head, make_space
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
-from pate.recipes._recipe import Recipe
+from pate.recipes._recipe import Recipe, check_recipe
 from pate.recipes._rule import choose
 from pate.recipes._student import image_student, student_space
 from pate.records import BallotSum, RecordVoters
@@ -131,7 +131,14 @@ class RecordsPlan:
             Where a student of images is kept while it trains, so that a run that was cut off goes on to the very bits.
         verbose : bool
         anyway : bool
+
+        Raises
+        ------
+        InvalidInputError
+            A recipe that does not fit these rows, or whose rounds could not all be run.
         """
+        if recipe is not None:
+            check_recipe(recipe)
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
         columns = columns_before(representation, some) if kind == "table" else None

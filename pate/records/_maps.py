@@ -191,8 +191,9 @@ def _numbers(rows: Any) -> Any:
 
 
 def _own_throughout(representation: Any) -> bool:
-    """Whether no part of it is a module or transformer of somebody's."""
+    """Whether no part of it is a module or transformer of somebody's, nor holds one, as ``own_`` then says."""
     foreign = any(hasattr(representation, name) for name in ("module_", "transformer_"))
+    foreign |= not getattr(representation, "own_", True)
     parts = getattr(representation, "parts_", ())
     return is_own(representation) and not foreign and all(map(_own_throughout, parts))
 

@@ -50,23 +50,30 @@ class Piece:
     def __repr__(self) -> str:
         return "Piece(<sensitive>)"
 
+    def sealed(self) -> Piece:
+        """Return this piece, whose arrays nobody writes to any more: what was cut to length stays so."""
+        for array in (self.p, self.labels, self.owners, self.z):
+            if array is not None:
+                array.setflags(write=False)
+        return self
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldRecords:
     """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
 
-    :meth:`pate.RecordVoters.hold` makes it, and only those voters cast it.
+    :meth:`pate.RecordVoters.hold` makes it, and only voters of the same public facts cast it.
 
     Examples
     --------
-    >>> HeldRecords((), Whose.of(np.array([0]), None, None), "ab")
+    >>> HeldRecords((), Whose.of(np.array([0]), None, None), ("ab",))
     HeldRecords(<sensitive>)
     """
 
     pieces: Sequence[Piece] = field(repr=False)
     whose: Whose = field(repr=False)
-    space: str
-    """Fingerprint of the voters' maps."""
+    of: tuple[Any, ...]
+    """Public facts of the voters: maps, kind of ballot, classes and adjacency, that directions and labels rest on."""
 
     def __repr__(self) -> str:
         return "HeldRecords(<sensitive>)"

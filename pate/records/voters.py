@@ -161,7 +161,7 @@ class RecordVoters:
         tasks, n_tasks, whose = self._read(X, y, groups)
         made = self._each(Directions(self._map), tasks)
         pieces = track(made, total=n_tasks, label="directions", show=self._shown(whose))
-        return HeldRecords(tuple(pieces), whose, self.fingerprint())
+        return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts())
 
     def cast(self, X: Any, y: Any = None, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
@@ -287,8 +287,11 @@ class RecordVoters:
     def _held(self, held: HeldRecords, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
         if y is not None or groups is not None:
             raise InvalidInputError("y and groups must be left out where X is held records, which have them.")
-        if held.space != self.fingerprint():
-            raise InvalidInputError("X is records held by other voters. Hold them by these.")
+        if held.of != self._public_facts():
+            raise InvalidInputError(
+                "X is records held by other voters: of another space, other classes or another adjacency. Hold them by "
+                "these."
+            )
         if getattr(model, "takes", "phi") != "phi":
             raise InvalidInputError(
                 "model must be one that is asked with phi where X is held records: no more is kept of them. Pass the "
@@ -302,6 +305,12 @@ class RecordVoters:
             sums += part
         facts = self._facts(whose, model, clip)
         return BallotSum(centred(sums) if clip is None else sums, facts, whose)
+
+    def _public_facts(self) -> tuple[Any, ...]:
+        """Return all that decides what held directions and class indices mean, and what their sum is said to be."""
+        classes = tuple((type(c), c) for c in self.classes)  # True is no 1
+        told = (self.adjacency, self.nominal_n, self.classes_inferred)
+        return (self.fingerprint(), self.space.kind, classes, *told)
 
     def _sums(self, model: Any, clip: float | None) -> Sums:
         return Sums(self.space.kind, len(self.classes), model, clip)
@@ -348,8 +357,9 @@ class RecordVoters:
         unit = "group" if whose.grouped else "record"
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"
-        # A model that pate does not know may look at all the rows of a block; a head says whether places show.
-        own_head = model is None or (is_own(model, ".heads") and hasattr(model, "exact_"))
+        # A model that pate does not know, or that asks another, may look at all the rows of a block; a head says
+        # whether it does, and whether places show.
+        own_head = model is None or (is_own(model, ".heads") and bool(getattr(model, "own_", False)))
         heads_exact = model is None or bool(getattr(model, "exact_", False))
         return BallotFacts(
             kind=self.space.kind,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pate.core.checks import shown
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
+from pate.records._maps import is_own
 from pate.representations.images._pixels import ImageMap
 from pate.students._image import ImageStudent
 from pate.students._image_input import refuse_private
@@ -66,6 +67,14 @@ class StudentFeatures(ImageMap):
         self.students = students
         self.targets = targets
         self.image_shape = image_shape
+
+    @property
+    def own_(self) -> bool:
+        """Whether the student is pate's own code throughout; what anybody's network makes of a row, nobody knows."""
+        student = getattr(self, "student_", None)
+        if student is None or not isinstance(student.network, str) or student.init is not None:
+            return False
+        return is_own(student, ".students") and any(is_own(student.network_, r) for r in (".students", ".networks"))
 
     def _check(self) -> None:
         if not self._generations() or not all(isinstance(s, ImageStudent) for s in self._generations()):

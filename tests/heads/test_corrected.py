@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,6 +86,64 @@ def test_neighbouring_tables_differ_in_one_ballot():
     p = np.trunc(SPACE.transform(Z[5:6]) * 2**16)
     r = quantised_residuals(head.predict_proba(Z[5:6]), Y[5:6], 0.5)
     np.testing.assert_array_equal(one.sums - two.sums, (p.T @ r).astype(np.int64))  # an unusable row casts nothing
+
+
+class Mix(SoftSpace):
+    """Takes the block's first row from every row: what a space of somebody's may do."""
+
+    def transform(self, X):
+        z = np.asarray(X, dtype=float)
+        return super().transform(z - 50 * z[:1])
+
+
+def corrected(space):
+    """Return a head that moves logits by directions of ``space``, the same amounts in any."""
+    head = CorrectedHead.of(space, PUBLIC, CLASSES)
+    head.coef_ = np.random.default_rng(0).normal(size=head.coef_.shape) * 5
+    return head
+
+
+def test_a_head_in_somebody_elses_space_is_not_vouched_for():
+    """One record moves the others' residuals there; and a statement must not say that pate saw to that."""
+    voters, y = RecordVoters(None, SPACE, classes=CLASSES), np.array(CLASSES)[Y]
+    mix = Mix(20, 4, n_dims=3, random_state=0).fit(PUBLIC)
+    other = Z.copy()
+    other[0] += 9
+    one, two = (voters.cast_residuals(rows, y, corrected(mix), clip=0.5) for rows in (Z, other))
+    assert np.linalg.norm((one.sums - two.sums).astype(float)) > one.delta
+    assert (one.facts.own_maps, one.facts.own_model) == (False, False)
+    assert not corrected(mix).exact_
+    with open_ballot_session(Budget(1.0, 1e-5), shares=[1], classes=CLASSES, n_units=len(Y)) as session:
+        by = {a.name: a.by for a in session.ask(one).statement.assumptions}
+    assert "pate" not in (by["own row only"], by["public model"])
+
+
+def test_a_head_in_pates_space_is_vouched_for_wherever_a_row_stands():
+    head, y = corrected(SPACE), np.array(CLASSES)[Y]
+    assert head.exact_
+    assert not CorrectedHead().exact_
+    settings = {"classes": CLASSES, "adjacency": "add-or-remove", "nominal_n": len(Y)}
+    voters = RecordVoters(None, SPACE, **settings)
+    whole, rest = (voters.cast_residuals(Z[a:], y[a:], head, clip=0.5) for a in (0, 1))
+    assert (whole.sums - rest.sums == voters.cast_residuals(Z[:1], y[:1], head, clip=0.5).sums).all()
+    assert (whole.facts.own_maps, whole.facts.own_model) == (True, True)
+
+
+def test_a_space_is_exact_only_if_it_says_so():
+    """Own, yet places may show: vouched for where every other record keeps its place, and nowhere else."""
+    space, y = copy.deepcopy(SPACE), np.array(CLASSES)[Y]
+    space.exact_ = False
+    head = corrected(space)
+    facts = RecordVoters(None, SPACE, classes=CLASSES).cast_residuals(Z, y, head, clip=0.5).facts
+    assert (facts.own_maps, facts.own_model) == (True, True)
+    grouped = RecordVoters(None, SPACE, classes=CLASSES).cast_residuals(Z, y, head, clip=0.5, groups=Y).facts
+    assert not grouped.own_maps
+
+
+def test_the_same_weights_in_another_space_are_another_head():
+    other = SoftSpace(20, 4, n_dims=3, random_state=1).fit(PUBLIC)
+    assert corrected(SPACE).fingerprint() == corrected(copy.deepcopy(SPACE)).fingerprint()
+    assert corrected(SPACE).fingerprint() != corrected(other).fingerprint()
 
 
 def test_what_it_cannot_do_is_said(tmp_path):

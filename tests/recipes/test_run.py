@@ -9,6 +9,7 @@ import torch
 from pate import Budget, BudgetExceededError, InvalidInputError, Ledger, PATEClassifier
 from pate.heads import CorrectedHead, ForestHead
 from pate.recipes import PublicFacts, RecordsPlan, Round, choose, fitted_representation, kind_of, some_rows
+from pate.recipes._recipe import check_recipe
 from pate.release import ReleaseTerms
 from pate.representations import KernelPCA, PublicPCA
 
@@ -241,3 +242,65 @@ def test_an_image_student_needs_images(rows):
     recipe = replace(choose(PublicFacts(1200, 3, 0.5, 300)), student="image")
     with pytest.raises(InvalidInputError, match="another student than 'image'"):
         plan_of(rows[2], recipe=recipe)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        ((), "one or more"),
+        ([Round(1.0)], "a tuple of Round"),
+        ((Round(0.5), (0.5, 0.5, False)), "a tuple of Round"),
+        ((Round(0.5, 0.3), Round(0.5, 0.5)), r"rounds\[0\] must have clip=None"),
+        ((Round(1.0, None, of_student=True),), r"rounds\[0\] must have clip=None and of_student=False"),
+        ((Round(0.5), Round(0.5)), r"rounds\[1\] must have a clip"),
+        ((Round(0.5), Round(0.5, 9.0)), "clip must be"),
+        ((Round(0.5), Round(0.5, float("nan"))), "clip must be"),
+        ((Round(0.5), Round(0.5, "much")), "clip must be"),
+        ((Round(0.5), Round(0.5, 0.5, of_student=True)), "it is for student='image'"),
+        ((Round(0.5), Round(0.5, 0.5, of_student=1)), "True or False"),
+        ((Round(0.5), Round(0.0, 0.5)), r"rounds\[1\].share must be"),
+        ((Round(-0.5), Round(0.5, 0.5)), r"rounds\[0\].share must be"),
+    ],
+    ids=str,
+)
+def test_rounds_that_could_not_be_run_are_refused_before_anything_is_paid(rows, tmp_path, rounds, said):
+    X, y, X_public, _ = rows
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    recipe = replace(choose(PublicFacts(1200, 3, 0.5, 300)), rounds=rounds)
+    with pytest.raises(InvalidInputError, match=said):
+        plan_of(X_public, ledger=ledger, recipe=recipe).run(X, y)
+    assert not ledger.releases()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [({"prior_scale": -1.0}, "prior_scale must be"), ({"student": "parrot"}, "recipe.student must be one of")],
+    ids=str,
+)
+def test_so_are_other_settings_that_no_head_or_student_can_take(rows, setting, said):
+    with pytest.raises(InvalidInputError, match=said):
+        plan_of(rows[2], recipe=replace(choose(PublicFacts(1200, 3, 0.5, 300)), **setting))
+
+
+def test_rounds_of_the_student_come_last():
+    known = choose(PublicFacts(900, 3, 0.5, 240, "image"))
+    last = (Round(0.5), Round(0.2, 0.5), Round(0.2, 0.5, of_student=True), Round(0.1, 0.3, of_student=True))
+    check_recipe(replace(known, student="image", rounds=last))
+    with pytest.raises(InvalidInputError, match=r"rounds\[2\] must be of the student, as the round before"):
+        check_recipe(replace(known, student="image", rounds=(last[0], last[2], last[1])))
+
+
+@pytest.mark.parametrize("kind", ["table", "mixed", "text", "image", "glyph"])
+def test_the_rules_own_recipes_can_be_run(kind):
+    for n_public in (50, 500, 20_000):
+        for n_classes in (2, 10):
+            for mu in (0.01, 0.1, 1.0, 5.0):
+                check_recipe(choose(PublicFacts(50_000, n_classes, mu, n_public, kind, columns=kind == "table")))
+
+
+def test_a_callers_rounds_are_run_as_they_are(rows):
+    X, y, X_public, _ = rows
+    recipe = replace(choose(PublicFacts(1200, 3, 0.5, 300)), rounds=(Round(3), Round(1, 0.5), Round(1, 0.3)))
+    labels, _ = plan_of(X_public, epsilon=3.0, recipe=recipe).run(X, y)
+    assert [r.clip for r in labels.rounds] == [None, 0.5, 0.3]
+    assert labels.charge.mu_squared <= Budget(3.0, 1e-5).mu_squared

@@ -161,6 +161,53 @@ def test_held_records_are_refused_where_they_do_not_belong():
         TableMap().fit(held)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"classes": 4},
+        {"classes": 2},
+        {"classes": (2, 1, 0)},
+        {"classes": (0, True, 2)},
+        {"adjacency": "add-or-remove", "nominal_n": 2500},
+        {"classes_inferred": True},
+    ],
+    ids=str,
+)
+def test_held_records_are_cast_by_voters_of_the_same_public_facts_alone(told):
+    """Decided by what is public: no record's class has a say in whether another voters' records are taken."""
+    other = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | told)
+    for y in (Y, Y % 2):  # whether a class occurs or not
+        for holds, casts in ((voters(), other), (other, voters())):
+            with pytest.raises(InvalidInputError, match="held by other voters") as refused:
+                casts.cast(holds.hold(X[:50], y[:50]))
+            assert "Hold them by these" in str(refused.value)
+    again = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | told)
+    held = other.hold(X[:50], Y[:50])
+    assert again.cast(held).facts == other.cast(held).facts
+
+
+def test_held_records_of_spaces_that_share_a_fingerprint_are_told_apart_by_kind():
+    """A foreign space's word is not enough: directions cut for one kind are too long for another's sensitivity."""
+
+    class Alike(PlainSpace):
+        def fingerprint(self):
+            return "the same"
+
+    signed, soft = Alike("signed", 3), Alike("soft", 3)
+    held = RecordVoters(None, signed, classes=3).hold(X[:50, :3], Y[:50])
+    with pytest.raises(InvalidInputError, match="held by other voters"):
+        RecordVoters(None, soft, classes=3).cast(held)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_nobody_writes_to_held_directions(n_jobs):
+    held = voters(n_jobs=n_jobs).hold(X, Y, GROUPS)
+    for piece in held.pieces:
+        for array in (piece.p, piece.labels, piece.owners):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+
+
 @pytest.mark.parametrize("residual", [False, True])
 def test_neighbours_by_person_differ_in_that_persons_ballot(residual):
     """A person with other records, more of them and in other places: the rest is equal to the last bit."""

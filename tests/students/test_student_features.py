@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 
-from pate import InvalidInputError
+from pate import InvalidInputError, RecordVoters
 from pate.exceptions import SensitiveValueError
+from pate.networks import SmallCNN
 from pate.privacy.words import Sensitive
+from pate.records import SignedSpace
 from pate.representations.images._augment import Augmentation
 from pate.students import ImageStudent
 from pate.students._features import StudentFeatures
@@ -52,6 +56,72 @@ def test_another_student_is_another_map(seen):
     turned = StudentFeatures(ImageStudent(**QUICK), TARGETS[:, ::-1]).fit(IMAGES)
     assert turned.fingerprint() != seen.fingerprint()
     assert "what was released before" in seen.provenance_
+
+
+class BesideFirst(torch.nn.Module):
+    """Takes the first image of a batch from each of them: a row's features tell of another row."""
+
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        self.body, self.last = torch.nn.Linear(n_features, 6), torch.nn.Linear(6, n_classes)
+
+    def forward(self, images):
+        made = self.body(images.flatten(1))
+        return self.last(torch.relu(made - 50 * made[:1]))
+
+
+class MyStudent(ImageStudent):
+    def _asked(self, images, *, features=True):
+        told, found = super()._asked(images, features=features)
+        return (told - told[:1] if features else told), found
+
+
+def mapped(student):
+    """Return the student's map and voters in a space of it."""
+    maps = StudentFeatures(student, TARGETS).fit(IMAGES)
+    return maps, RecordVoters(maps, SignedSpace().fit(maps.transform(IMAGES)), classes=2)
+
+
+def test_a_student_of_pates_own_network_is_vouched_for(seen):
+    space = SignedSpace().fit(seen.transform(IMAGES))
+    voters = RecordVoters(seen, space, classes=2)
+    assert seen.own_
+    assert not clone(seen).own_  # nothing is known of it yet
+    assert voters.own_maps
+    assert voters.cast(IMAGES, TRUTH).facts.own_maps
+    assert mapped(ImageStudent(**QUICK | {"epochs": 1, "network": "mlp"}))[1].own_maps
+
+
+def test_a_network_of_somebodys_is_not_vouched_for():
+    """One record moves the others' ballots there, as this very network shows."""
+    _, voters = mapped(ImageStudent(**QUICK | {"epochs": 1, "network": BesideFirst}))
+    assert not voters.own_maps
+    one, other = voters.cast(IMAGES, TRUTH), 1 - IMAGES[:1]
+    two = voters.cast(np.concatenate([other, IMAGES[1:]]), TRUTH)
+    assert np.linalg.norm((one.sums - two.sums).astype(float)) > one.delta
+    assert not one.facts.own_maps
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        ImageStudent(**QUICK | {"epochs": 1, "init": torch.nn.Flatten()}),
+        ImageStudent(**QUICK | {"epochs": 1, "network": lambda: SmallCNN(n_features=64, n_classes=2)}),
+        MyStudent(**QUICK | {"epochs": 1}),
+    ],
+    ids=["init", "function", "subclass"],
+)
+def test_nor_is_any_other_code_in_a_student(student):
+    maps, voters = mapped(student)
+    assert not maps.own_
+    assert not voters.own_maps
+
+
+def test_nor_a_network_that_was_put_in_later(seen):
+    later = copy.deepcopy(seen)
+    later.student_.network_ = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+    assert not later.own_
+    assert seen.own_
 
 
 def test_nothing_private_goes_in(seen):
