@@ -233,3 +233,15 @@ def test_an_image_student_needs_images(rows):
     recipe = replace(choose(PublicFacts(1200, 3, 0.5, 300)), student="image")
     with pytest.raises(InvalidInputError, match="another student than 'image'"):
         plan_of(rows[2], recipe=recipe)
+
+
+@pytest.mark.parametrize("odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=str)
+def test_a_private_row_of_any_form_is_that_records_matter(rows, odd):
+    """Whether directions are held hangs on how many records there are, which is public, and not on reading them."""
+    X, y, X_public, _ = rows
+    given = X.tolist()
+    given[5] = odd
+    plan = plan_of(X_public, noise_seed=3)
+    assert len(plan.recipe.rounds) > 1
+    labels, _ = plan.run(given, y)
+    assert len(labels.rounds) == len(plan.recipe.rounds)
