@@ -102,12 +102,12 @@ class RecordVoters:
 
     def transform(self, X: Any) -> FloatArray:
         """Return phi of **public** rows, float64 of shape (n, d): what heads are fitted on and asked with."""
-        rows, _ = rows_of(X)
+        rows, _ = rows_of(X, width=self._map.width)
         return self._map.phi(rows, np.arange(n_rows(rows)))
 
     def represent(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Return (z, phi) of **public** rows: their representation, as the space takes it, and their directions."""
-        rows, _ = rows_of(X)
+        rows, _ = rows_of(X, width=self._map.width)
         z, phi = self._map.both(rows, np.arange(n_rows(rows)), keep=True)
         assert z is not None
         return z, phi
@@ -246,7 +246,7 @@ class RecordVoters:
         """
         if self.adjacency != "replace-one":
             raise InvalidInputError("capped votes need adjacency='replace-one': the number of teachers is public.")
-        rows, readable = rows_of(X)
+        rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
         public = self.transform(X_public)
@@ -312,7 +312,7 @@ class RecordVoters:
 
     def _read(self, X: Any, y: Any, groups: Any) -> tuple[Iterator[tuple[Any, ...]], int, Whose]:
         """Return pieces of records (rows, class indices, owners), how many pieces, and whose they are."""
-        rows, readable = rows_of(X)
+        rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
         groups, has_owner = quietly("groups", owned, groups, n)

@@ -120,6 +120,20 @@ def _column(cells: npt.NDArray[Any], texts: bool, finite: bool) -> tuple[npt.NDA
     return found, np.asarray(useful | missing)
 
 
+def useful_cell(cell: Any) -> tuple[bool, Any]:
+    """Return whether a cell is a number, a text or missing, and it, None where it is none of them; by itself.
+
+    Examples
+    --------
+    >>> useful_cell("Oslo"), useful_cell(2 + 0j), useful_cell({}), useful_cell(None)
+    ((True, 'Oslo'), (True, 2.0), (False, None), (True, None))
+    """
+    kind = _kind(cell)
+    if kind not in ("number", "text", "missing"):
+        return False, None
+    return True, cell.real if isinstance(cell, complex) else cell
+
+
 def _kind(cell: Any) -> str:
     kind = cell_kind(cell)
     if kind == "complex" and not cell.imag:
