@@ -190,7 +190,14 @@ class RecordVoters:
 
         Notes
         -----
-        A record whose class, owner or direction cannot be used casts the zero ballot, and nothing else comes of it.
+        A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
+        it. A row of a list is one if it has as many cells as the map's public rows; where the map does not say how
+        many (no ``n_features_in_``), rows are texts.
+
+        The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,
+        which the noise is not made for: that is not found out, since chunks of different records may well have equal
+        labels. Only adding one sum to itself, or a person in two parts, is refused.
+
         With ``groups`` the units are the owners that are named: a record without one belongs to no unit, and a person
         none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
         every record an owner, or drop it.
