@@ -15,6 +15,7 @@ from pate import RecordVoters
 from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace, SoftSpace
 from pate.representations import TableMap, TextMap
+from pate.teachers._cells import private_cells
 
 CELLS = (1.0, True, "1", "Oslo", "", None, float("nan"), np.inf, 10**400, 1j, 1 + 0j, b"7", {}, [1], (1, 2), object(),
          dt.date(2020, 1, 1), np.datetime64("2020-01-01"), np.zeros(2), pd.NA, pd.NaT)  # fmt: skip
@@ -130,3 +131,16 @@ def test_the_width_of_rows_is_the_maps() -> None:
     assert not voters.cast(np.zeros((4, 2)).tolist(), [0, 1, 0, 1]).sums.any()
     with pytest.raises(InvalidInputError, match="must be rows"):
         voters.cast("a text", [0])
+
+
+@pytest.mark.parametrize("odd", ["a text", [1.0], None, 7, {}], ids=str)
+@pytest.mark.parametrize("rest", [2, 3])
+def test_before_teachers_too_a_row_of_a_list_decides_no_others_width_or_kind(odd: object, rest: int) -> None:
+    public = _public()
+    rows = [row[:rest] for row in np.random.default_rng(0).normal(size=(N, 3)).tolist()]
+    rows[1] = [1.0, 2.0, 3.0]
+    rows[0] = odd
+    for like in (public, public.tolist()):
+        found, _ = private_cells(rows, texts=False, like=like)
+        assert found.shape == (N, 3)
+        assert found[1].tolist() == [1.0, 2.0, 3.0]
