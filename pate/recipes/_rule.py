@@ -39,10 +39,10 @@ _ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
     "glyph": (),
     "text": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
 }
-#: A network learns what a head says of public images, of so many at least. From this evidence on records vote with
-#: their disagreement with it: the share of mu^2 that is kept for them, and the clip.
-_STUDENT_ROWS, _STUDENT_ROUND_FROM = 1_000, 200.0
-_STUDENT_ROUND = {"image": (0.3, 0.5), "glyph": (0.5, 0.5)}
+#: A network learns what a head says of public images, of so many at least.
+_STUDENT_ROWS = 1_000
+#: From this evidence on records vote with their disagreement with it: the share of mu^2 kept for that, and the clip.
+_STUDENT_ROUND = {"image": (40.0, 0.4, 0.5), "glyph": (200.0, 0.5, 0.5)}
 #: Logits of m classes spread over a multiple of log m: the head's prior.
 _PRIOR = 0.65
 #: Encoded categories are nearly linear in the logit: not narrower than this.
@@ -145,9 +145,9 @@ def _student(facts: PublicFacts) -> tuple[str | None, str]:
 
 def _rounds(facts: PublicFacts, student: str | None) -> tuple[tuple[Round, ...], str]:
     rounds, why = _head_rounds(facts)
-    if student != "image" or facts.evidence < _STUDENT_ROUND_FROM:
+    start, share, clip = _STUDENT_ROUND.get(facts.kind, (math.inf, 0.0, 0.0))
+    if student != "image" or facts.evidence < start:
         return rounds, why
-    share, clip = _STUDENT_ROUND[facts.kind]
     before = (Round(r.share * (1 - share), r.clip) for r in rounds)
     return (*before, Round(share, clip, of_student=True)), f"{why}; the last is of disagreements with the student"
 

@@ -235,9 +235,10 @@ class RecordsPlan:
             told += f" {self.random_state}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
-    def _holds(self, X: Any) -> bool:
-        """Whether directions are kept between rounds: a public number's matter, and no bit of a ballot's."""
-        size = 4 * int(np.shape(X)[0]) * self.phi.shape[1]
+    @property
+    def _holds(self) -> bool:
+        """Whether directions are kept between rounds: public numbers' matter, and no bit of a ballot's."""
+        size = 4 * self.n_units * self.phi.shape[1]
         return len(self.recipe.rounds) > 1 and size <= MOST_HELD_BYTES
 
     def run(
@@ -260,7 +261,7 @@ class RecordsPlan:
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        held = (voters.hold(X, y, groups), None, None) if self._holds(X) else None
+        held = (voters.hold(X, y, groups), None, None) if self._holds else None
         # Before anything is paid: what cannot be cast is found out here.
         ballots = voters.cast(*(held or (X, y, groups)))
         with open_ballot_session(

@@ -22,41 +22,24 @@ from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._columns import as_number
 from pate.data._door import is_frame, is_sparse
 from pate.exceptions import InvalidInputError
-from pate.teachers._cells import private_cells
+from pate.records._cells import read_records
+from pate.representations._text_cells import TextCells
 
 BLOCK_ROWS = 1024
 
 
-def rows_of(X: Any, *, name: str = "X") -> tuple[Any, Mask]:
-    """Return rows that can be taken by number, and which of them could be read.
+def rows_of(X: Any, *, width: int | None, name: str = "X") -> tuple[Any, Mask]:
+    """Return rows that can be taken by number, and which of them could be read: each by itself.
 
-    Arrays of numbers, DataFrames and sparse matrices stay what they are; masked cells and cells of lists that are
-    neither numbers nor texts are missing ones.
+    ``width`` is the public number of a row's cells (:attr:`PublicMap.width`), None where rows are texts. Arrays of
+    numbers, DataFrames and sparse matrices stay what they are.
 
     Examples
     --------
-    >>> rows_of([[1.0, 2.0], [3.0, None]])[0].shape
+    >>> rows_of([[1.0, 2.0], [3.0]], width=2)[0].shape
     (2, 2)
     """
-    return quietly(name, _rows_of, X, name)
-
-
-def _rows_of(X: Any, name: str) -> tuple[Any, Mask]:
-    if isinstance(X, np.ma.MaskedArray):
-        if X.dtype.kind in "biuf":
-            mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)
-            X[mask] = np.nan
-        else:
-            X = np.ma.filled(X.astype(object), None)
-    if is_sparse(X):
-        X = X.tocsr()
-    if is_frame(X) or is_sparse(X) or (isinstance(X, np.ndarray) and X.ndim > 1 and X.dtype.kind in "biuf"):
-        return X, np.ones(X.shape[0], dtype=bool)
-    rows, readable = private_cells(X, texts=True)
-    rows = rows if hasattr(rows, "shape") else np.asarray(rows)
-    if not getattr(rows, "ndim", 0):
-        raise InvalidInputError(f"{name} must be rows: an array, a DataFrame, a sparse matrix or texts.")
-    return rows, readable
+    return quietly(name, read_records, X, width, name)
 
 
 def n_rows(X: Any) -> int:
@@ -130,6 +113,11 @@ class PublicMap:
         self.representation, self.space = representation, space
         self.d = int(space.n_components_)
 
+    @property
+    def width(self) -> int | None:
+        """How many cells a row has, by what the map was fitted on; None where it does not say: rows are texts."""
+        return _width(self.space if self.representation is None else self.representation)
+
     def phi(self, X: Any, index: IntArray) -> FloatArray:
         """Return directions of the rows of these numbers, float64 of shape (len(index), d)."""
         return self.both(X, index)[1]
@@ -188,6 +176,14 @@ def _numbers(rows: Any) -> Any:
         return rows
     cells = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows, dtype=object)
     return np.fromiter(map(as_number, cells.ravel().tolist()), dtype=np.float64, count=cells.size).reshape(cells.shape)
+
+
+def _width(first: Any) -> int | None:
+    parts = getattr(first, "parts_", ())
+    if parts:
+        return _width(parts[0])
+    n = getattr(first, "n_features_in_", None)
+    return None if n is None or isinstance(getattr(first, "cells_", None), TextCells) else int(n)
 
 
 def _own_throughout(representation: Any) -> bool:

@@ -102,12 +102,12 @@ class RecordVoters:
 
     def transform(self, X: Any) -> FloatArray:
         """Return phi of **public** rows, float64 of shape (n, d): what heads are fitted on and asked with."""
-        rows, _ = rows_of(X)
+        rows, _ = rows_of(X, width=self._map.width)
         return self._map.phi(rows, np.arange(n_rows(rows)))
 
     def represent(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Return (z, phi) of **public** rows: their representation, as the space takes it, and their directions."""
-        rows, _ = rows_of(X)
+        rows, _ = rows_of(X, width=self._map.width)
         z, phi = self._map.both(rows, np.arange(n_rows(rows)), keep=True)
         assert z is not None
         return z, phi
@@ -190,7 +190,14 @@ class RecordVoters:
 
         Notes
         -----
-        A record whose class, owner or direction cannot be used casts the zero ballot, and nothing else comes of it.
+        A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
+        it. A row of a list is one if it has as many cells as the map's public rows; where the map does not say how
+        many (no ``n_features_in_``), rows are texts.
+
+        The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,
+        which the noise is not made for: that is not found out, since chunks of different records may well have equal
+        labels. Only adding one sum to itself, or a person in two parts, is refused.
+
         With ``groups`` the units are the owners that are named: a record without one belongs to no unit, and a person
         none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
         every record an owner, or drop it.
@@ -246,7 +253,7 @@ class RecordVoters:
         """
         if self.adjacency != "replace-one":
             raise InvalidInputError("capped votes need adjacency='replace-one': the number of teachers is public.")
-        rows, readable = rows_of(X)
+        rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
         public = self.transform(X_public)
@@ -321,7 +328,7 @@ class RecordVoters:
 
     def _read(self, X: Any, y: Any, groups: Any) -> tuple[Iterator[tuple[Any, ...]], int, Whose]:
         """Return pieces of records (rows, class indices, owners), how many pieces, and whose they are."""
-        rows, readable = rows_of(X)
+        rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
         groups, has_owner = quietly("groups", owned, groups, n)

@@ -53,7 +53,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     if is_frame(X):
         return _frame(X, texts, like, finite)
     if not hasattr(X, "dtype"):
-        X = _listed(X)
+        X = _listed(X, _columns_of(like))
     elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
         X = X.to_numpy(dtype=object)
     if not isinstance(X, np.ndarray) or isinstance(X, np.ma.MaskedArray) or not X.ndim:
@@ -73,20 +73,36 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     return rows.reshape(X.shape), readable
 
 
-def _listed(X: Any) -> Any:
-    """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing."""
-    if any(isinstance(cell, str) for cell in X):
+def _columns_of(like: Any) -> int | None:
+    """Return how many columns public rows have, where they have more than one."""
+    if isinstance(like, list | tuple) and like and all(isinstance(row, list | tuple) for row in like):
+        width = len(like[0])
+    else:
+        shape = tuple(getattr(like, "shape", ()))
+        width = int(shape[1]) if len(shape) == 2 else 0
+    return width if width > 1 else None
+
+
+def _listed(X: Any, width: int | None = None) -> Any:
+    """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing.
+
+    Where ``width`` is told, by public rows, no private one decides it, nor that rows are texts: all must be.
+    """
+    if (any if width is None else all)(isinstance(cell, str) for cell in X):
         texts = np.empty(len(X), dtype=object)
         texts[:] = X
         return texts
     try:
         rows = np.asarray(X)
+        if rows.ndim < 2 and width is not None:
+            raise ValueError
         return np.array(X, dtype=object) if rows.dtype.kind in "USOc" else X
     except ValueError:
         pass
     given = list(X)
     lengths = [len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in given]
-    width = Counter(lengths).most_common(1)[0][0]
+    if width is None:
+        width = Counter(lengths).most_common(1)[0][0]
     if width < 1:
         return X
     rows = np.full((len(given), width), None, dtype=object)
@@ -118,6 +134,20 @@ def _column(cells: npt.NDArray[Any], texts: bool, finite: bool) -> tuple[npt.NDA
         found[[bool(n) and not np.isfinite(float(cell)) for n, cell in zip(number, cells, strict=True)]] = np.nan
     # What is merely missing, an imputer may fill. Anything else was meant to say something.
     return found, np.asarray(useful | missing)
+
+
+def useful_cell(cell: Any) -> tuple[bool, Any]:
+    """Return whether a cell is a number, a text or missing, and it, None where it is none of them; by itself.
+
+    Examples
+    --------
+    >>> useful_cell("Oslo"), useful_cell(2 + 0j), useful_cell({}), useful_cell(None)
+    ((True, 'Oslo'), (True, 2.0), (False, None), (True, None))
+    """
+    kind = _kind(cell)
+    if kind not in ("number", "text", "missing"):
+        return False, None
+    return True, cell.real if isinstance(cell, complex) else cell
 
 
 def _kind(cell: Any) -> str:

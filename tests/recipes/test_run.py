@@ -304,3 +304,15 @@ def test_a_callers_rounds_are_run_as_they_are(rows):
     labels, _ = plan_of(X_public, epsilon=3.0, recipe=recipe).run(X, y)
     assert [r.clip for r in labels.rounds] == [None, 0.5, 0.3]
     assert labels.charge.mu_squared <= Budget(3.0, 1e-5).mu_squared
+
+
+@pytest.mark.parametrize("odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=str)
+def test_a_private_row_of_any_form_is_that_records_matter(rows, odd):
+    """Whether directions are held hangs on how many records there are, which is public, and not on reading them."""
+    X, y, X_public, _ = rows
+    given = X.tolist()
+    given[5] = odd
+    plan = plan_of(X_public, noise_seed=3)
+    assert len(plan.recipe.rounds) > 1
+    labels, _ = plan.run(given, y)
+    assert len(labels.rounds) == len(plan.recipe.rounds)
