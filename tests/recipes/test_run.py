@@ -306,7 +306,9 @@ def test_a_callers_rounds_are_run_as_they_are(rows):
     assert labels.charge.mu_squared <= Budget(3.0, 1e-5).mu_squared
 
 
-@pytest.mark.parametrize("odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=str)
+@pytest.mark.parametrize(
+    "odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=["short", "text", "none", "nested", "object"]
+)
 def test_a_private_row_of_any_form_is_that_records_matter(rows, odd):
     """Whether directions are held hangs on how many records there are, which is public, and not on reading them."""
     X, y, X_public, _ = rows
