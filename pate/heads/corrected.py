@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from pate.core.checks import check_classes, check_int, check_real
+from pate.core.checks import check_classes, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._moments import public_rows, softmax
@@ -77,7 +77,6 @@ class CorrectedHead(LikelihoodHead):
             They do not go together.
         """
         head = cls(space, tau=check_real("tau", tau, low=0, low_open=True))
-        check_int("max_iter", head.max_iter, low=1)
         head.classes_ = tuple(check_classes(classes))
         rows = np.asarray(z_public)
         z = public_rows(rows, rows.shape[-1], name="z_public")

@@ -99,3 +99,16 @@ def held_threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether bf16 is faster here: a fact of the machine.
+
+    Examples
+    --------
+    >>> has_bf16(torch.device("mps"))
+    False
+    """
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported() and torch.cpu.get_capabilities().get("avx512_bf16"))
+    return device.type == "cuda" and bool(torch.cuda.is_bf16_supported())

@@ -21,10 +21,10 @@ from pate.privacy.words import Guarantee
 from pate.recipes._build import columns_before, make_head, make_space
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
-from pate.recipes._recipe import Recipe, check_recipe
+from pate.recipes._recipe import Recipe, Round, check_recipe
 from pate.recipes._rule import choose
 from pate.recipes._student import image_student, student_space
-from pate.records import BallotSum, RecordVoters
+from pate.records import RecordVoters
 from pate.records._work import MOST_HELD_BYTES
 from pate.release import (
     BallotRelease,
@@ -278,8 +278,12 @@ class RecordsPlan:
             stated=terms.stated,
             anyway=self.anyway,
         ) as session:
-            head = self._asked_of_head(session, rounds, ballots, held or (X, y, groups))
-            model = self._taught(head, session, rounds, (X, y, groups))
+            asking = _Asking(session, self.recipe.rounds, rounds)
+            with threadpool_limits(1):  # thin products: threads would only wait for each other
+                rounds.append(session.ask(ballots))
+                first = make_head(self.recipe).fit(rounds[0], self.phi)
+                head = asking.corrected(first, voters, held or (X, y, groups), self.phi)
+            model = self._taught(head, asking, (X, y, groups))
             charge = session.charge
         probability = model.predict_proba(self.rows)
         statement = evidence.told_of_records(rounds[-1].statement)
@@ -289,33 +293,10 @@ class RecordsPlan:
             statement = statement.with_evidence("public model", seen)
         return RecordLabels.of(probability, tuple(rounds), charge, statement), model
 
-    def _asked_of_head(
-        self, session: BallotSession, rounds: list[BallotRelease], ballots: BallotSum, records: tuple[Any, Any, Any]
-    ) -> LikelihoodHead:
-        """Return the head of all rounds that are its own; ``rounds`` grows."""
-        X, y, groups = records
-        with threadpool_limits(1):  # thin products: threads would only wait for each other
-            rounds.append(session.ask(ballots))
-            head = make_head(self.recipe).fit(rounds[0], self.phi)
-            for later in self.recipe.rounds[1:]:
-                if later.of_student:
-                    break
-                assert later.clip is not None
-                cast = self.voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
-                rounds.append(session.ask(cast))
-                head = head.updated(rounds[-1], self.phi)
-        return head
-
-    def _taught(
-        self,
-        head: LikelihoodHead,
-        session: BallotSession,
-        rounds: list[BallotRelease],
-        records: tuple[Any, Any, Any],
-    ) -> RecordModel:
+    def _taught(self, head: LikelihoodHead, asking: _Asking, records: tuple[Any, Any, Any]) -> RecordModel:
         """Return the model: the head's, or its student's, whom records may ask again."""
         if self.recipe.student == "image":
-            return self._image_model(head, session, rounds, records)
+            return self._image_model(head, asking, records)
         taught: Head = head
         if self.recipe.student == "ridge":
             taught = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
@@ -323,14 +304,8 @@ class RecordsPlan:
             taught = ForestHead().fit(head, self.phi, self.table)
         return RecordModel(self.voters, taught, self.columns)
 
-    def _image_model(
-        self,
-        head: LikelihoodHead,
-        session: BallotSession,
-        rounds: list[BallotRelease],
-        records: tuple[Any, Any, Any],
-    ) -> RecordModel:
-        some, (X, y, groups) = some_rows(self.rows, self.random_state), records
+    def _image_model(self, head: LikelihoodHead, asking: _Asking, records: tuple[Any, Any, Any]) -> RecordModel:
+        some = some_rows(self.rows, self.random_state)
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
         maps = image_student(
             some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(targets),
@@ -343,12 +318,8 @@ class RecordsPlan:
         voters = RecordVoters(
             maps, space, classes=own.classes, classes_inferred=own.classes_inferred, verbose=own.verbose
         )
-        corrected = CorrectedHead.of(space, z, own.classes)
-        for later in self.recipe.rounds[len(rounds) :]:
-            assert later.clip is not None
-            rounds.append(session.ask(voters.cast_residuals(X, y, corrected, clip=later.clip, groups=groups)))
-            corrected = corrected.updated(rounds[-1], space.transform(z))
-        return RecordModel(voters, corrected)
+        start = CorrectedHead.of(space, z, own.classes)
+        return RecordModel(voters, asking.corrected(start, voters, records, space.transform(z), of_student=True))
 
     def _student_file(self, targets: FloatArray) -> Path | None:
         """Return where a student of these targets is kept: other noise, another file.
@@ -363,6 +334,35 @@ class RecordsPlan:
             folder = Path(ledger.path).with_name(Path(ledger.path).name + ".students")
         digest = hashlib.sha256(self.name.encode() + np.ascontiguousarray(targets).tobytes()).hexdigest()[:16]
         return Path(folder) / f"student-{digest}.safetensors"
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """A session, the rounds that a recipe has for it, and those that were asked."""
+
+    session: BallotSession
+    recipe: tuple[Round, ...]
+    asked: list[BallotRelease]
+
+    def corrected(
+        self,
+        head: LikelihoodHead,
+        voters: RecordVoters,
+        records: tuple[Any, Any, Any],
+        phi: FloatArray,
+        *,
+        of_student: bool = False,
+    ) -> LikelihoodHead:
+        """Return the head of all rounds of residuals that come next and are of the student, or are not."""
+        X, y, groups = records
+        for later in self.recipe[len(self.asked) :]:
+            if later.of_student != of_student:
+                break
+            assert later.clip is not None
+            cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
+            self.asked.append(self.session.ask(cast))
+            head = head.updated(self.asked[-1], phi)
+        return head
 
 
 def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:

@@ -19,7 +19,7 @@ from pate.core.checks import check_int, check_real, shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.representations._exact import ExactMap
+from pate.representations._exact import ExactMap, one_sign
 from pate.representations._private import private_kind
 
 _FORM = "ballot space 1"
@@ -324,7 +324,7 @@ class SignedSpace(BallotSpace):
         self.variances_ = values[:wanted].copy()
         # The sign of an eigenvector is the library's whim: the largest entry is made positive.
         vectors = vectors[:, :wanted]
-        vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(wanted)])
+        vectors = one_sign(vectors)
         self.components_ = vectors * self.variances_ ** (-alpha / 2)
         self.bounds_ = _twice_the_range(z)
         self.bias_ = np.array([constant * np.sqrt((self.variances_ ** (1 - alpha)).sum())])

@@ -105,6 +105,18 @@ class ExactMap:
         return cls(centre, half, weights, unit)
 
 
+def one_sign(axes: FloatArray) -> FloatArray:
+    """Return columns with their largest entry positive: an axis has two directions, and all machines take one.
+
+    Examples
+    --------
+    >>> one_sign(np.array([[0.6, 0.8], [-0.8, 0.6]])).tolist()
+    [[-0.6, 0.8], [0.8, 0.6]]
+    """
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
+    return np.asarray(axes * np.where(largest < 0, -1.0, 1.0))
+
+
 def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
     """Return rows @ weights, each row's numbers the same to the last bit wherever it stands, in any number of rows.
 

@@ -13,7 +13,7 @@ from pate.core.seeds import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
-from pate.representations._exact import ExactMap
+from pate.representations._exact import ExactMap, one_sign
 
 _SEED_PATH = (0x0F0E,)
 #: Rows among which the median distance is taken.
@@ -193,7 +193,7 @@ class PublicPCA(Representation):
         there = self.spectrum_ > 1e-10 * max(float(self.spectrum_[0]), 1e-290)
         scale = np.where(there, np.where(there, self.spectrum_, 1.0) ** (-self.alpha / 2), 0.0)
         axes = vectors[:, order]
-        axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)  # one sign, as scikit-learn
+        axes = one_sign(axes)
         self.map_ = ExactMap.of(axes * scale, low=self.cells_.low, high=self.cells_.high)
         self.mean_ = self.map_(mean[None])[0]
         self.n_components_ = self.n_features_out_ = k

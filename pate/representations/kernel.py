@@ -13,7 +13,7 @@ from pate.core.seeds import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
-from pate.representations._exact import ExactDistances, ExactMap
+from pate.representations._exact import ExactDistances, ExactMap, one_sign
 
 _SEED_PATH = (0x4B9CA,)
 _KERNELS = ("laplacian", "rbf")
@@ -113,8 +113,7 @@ class KernelPCA(Representation):
         values, vectors = values[order], vectors[:, order]
         there = values > _LEAST * values[0]
         values, vectors = values[there], vectors[:, there]
-        # One sign for all machines.
-        vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
+        vectors = one_sign(vectors)
         # k less its mean over landmarks, in steps.
         bound = np.full(len(vectors), _STEPS)
         self.map_ = ExactMap.of(vectors / (np.sqrt(values) * _STEPS), low=-bound, high=bound)

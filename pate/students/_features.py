@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import shown
-from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.records._maps import is_own
+from pate.representations._exact import one_sign
 from pate.representations.images._pixels import ImageMap
 from pate.students._image import ImageStudent
 from pate.students._image_input import refuse_private
@@ -89,44 +89,35 @@ class StudentFeatures(ImageMap):
         from sklearn.neighbors import NearestNeighbors
 
         shape = self._shape()
-        starts, size = range(0, len(rows), self._block_rows), self._block_rows
-        images = np.concatenate([self._images(self.cells_.block(rows, i, size)) for i in starts])[: len(rows)]
+        images = self._all_images(rows)
         targets = np.asarray(self.targets, dtype=np.float64)
         generations, self.resumed_ = self._generations(), False
         for i, student in enumerate(generations):
             self.student_: ImageStudent = clone(student).set_params(image_shape=shape).fit(images, targets)
             self.resumed_ |= self.student_.resumed_
-            parts = [self._seen(images[a : a + size]) for a in starts]
-            seen, said = (np.concatenate(part) for part in zip(*parts, strict=True))
+            seen = _unit(self.student_._told(images))
             if i + 1 < len(generations):
                 near = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(seen)), algorithm="brute").fit(seen)
-                targets = said[np.sort(near.kneighbors(seen, return_distance=False), axis=1)].mean(axis=1)
+                near_by = np.sort(near.kneighbors(seen, return_distance=False), axis=1)
+                targets = self.student_.predict_proba(images)[near_by].mean(axis=1)
         self._mean = seen.mean(axis=0)
         _, axes = np.linalg.eigh(np.cov(seen.T.astype(np.float64)))
         axes = axes[:, ::-1][:, : min(_COMPONENTS, seen.shape[1])]
-        axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
-        self._axes = axes.astype(np.float32)
+        self._axes = one_sign(axes).astype(np.float32)
         self.n_features_out_ = self._axes.shape[1] + len(self.student_.classes_)
 
-    def _seen(self, images: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], FloatArray]:
-        """Return features of length 1, and probabilities."""
-        features, probability = self.student_._asked(images)
-        length = np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-        return np.asarray(features / length, dtype=np.float32), probability
-
     def _map(self, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        features, probability = self._seen(self._images(block))
-        logits = np.log(np.maximum(probability, _LEAST))
-        return np.concatenate([(features - self._mean) @ self._axes, logits], axis=1)
+        images = self._images(block)
+        logits = np.log(np.maximum(self.student_.predict_proba(images), _LEAST))
+        return np.concatenate([(_unit(self.student_._told(images)) - self._mean) @ self._axes, logits], axis=1)
 
     def _settings(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape}
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         weights = {f"student/{k}": v.detach().cpu().numpy() for k, v in self.student_.network_.state_dict().items()}
-        told = {k: repr(v) for k, v in sorted(self.student_.get_params().items()) if k in ("augmentation", "flip")}
-        arrays = weights | {"mean": self._mean, "axes": self._axes}
-        return arrays, {"image_shape": list(self.image_shape_), "views": self.student_.average_views, **told}
+        seen_as = {name: getattr(self.student_, name) for name in ("augmentation", "flip", "average_views")}
+        return weights | {"mean": self._mean, "axes": self._axes}, {"image_shape": list(self.image_shape_), **seen_as}
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         raise ValueError("a student is kept by itself")
@@ -134,3 +125,8 @@ class StudentFeatures(ImageMap):
     def _provenance(self) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self.student_.targets_).tobytes()).hexdigest()[:12]
         return f"a student of {self.n_public_:,} public images and of what was released before ({digest})"
+
+
+def _unit(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return rows of length 1; those of length nought stay."""
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), dtype=np.float32)

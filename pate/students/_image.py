@@ -219,29 +219,34 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probabilities of images, shape (n, n_classes)."""
         check_is_fitted(self, "network_")
-        return self._asked(self._images(X), features=False)[1]
+        from pate.students._image_training import changes_of, probabilities
+
+        changes = changes_of(float(self.augmentation), flip=bool(self.flip), erase=0.0)
+        found = self._on_device(
+            probabilities, self._images(X), changes=changes, n_views=_VIEWS if self.average_views else 1
+        )
+        return np.asarray(found.double().cpu().numpy())
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the class indices of images, shape (n,)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
-    def _asked(self, images: npt.NDArray[np.float32], *, features: bool = True) -> tuple[Any, FloatArray]:
-        """Return what the last layer is told of each image (if asked for), and the probabilities."""
+    def _told(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return what the last layer is told of each image."""
+        from pate.students._image_training import last_features
+
+        return np.asarray(self._on_device(last_features, images))
+
+    def _on_device(self, ask: Any, images: npt.NDArray[np.float32], **how: Any) -> Any:
         import torch
 
         from pate.networks._devices import one_device
-        from pate.students._image_training import changes_of, last_features, probabilities
 
-        device, tensor = one_device(self.device), torch.from_numpy(images)
-        network = self.network_.to(device)
-        changes = changes_of(float(self.augmentation), flip=bool(self.flip), erase=0.0)
-        n_views = _VIEWS if self.average_views else 1
+        device = one_device(self.device)
         try:
-            found = probabilities(network, tensor, device, changes=changes, n_views=n_views)
-            told = last_features(network, tensor, device) if features else None
+            return ask(self.network_.to(device), torch.from_numpy(images), device, **how)
         finally:
             self.network_.cpu()
-        return told, np.asarray(found.double().cpu().numpy())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted student: a safetensors file with the settings as JSON in it, no pickle.
@@ -315,8 +320,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, n_rows: int) -> tuple[Recipe, torch.device]:
         """Return the checked settings, and the device."""
-        from pate.networks._devices import one_device
-        from pate.students._image_training import Recipe, has_bf16
+        from pate.networks._devices import has_bf16, one_device
+        from pate.students._image_training import Recipe
 
         device = one_device(self.device)
         check_choice("precision", self.precision, ("auto", "float32", "bfloat16"))

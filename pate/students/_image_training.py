@@ -68,19 +68,6 @@ class Recipe:
     seed: int
 
 
-def has_bf16(device: torch.device) -> bool:
-    """Whether bf16 is faster here: a fact of the machine.
-
-    Examples
-    --------
-    >>> has_bf16(torch.device("mps"))
-    False
-    """
-    if device.type == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported() and torch.cpu.get_capabilities().get("avx512_bf16"))
-    return device.type == "cuda" and bool(torch.cuda.is_bf16_supported())
-
-
 def _cast(device: torch.device, bf16: bool) -> Any:
     return torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
 

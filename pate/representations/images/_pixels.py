@@ -29,6 +29,12 @@ class ImageMap(Representation):
         self.image_shape_ = image_shape_of(self.cells_, check_image_shape(self.image_shape))
         return self.image_shape_
 
+    def _all_images(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return all public rows as images."""
+        size = self._block_rows
+        blocks = [self._images(self.cells_.block(rows, start, size)) for start in range(0, len(rows), size)]
+        return np.concatenate(blocks)[: len(rows)]
+
     def _images(self, block: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return clean rows as images (n, channels, height, width), the public range being [0, 1]."""
         low, high = float(self.cells_.low[0]), float(self.cells_.high[0])

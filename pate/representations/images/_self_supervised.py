@@ -12,8 +12,9 @@ import torch
 
 from pate.core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
-from pate.networks._devices import one_device
+from pate.networks._devices import has_bf16, one_device
 from pate.networks._generators import own_generator
+from pate.representations._exact import one_sign
 from pate.representations.images._augment import Augmentation, fitting
 from pate.representations.images._cells import check_image_shape
 from pate.representations.images._encoders import Encoder
@@ -141,8 +142,7 @@ class SelfSupervised(ImageMap):
         if len(rows) < 2:
             raise InvalidInputError("X_public has one image: nothing to tell it apart from. Pass more public images.")
         device = one_device(self.device)
-        starts, size = range(0, len(rows), self._block_rows), self._block_rows
-        images = np.concatenate([self._images(self.cells_.block(rows, i, size)) for i in starts])[: len(rows)]
+        images = self._all_images(rows)
         named = fitting(torch.from_numpy(images)) if self.augmentation == "auto" else self.augmentation
         self.augmentation_ = Augmentation.of(named)
         epochs = self.epochs if isinstance(self.epochs, int) else max(_FEWEST, min(_MOST, _SHOWN // len(rows)))
@@ -155,7 +155,7 @@ class SelfSupervised(ImageMap):
             temperature=float(self.temperature),
             augmentation=self.augmentation_,
             seed=int(self.random_state),
-            bf16=_has_bf16(device) if self.precision == "auto" else self.precision == "bf16",
+            bf16=has_bf16(device) if self.precision == "auto" else self.precision == "bf16",
         )
         encoder, self.losses_ = train(images, recipe, device, folder=self.checkpoint_dir, show=self.verbose)
         self._weights = {name: value.detach().numpy().copy() for name, value in encoder.state_dict().items()}
@@ -181,8 +181,7 @@ class SelfSupervised(ImageMap):
         mean = total / len(images)
         _, axes = np.linalg.eigh(squares / len(images) - np.outer(mean, mean))
         axes = axes[:, ::-1][:, : min(self.n_features, len(images) - 1)]
-        axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
-        self._mean, self._axes = mean.astype(np.float32), axes.astype(np.float32)
+        self._mean, self._axes = mean.astype(np.float32), one_sign(axes).astype(np.float32)
         self.n_features_out_ = self._axes.shape[1]
 
     def _described(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -214,10 +213,3 @@ class SelfSupervised(ImageMap):
         self._mean, self._axes = arrays["mean"], arrays["axes"]
         self._weights = {n.removeprefix("encoder/"): v for n, v in arrays.items() if n.startswith("encoder/")}
         self._build()
-
-
-def _has_bf16(device: torch.device) -> bool:
-    """Whether bf16 is faster here: a fact of the machine."""
-    if device.type == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported() and torch.cpu.get_capabilities().get("avx512_bf16"))
-    return device.type == "cuda" and torch.cuda.is_bf16_supported()
