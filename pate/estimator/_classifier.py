@@ -345,16 +345,16 @@ class PATEClassifier(PublicModel):
         check_ballots_stated(terms.stated, residual=True)
         door = any_rows(self.classes)
         same = X is X_public
-        read, y = self._check_private(X, y, door, X_public)
-        rows = self._check_public(X_public, door)
+        rows = self._check_public(X_public, door, reset=True)
+        records, y = self._check_records(X, y, rows, door)
         if not self.overlap_is_public:
-            check_public_rows(read.rows, read.rows if same else rows, groups)
+            check_public_rows(records, records if same else rows, groups)
         plan = plan_records(
             rows,
             terms,
             classes=tuple(self.classes_.tolist()),
             classes_inferred=self.classes is None,
-            n_records=read.rows.shape[0],
+            n_records=records.shape[0],
             groups=groups,
             representation=self.representation,
             image_shape=self.image_shape,
@@ -371,7 +371,7 @@ class PATEClassifier(PublicModel):
         if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
         evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
-        self.release_, self._model = plan.run(read.rows, y, groups, evidence=evidence)
+        self.release_, self._model = plan.run(records, y, groups, evidence=evidence)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = digest_of(hashes_of(rows))
         self.__dict__.pop("student_", None)

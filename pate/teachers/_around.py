@@ -41,14 +41,17 @@ class TeachersRows(BaseEstimator):
         With public classes no record decides whether there is an error: what cannot be used is left to the teachers'
         :meth:`~pate.teachers.ShardEnsemble.fit`. Without them all records decide anyway, and the curator was warned.
         """
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+        check_has_target(y)
         strict = teachers.classes is None
         read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
         rows = read.rows
-        if rows.shape[0] < 2:
-            raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
+        check_several(rows)
         self._check_names(rows, reset=True)
+        return read, self._check_target(y, rows.shape[0], teachers)
+
+    def _check_target(self, y: Any, n_records: int, teachers: ShardEnsemble) -> Any:
+        """Return labels, and set ``classes_``."""
+        strict = teachers.classes is None
         shape = quietly("y", lambda: (np.asarray(y) if strict else as_column(y)).shape)
         if len(shape) == 2 and shape[1] == 1:
             warnings.warn(
@@ -58,9 +61,9 @@ class TeachersRows(BaseEstimator):
             )
             y = np.asarray(unmasked("y", y)).ravel()
         if not strict:
-            self._check_classes(y, rows.shape[0], teachers)
-            return read, y
-        labels = check_labels("y", y, rows.shape[0])
+            self._check_classes(y, n_records, teachers)
+            return y
+        labels = check_labels("y", y, n_records)
         if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
             raise _continuous()
         warnings.warn(
@@ -74,7 +77,7 @@ class TeachersRows(BaseEstimator):
             raise InvalidInputError(
                 "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
             )
-        return read, labels
+        return labels
 
     def _check_classes(self, y: Any, n_records: int, teachers: ShardEnsemble) -> None:
         """Set ``classes_``, and refuse labels of which none is among them."""
@@ -88,9 +91,9 @@ class TeachersRows(BaseEstimator):
             raise _continuous()
         encode_labels("y", labels, values)
 
-    def _check_public(self, X_public: Any, teachers: ShardEnsemble) -> Any:
+    def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
         rows = _teachers_rows(X_public, "X_public", teachers)
-        self._check_names(rows, reset=False)
+        self._check_names(rows, reset=reset)
         return rows
 
     def _check_rows(self, X: Any, student: Any) -> Any:
@@ -98,8 +101,8 @@ class TeachersRows(BaseEstimator):
         self._check_names(rows, reset=False)
         return rows
 
-    def _check_names(self, rows: Any, *, reset: bool) -> None:
-        """Remember columns, or see that they are those of the private rows."""
+    def _check_names(self, rows: Any, *, reset: bool, kinds: bool = True) -> None:
+        """Remember columns, or see that they are those that are remembered, and with ``kinds`` as many numbers."""
         if reset:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
@@ -108,7 +111,8 @@ class TeachersRows(BaseEstimator):
             raise InvalidInputError(
                 "private and public rows must be of one kind: some are texts, the others a table. Pass both alike."
             )
-        check_same_kind(rows, objects=self._objects)
+        if kinds:
+            check_same_kind(rows, objects=self._objects)
         if is_texts(rows):
             return
         problem = ""
@@ -124,6 +128,18 @@ class TeachersRows(BaseEstimator):
         teachers = LogisticRegression() if self.estimator is None else self.estimator
         copy_input_tags(teachers, tags)
         return tags
+
+
+def check_has_target(y: Any) -> None:
+    """Refuse to learn from nothing."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+
+
+def check_several(rows: Any) -> None:
+    """Refuse one record."""
+    if rows.shape[0] < 2:
+        raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
 
 
 def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:

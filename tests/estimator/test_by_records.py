@@ -418,6 +418,34 @@ def test_an_odd_record_changes_its_own_ballot_alone(cast, odd):
     assert "secret" not in clf.statement_.text() + repr(clf.release_)
 
 
+def towns(numbers, town):
+    rows = np.empty((len(numbers), 3), dtype=object)
+    rows[:, 0], rows[:, 2] = numbers.T
+    rows[:, 1] = [town(i) for i in range(len(numbers))]
+    return rows
+
+
+NAMES = [lambda i: "abc"[i % 3], lambda i: i % 3, lambda i: i % 3 == 0, lambda i: None]
+KINDS = {"array": np.asarray, "list": lambda rows: rows.tolist(), "frame": pd.DataFrame,
+         "typed frame": lambda rows: pd.DataFrame(rows).infer_objects()}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ["a", 1.0, {}, None, b"a"], ids=["text", "number", "dict", "missing", "bytes"])
+@pytest.mark.parametrize("private", [0, 1, 2, 3], ids=["texts", "numbers", "truths", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_cell_decides_what_a_column_is(cast, kind, private, cell):
+    """Not even of a column in which private rows hold another kind than public ones: no error comes or goes."""
+    public, rows = KINDS[kind](towns(SMALL_PUBLIC, NAMES[0])), towns(SMALL[:300], NAMES[private])
+    other = rows.copy()
+    other[7, 1] = cell
+    for given in (rows, other):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            small(noise_seed=4).fit(KINDS[kind](given), SMALL_Y[:300], X_public=public)
+    first, second = (c for c in cast if c.facts.clip is None)
+    assert int(((second.sums - first.sums).astype(object) ** 2).sum()) <= first.facts.delta_squared
+
+
 def test_nothing_private_is_reachable(cast):
     clf = classifier().fit(X, Y, X_public=PUBLIC)
     kept = pickle.dumps(clf)
