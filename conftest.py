@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of theirs would wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from pate.core import seeds as _random
 
 

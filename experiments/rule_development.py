@@ -153,7 +153,7 @@ def run(recipe: Recipe, mu: float, phis: tuple[Array, ...], zs: tuple[Array, ...
     if recipe.student is None:
         return float(((measured @ W).argmax(axis=1) == ys[2]).mean())
     if recipe.student == "forest":
-        trees = ExtraTreesRegressor(100, min_samples_leaf=5, max_features=1 / 3, bootstrap=True, random_state=0)
+        trees = ExtraTreesRegressor(100, min_samples_leaf=5, max_features=1 / 3, random_state=0)
         trees.fit(columns[1], _probabilities(public @ W))
         told = [np.log(np.maximum(trees.predict(x), 1e-4)) for x in columns[1:]]
         V = matched(np.zeros_like(W), sums, public, n, 0.6 * (recipe.prior_scale or 1.0), c.steps, told[0])

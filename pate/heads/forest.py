@@ -107,7 +107,7 @@ class ForestHead(Head):
             raise InvalidInputError(f"columns must be of the {len(phi)} public rows, got shape {rows.shape}.")
         rows = _narrow(public_rows(rows, rows.shape[1], name="columns"))
         forest = ExtraTreesRegressor(
-            n_trees, min_samples_leaf=leaf, max_features=1 / 3, bootstrap=True, random_state=self.random_state
+            n_trees, min_samples_leaf=leaf, max_features=1 / 3, random_state=self.random_state
         ).fit(rows, head.predict_proba(phi))
         trees = [tree.tree_ for tree in forest.estimators_]
         starts = np.cumsum([0, *(tree.node_count for tree in trees)])

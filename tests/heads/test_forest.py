@@ -42,7 +42,7 @@ def test_it_is_better_than_the_head_that_taught_it(world, forest):
 
 def test_trees_are_those_of_scikit_learn(world, forest):
     """Cross-check: the flat arrays give to the last digits what the library's own forest gives."""
-    theirs = ExtraTreesRegressor(20, min_samples_leaf=5, max_features=1 / 3, bootstrap=True, random_state=0)
+    theirs = ExtraTreesRegressor(20, min_samples_leaf=5, max_features=1 / 3, random_state=0)
     theirs.fit(world.columns.astype(np.float32), world.first.predict_proba(world.phi))
     new = np.concatenate([world.phi[::-1], 2 * world.columns[::-1]], axis=1)
     wanted = np.log(np.maximum(theirs.predict(2 * world.columns[::-1]), 1e-4)) + world.phi[::-1] @ forest.coef_
