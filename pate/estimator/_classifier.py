@@ -6,23 +6,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
-from pate.estimator._public_model import PublicModel, digest_of, hashes_of
-from pate.estimator._roads import OF_SHARDS, any_rows, chosen_voters, head_teachers, plan_records
+from pate.estimator._by_records import ByRecords
+from pate.estimator._public_model import digest_of, hashes_of
+from pate.estimator._roads import OF_SHARDS, chosen_voters, head_teachers
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
-from pate.recipes import RecordsPlan
 from pate.release import (
     BatchPlan,
     Evidence,
     ReleaseTerms,
-    check_ballots_stated,
     check_release_stated,
     plan_release,
     warn_if_weak,
@@ -33,7 +31,7 @@ from pate.teachers._rows import is_frame
 from pate.votes import Votes
 
 
-class PATEClassifier(PublicModel):
+class PATEClassifier(ByRecords):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
     Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
@@ -340,43 +338,6 @@ class PATEClassifier(PublicModel):
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         self._learn(student, X_public)
         return teachers, outcome.votes
-
-    def _fit_by_records(self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms) -> RecordsPlan:
-        check_ballots_stated(terms.stated, residual=True)
-        door = any_rows(self.classes)
-        same = X is X_public
-        rows = self._check_public(X_public, door, reset=True)
-        records, y = self._check_records(X, y, rows, door)
-        if not self.overlap_is_public:
-            check_public_rows(records, records if same else rows, groups)
-        plan = plan_records(
-            rows,
-            terms,
-            classes=tuple(self.classes_.tolist()),
-            classes_inferred=self.classes is None,
-            n_records=records.shape[0],
-            groups=groups,
-            representation=self.representation,
-            image_shape=self.image_shape,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            anyway=self.anyway,
-        )
-        student = self._named_student()
-        n_public = rows.shape[0]
-        queries = np.arange(n_public)
-        if student is not None:
-            try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
-        if self.ledger is not None and not plan.stored:
-            self.ledger.check_writable()
-        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
-        self.release_, self._model = plan.run(records, y, groups, evidence=evidence)
-        self.statement_, self.queries_ = self.release_.statement, queries
-        self._asked = digest_of(hashes_of(rows))
-        self.__dict__.pop("student_", None)
-        self._learn(student, rows)
-        return plan
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

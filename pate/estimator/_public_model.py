@@ -11,17 +11,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import quietly
 from pate.core.seeds import training_seed
-from pate.data._door import is_texts, read_rows
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.recipes import RecordModel
-from pate.records._cells import read_records
 from pate.release import LabelRelease, RecordLabels
 from pate.students import check_is_student, default_student, fit_student, make_student
 from pate.teachers import ShardEnsemble, TeacherEnsemble
-from pate.teachers._around import TeachersRows, check_has_target, check_several
+from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
 from pate.votes import ABSTAIN
 
@@ -96,20 +93,6 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
 
         def who_votes(self) -> str: ...
         def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...
-
-    def _check_records(self, X: Any, y: Any, public: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
-        """Return private records for public maps, each read by itself, and labels; set ``classes_``.
-
-        ``public`` are the checked public rows. They alone say what a row is: of private ones, not even a column's kind
-        hangs on another record.
-        """
-        check_has_target(y)
-        width = None if is_texts(public) else int(np.prod(public.shape[1:]))
-        whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
-        rows = read_rows(X) if whole else quietly("X", read_records, X, width, "X")[0]
-        check_several(rows)
-        self._check_names(rows, reset=False, kinds=False)
-        return rows, self._check_target(y, rows.shape[0], teachers)
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.

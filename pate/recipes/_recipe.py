@@ -27,13 +27,19 @@ class Round:
 
     Examples
     --------
-    >>> Round(1.0)
+    >>> Round(1)
     Round(share=1.0, clip=None, of_student=False)
     """
 
     share: float
     clip: float | None = None
     of_student: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("share", "clip"):  # a ledger knows a plan by its words, and 1 is 1.0
+            value = getattr(self, name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))
 
 
 @dataclass(frozen=True)

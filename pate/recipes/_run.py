@@ -235,11 +235,10 @@ class RecordsPlan:
             told += f" {self.random_state}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
-    @property
-    def _holds(self) -> bool:
-        """Whether directions are kept between rounds: public numbers' matter, and no bit of a ballot's."""
-        size = 4 * self.n_units * self.phi.shape[1]
-        return len(self.recipe.rounds) > 1 and size <= MOST_HELD_BYTES
+    def _holds(self, X: Any) -> bool:
+        """Whether the records' directions are kept between rounds: a matter of memory, and no bit of a ballot's."""
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        return len(self.recipe.rounds) > 1 and 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
 
     def run(
         self, X: Any, y: Any, groups: Any = None, *, evidence: Evidence | None = None
@@ -261,7 +260,7 @@ class RecordsPlan:
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        held = (voters.hold(X, y, groups), None, None) if self._holds else None
+        held = (voters.hold(X, y, groups), None, None) if self._holds(X) else None
         # Before anything is paid: what cannot be cast is found out here.
         ballots = voters.cast(*(held or (X, y, groups)))
         with open_ballot_session(

@@ -99,6 +99,13 @@ def test_the_same_run_again_is_free_and_another_is_refused(rows, tmp_path):
         _ = plan_of(X_public[:200], ledger=ledger).mechanisms
 
 
+def test_a_share_is_the_same_number_however_it_is_written(rows):
+    one, two = (
+        replace(plan_of(rows[2]), recipe=replace(plan_of(rows[2]).recipe, rounds=(Round(s),))) for s in (1, 1.0)
+    )
+    assert one.name == two.name
+
+
 def test_the_statement_says_who_fitted_what(rows):
     X, y, X_public, _ = rows
     plan = plan_of(X_public, epsilon=5.0)

@@ -1,0 +1,92 @@
+"""The road of records: private rows, each by itself, to ballots and the model that follows from their noisy sum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pate.core.checks import quietly
+from pate.data import check_public_rows
+from pate.data._door import is_texts, read_rows
+from pate.estimator._public_model import PublicModel, digest_of, hashes_of
+from pate.estimator._roads import any_rows, plan_records
+from pate.recipes import RecordsPlan
+from pate.records._cells import read_records
+from pate.release import Evidence, ReleaseTerms, check_ballots_stated
+from pate.statement.model import PrivacyStatement
+from pate.students import try_student
+from pate.teachers import ShardEnsemble
+from pate.teachers._around import check_has_target, check_several
+
+
+class ByRecords(PublicModel):
+    """What :class:`pate.PATEClassifier` does where every private record votes; a mixin.
+
+    Examples
+    --------
+    >>> from pate import PATEClassifier
+    >>> issubclass(PATEClassifier, ByRecords)
+    True
+    """
+
+    statement_: PrivacyStatement
+
+    if TYPE_CHECKING:  # what is said when the classifier is made
+        overlap_is_public: bool
+        representation: Any
+        image_shape: Any
+        n_jobs: int | None
+        verbose: bool
+        anyway: bool
+
+    def _fit_by_records(self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms) -> RecordsPlan:
+        check_ballots_stated(terms.stated, residual=True)
+        door = any_rows(self.classes)
+        same = X is X_public
+        rows = self._check_public(X_public, door, reset=True)
+        records, y = self._check_records(X, y, rows, door)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
+        plan = plan_records(
+            rows,
+            terms,
+            classes=tuple(self.classes_.tolist()),
+            classes_inferred=self.classes is None,
+            n_records=records.shape[0],
+            groups=groups,
+            representation=self.representation,
+            image_shape=self.image_shape,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            anyway=self.anyway,
+        )
+        student = self._named_student()
+        n_public = rows.shape[0]
+        queries = np.arange(n_public)
+        if student is not None:
+            try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
+        if self.ledger is not None and not plan.stored:
+            self.ledger.check_writable()
+        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
+        self.release_, self._model = plan.run(records, y, groups, evidence=evidence)
+        self.statement_, self.queries_ = self.release_.statement, queries
+        self._asked = digest_of(hashes_of(rows))
+        self.__dict__.pop("student_", None)
+        self._learn(student, rows)
+        return plan
+
+    def _check_records(self, X: Any, y: Any, public: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
+        """Return private records for public maps, each read by itself, and labels; set ``classes_``.
+
+        ``public`` are the checked public rows. They alone say what a row is: of private ones, not even a column's kind
+        hangs on another record.
+        """
+        check_has_target(y)
+        width = None if is_texts(public) else int(np.prod(public.shape[1:]))
+        whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
+        rows = read_rows(X) if whole else quietly("X", read_records, X, width, "X")[0]
+        check_several(rows)
+        self._check_names(rows, reset=False, kinds=False)
+        return rows, self._check_target(y, rows.shape[0], teachers)
