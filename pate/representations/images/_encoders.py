@@ -8,6 +8,8 @@ from pate.exceptions import InvalidInputError
 
 #: Length of the vectors that are compared in training; they are not what is used afterwards.
 _COMPARED = 256
+#: ... by VICReg, after a layer as wide: it asks for numbers that do not vary together, and for many.
+_EXPANDED = 512
 _LARGEST = 4
 
 
@@ -18,7 +20,7 @@ def _block(before: int, after: int, kernel: int, step: int = 1) -> nn.Sequential
 
 
 class Encoder(nn.Module):
-    """Four convolutions, more for images of over 48 pixels a side, and a linear layer that only training needs.
+    """Four convolutions, more for images of over 48 pixels a side, and a linear layer or two that only training needs.
 
     Images of 28 x 28 pixels are halved at once: of the networks tried, that learnt most in a second of a processor.
 
@@ -28,6 +30,8 @@ class Encoder(nn.Module):
         At least 4 pixels each way.
     width : int
         Channels of the first convolution; 2, 4 and 4 times as many follow.
+    expanded : bool
+        Whether vectors are compared after a hidden layer, which VICReg needs.
 
     Attributes
     ----------
@@ -42,7 +46,7 @@ class Encoder(nn.Module):
     (torch.Size([2, 256]), torch.Size([2, 2048]))
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], width: int) -> None:
+    def __init__(self, image_shape: tuple[int, int, int], width: int, *, expanded: bool = False) -> None:
         super().__init__()
         channels, height, across = image_shape
         side = min(height, across)
@@ -61,12 +65,15 @@ class Encoder(nn.Module):
         self.n_body = before * pooled[0] * pooled[1]
         pool = [] if pooled == sides else [nn.AdaptiveAvgPool2d(pooled)]
         self.body = nn.Sequential(*blocks, *pool, nn.Flatten())
-        self.compared = nn.Linear(self.n_body, _COMPARED)
+        hidden = [nn.Linear(self.n_body, _EXPANDED), nn.BatchNorm1d(_EXPANDED), nn.ReLU(inplace=True)]
+        self.compared = (
+            nn.Sequential(*hidden, nn.Linear(_EXPANDED, _EXPANDED)) if expanded else nn.Linear(self.n_body, _COMPARED)
+        )
 
     def describe(self, images: Tensor) -> Tensor:
         """Return what the convolutions see, float tensor of shape (n, n_body), not negative."""
         return self.body(images)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return what training compares, float tensor of shape (n, 256)."""
+        """Return what training compares, float tensor of shape (n, 256), or (n, 512) if ``expanded``."""
         return self.compared(self.body(images))

@@ -32,3 +32,31 @@ def simclr(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     nearness = nearness.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=views.device), float("-inf"))
     twin = torch.arange(2 * n, device=views.device).roll(n)
     return F.cross_entropy(nearness, twin)
+
+
+def vicreg(one: Tensor, two: Tensor) -> Tensor:
+    """Twins are to be alike, each number to vary over the batch, and no two numbers to vary together.
+
+    Parameters
+    ----------
+    one, two : tensors of shape (n, p)
+
+    References
+    ----------
+    Bardes, Ponce and LeCun, *VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning*, ICLR
+    2022, equation 6 with their weights 25, 25 and 1; as in their code, the first term is a mean over numbers too, and
+    the second one is halved.
+
+    Examples
+    --------
+    >>> views = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    >>> bool(vicreg(views, views) < vicreg(views, views.flip(0))), bool(vicreg(views, views) < vicreg(views * 0, views))
+    (True, True)
+    """
+    loss = 25 * F.mse_loss(one.float(), two.float())
+    for views in (one.float(), two.float()):
+        apart = views - views.mean(dim=0)
+        loss = loss + 12.5 * F.relu(1 - (apart.var(dim=0) + 1e-4).sqrt()).mean()
+        together = apart.T @ apart / (len(views) - 1)
+        loss = loss + (together.square().sum() - together.diagonal().square().sum()) / views.shape[1]
+    return loss

@@ -26,7 +26,7 @@ _SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 
 class SelfSupervised(ImageMap):
-    """A network trained on public images so that two changed views of one image are near, and of two are far.
+    """A network trained on public images so that two changed views of one image are near, and not all images are.
 
     A vector is what the network's convolutions see, scaled to length 1 and turned to the principal axes of the public
     images. Vectors put images of one class together where the changes (:class:`Augmentation`) leave the class as
@@ -36,6 +36,9 @@ class SelfSupervised(ImageMap):
     ----------
     n_features : int
         Length of a vector at most: as many as the network and the public images allow.
+    objective : {"simclr", "vicreg"}
+        What keeps images apart: that each view is nearer to its twin than to any other view of the batch, or that the
+        numbers of a vector vary, and do not vary together.
     width : int
         Channels of the first convolution; the others are wider (:class:`Encoder`). Twice the width costs about three
         times as much.
@@ -44,7 +47,7 @@ class SelfSupervised(ImageMap):
     batch_size : int
         At least 2; each image of a batch is told apart from all others in it.
     temperature : float
-        Smaller ones look at the nearest others only.
+        Of ``"simclr"`` only; smaller ones look at the nearest others only.
     learning_rate, weight_decay : float
         Of AdamW.
     augmentation : str or dict
@@ -75,7 +78,8 @@ class SelfSupervised(ImageMap):
     References
     ----------
     Chen, Kornblith, Norouzi and Hinton, *A Simple Framework for Contrastive Learning of Visual Representations*, ICML
-    2020.
+    2020. Bardes, Ponce and LeCun, *VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning*,
+    ICLR 2022.
 
     Examples
     --------
@@ -92,6 +96,7 @@ class SelfSupervised(ImageMap):
         self,
         *,
         n_features: int = 256,
+        objective: str = "simclr",
         width: int = 32,
         epochs: int | str = "auto",
         batch_size: int = 256,
@@ -107,6 +112,7 @@ class SelfSupervised(ImageMap):
         verbose: bool = False,
     ) -> None:
         self.n_features = n_features
+        self.objective = objective
         self.width = width
         self.epochs = epochs
         self.batch_size = batch_size
@@ -123,6 +129,7 @@ class SelfSupervised(ImageMap):
 
     def _check(self) -> None:
         check_int("n_features", self.n_features, low=1)
+        check_choice("objective", self.objective, ("simclr", "vicreg"))
         check_int("width", self.width, low=1)
         if self.epochs != "auto":
             check_int("epochs", self.epochs, low=1, remedy="Or 'auto'.")
@@ -147,6 +154,7 @@ class SelfSupervised(ImageMap):
         self.augmentation_ = Augmentation.of(named)
         epochs = self.epochs if isinstance(self.epochs, int) else max(_FEWEST, min(_MOST, _SHOWN // len(rows)))
         recipe = Recipe(
+            objective=self.objective,
             width=self.width,
             epochs=int(epochs),
             batch_size=self.batch_size,
@@ -166,7 +174,7 @@ class SelfSupervised(ImageMap):
         """Make the network of its weights, on the device."""
         self._device = one_device(self.device)
         with own_generator(0):  # a module draws its first weights, which are replaced, from everybody's generator
-            encoder = Encoder(self.image_shape_, self.width)
+            encoder = Encoder(self.image_shape_, self.width, expanded=self.objective == "vicreg")
         encoder.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self._weights.items()})
         self._encoder = encoder.to(self._device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
 

@@ -23,7 +23,7 @@ from pate.exceptions import CheckpointWarning
 from pate.networks._generators import own_generator
 from pate.representations.images._augment import Augmentation
 from pate.representations.images._encoders import Encoder
-from pate.representations.images._losses import simclr
+from pate.representations.images._losses import simclr, vicreg
 
 #: Seconds between two checkpoints; epochs are not cut.
 _OFTEN = 30.0
@@ -35,6 +35,7 @@ _VERSION = 1
 class Recipe:
     """All that decides a training, but for the images and the machine."""
 
+    objective: str
     width: int
     epochs: int
     batch_size: int
@@ -76,7 +77,7 @@ def train(
         A progress bar over the epochs.
     """
     with own_generator(training_seed(recipe.seed, 0), device):
-        encoder = Encoder(tuple(images.shape[1:]), recipe.width)
+        encoder = Encoder(tuple(images.shape[1:]), recipe.width, expanded=recipe.objective == "vicreg")
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(
             encoder.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=device.type != "mps"
@@ -111,7 +112,8 @@ def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, devi
         views = torch.cat([recipe.augmentation.apply(batch, changes) for _ in range(2)])
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
             vectors = state.encoder(views.contiguous(memory_format=torch.channels_last))
-        loss = simclr(vectors[:size], vectors[size:], recipe.temperature)
+        one, two = vectors[:size], vectors[size:]
+        loss = vicreg(one, two) if recipe.objective == "vicreg" else simclr(one, two, recipe.temperature)
         state.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         state.optimizer.step()
