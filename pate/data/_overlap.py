@@ -220,10 +220,17 @@ def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[npt.NDArray[A
     cells = np.concatenate([one.astype(object), two.astype(object)])
     try:
         codes, _ = pd.factorize(cells)
-    except TypeError:  # cells that cannot be compared as they are, such as lists
-        codes, _ = pd.factorize(np.array([repr(cell) for cell in cells], dtype=object))
+    except Exception:  # cells that cannot be compared as they are, such as lists
+        codes, _ = pd.factorize(np.array([_written(cell) for cell in cells], dtype=object))
     numbers = codes.astype(np.float64)
     return numbers[: len(one)], numbers[len(one) :]
+
+
+def _written(cell: Any) -> str:
+    try:
+        return repr(cell)
+    except Exception:  # a whole number that is too long
+        return f"a {type(cell).__name__}"
 
 
 def _coarser(one: np.dtype[Any], two: np.dtype[Any]) -> np.dtype[Any]:

@@ -121,6 +121,15 @@ def test_a_span_of_time_is_no_number_alone_or_in_a_column() -> None:
         assert (voters.cast(pd.DataFrame(rows), y).sums == before).all()
 
 
+@pytest.mark.parametrize(
+    "odd", [np.timedelta64(1), [10**5000], {}, 10**5000, 1j, Decimal("sNaN")], ids=lambda v: type(v).__name__
+)
+def test_no_cell_stops_the_search_for_private_rows_among_the_public(odd: object) -> None:
+    rows = Z.tolist()
+    rows[7][1] = odd
+    check_public_rows(pd.DataFrame(rows), pd.DataFrame(Z + 0.5))
+
+
 def test_a_series_of_numbers_is_rows_of_one_cell_as_one_with_a_text_is() -> None:
     voters = RecordVoters(None, SignedSpace().fit(Z[:, :1]), classes=2)
     y = [0, 1] * (N // 2)
