@@ -80,11 +80,13 @@ def cell_kind(cell: Any) -> str:
     kind = type(cell).__name__
     if cell is None or cell is np.ma.masked or kind in ("NAType", "NaTType"):
         return "missing"
+    if isinstance(cell, np.datetime64 | np.timedelta64):  # the latter is a whole number to NumPy
+        return "missing" if np.isnat(cell) else "datetime"
     if isinstance(cell, numbers.Real):
         return "missing" if cell != cell else "number"
     if isinstance(cell, numbers.Complex):
         return "complex"
-    if isinstance(cell, np.datetime64 | np.timedelta64 | datetime.date | datetime.time | datetime.timedelta):
+    if isinstance(cell, datetime.date | datetime.time | datetime.timedelta):
         return "datetime"
     return kind
 

@@ -97,13 +97,15 @@ def as_number(cell: Any) -> float:
         if text in _TRUTH:
             return _TRUTH[text]
         cell = "" if "_" in text else text
-    elif isinstance(cell, complex) and not cell.imag:
-        cell = cell.real
-    elif not isinstance(cell, numbers.Real | np.bool_):
+    elif isinstance(cell, np.timedelta64):  # NumPy calls it a whole number
         return float("nan")
+    elif not isinstance(cell, numbers.Real | np.bool_):
+        if not isinstance(cell, numbers.Complex) or cell.imag:
+            return float("nan")
+        cell = cell.real
     try:
         return float(cell)
-    except (ValueError, OverflowError):
+    except Exception:  # whatever an odd cell raises is its own matter
         return float("nan")
 
 

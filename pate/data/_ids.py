@@ -35,6 +35,23 @@ def id_bytes(value: Any) -> bytes:
     return f"{kind}{len(body)}:".encode() + body
 
 
+def has_id(value: Any) -> bool:
+    """Whether this is the id of somebody: neither missing, nor blank, nor without a form; decided by it alone.
+
+    Examples
+    --------
+    >>> [has_id(value) for value in ("a", 1, (1, "a"), None, " ", float("nan"), {}, (1, None))]
+    [True, True, True, False, False, False, False, False]
+    """
+    if isinstance(value, str):
+        return bool(value.strip())
+    try:
+        id_bytes(value)
+    except Exception:  # whatever an odd id raises is its own matter
+        return False
+    return True
+
+
 def _parts(value: Any) -> tuple[str, bytes]:
     if type(value) is int:  # by far the most ids are these or texts
         return "number", str(value).encode()
@@ -76,7 +93,8 @@ def _time(value: Any) -> Any:
     import pandas as pd
 
     try:
-        return (pd.Timestamp if isinstance(value, np.datetime64 | dt.datetime) else pd.Timedelta)(value)
+        made = (pd.Timestamp if isinstance(value, np.datetime64 | dt.datetime) else pd.Timedelta)(value)
+        return made.as_unit("ns")
     except (ValueError, OverflowError):
         raise InvalidInputError(
             "groups has dates that are out of range. Use texts such as 2020-01-31, or whole numbers."
@@ -84,11 +102,13 @@ def _time(value: Any) -> Any:
 
 
 def _time_parts(value: Any) -> tuple[str, bytes]:
+    if value != value:  # NaT
+        raise InvalidInputError("groups has missing ids (NaT). Give every record an owner or drop it.")
     if not hasattr(value, "tz"):
-        return "duration", str(value.as_unit("ns").value).encode()
+        return "duration", str(value.value).encode()
     # Times with a zone are equal when they are the same moment; never to one without.
     zone = "" if value.tz is None else " UTC"
-    return "time", f"{value.as_unit('ns').value}{zone}".encode()
+    return "time", f"{value.value}{zone}".encode()
 
 
 def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], list[bytes]]:
@@ -106,8 +126,10 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
     """
     import pandas as pd
 
-    # A list goes in as objects: numpy would turn [1, "1"] into one and the same string.
-    values = groups if hasattr(groups, "dtype") else np.asarray(list(groups), dtype=object)
+    values = groups
+    if not hasattr(groups, "dtype"):  # one by one: numpy would make a table of ids that are tuples
+        given = list(groups)
+        values = np.fromiter(given, dtype=object, count=len(given))
     if getattr(values, "ndim", 1) != 1 or len(values) != n_records:
         raise InvalidInputError(
             f"groups must have shape ({n_records},), one id per record, got {np.shape(values)}. "
@@ -125,8 +147,6 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
             "a record of unknown owner could put one person into two shards."
         )
     ids = [id_bytes(value) for value in unique.tolist()]
-    if len(set(ids)) != len(ids):
-        raise InvalidInputError(
-            "groups has ids that are equal in one way and different in another. Use texts or whole numbers."
-        )
-    return codes, ids
+    places: dict[bytes, int] = {}
+    merged = np.array([places.setdefault(one, len(places)) for one in ids], dtype=np.intp)
+    return merged[codes], list(places)  # one moment written in two ways is one id

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate.core.seeds import system_bytes
+from pate.data._ids import has_id, id_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
 _REMEDY = (
@@ -149,8 +150,11 @@ def _who(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64], rows: npt.N
 
 
 def _numbered(groups: Any) -> npt.NDArray[np.int64]:
+    """Return each record's unit as a number; one of unknown owner is a unit of its own, whatever stands there."""
     number: dict[Any, int] = {}
-    return np.array([number.setdefault(group, len(number)) for group in np.asarray(groups).tolist()], dtype=np.int64)
+    given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    names = (id_bytes(group) if has_id(group) else (i,) for i, group in enumerate(given))
+    return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
 def _same_bytes(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
@@ -216,10 +220,17 @@ def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[npt.NDArray[A
     cells = np.concatenate([one.astype(object), two.astype(object)])
     try:
         codes, _ = pd.factorize(cells)
-    except TypeError:  # cells that cannot be compared as they are, such as lists
-        codes, _ = pd.factorize(np.array([repr(cell) for cell in cells], dtype=object))
+    except Exception:  # cells that cannot be compared as they are, such as lists
+        codes, _ = pd.factorize(np.array([_written(cell) for cell in cells], dtype=object))
     numbers = codes.astype(np.float64)
     return numbers[: len(one)], numbers[len(one) :]
+
+
+def _written(cell: Any) -> str:
+    try:
+        return repr(cell)
+    except Exception:  # a whole number that is too long
+        return f"a {type(cell).__name__}"
 
 
 def _coarser(one: np.dtype[Any], two: np.dtype[Any]) -> np.dtype[Any]:

@@ -63,8 +63,8 @@ def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
         X = X.tocsr()
     if is_frame(X) or is_sparse(X):
         return X, np.ones(X.shape[0], dtype=bool)
-    if hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
-        X = X.to_numpy(dtype=object)
+    if hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
+        X = X.astype(object).to_numpy()
     if not hasattr(X, "dtype"):
         X = _one_by_one(X, name)
     if not getattr(X, "ndim", 0):

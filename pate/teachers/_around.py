@@ -59,7 +59,7 @@ class TeachersRows(BaseEstimator):
                 DataConversionWarning,
                 stacklevel=4,
             )
-            y = np.asarray(unmasked("y", y)).ravel()
+            y = np.asarray(unmasked("y", y) if strict else as_column(y)).ravel()
         if not strict:
             self._check_classes(y, n_records, teachers)
             return y

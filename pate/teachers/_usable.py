@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind, encode_labels
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
+from pate.data._ids import has_id
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 
@@ -34,11 +34,10 @@ def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     array([ 1,  0, -1, -1])
     """
     values = as_column(y)
-    try:
-        return encode_labels("y", values, classes)
-    except Exception:  # some value is none of them, or of a kind that does not even compare
-        places = {value: i for i, value in enumerate(classes)}
-        return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
+    if values.dtype.kind in "mMV":  # no class values, whatever numbers they are made of
+        return np.full(len(values), -1, dtype=np.int64)
+    places = {value: i for i, value in enumerate(classes)}
+    return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
 
 
 def as_column(y: Any) -> npt.NDArray[Any]:
@@ -46,24 +45,26 @@ def as_column(y: Any) -> npt.NDArray[Any]:
 
     Examples
     --------
-    >>> as_column([0, 1, "?"]), as_column([[0], [1]]).shape
-    (array([0, 1, '?'], dtype=object), (2, 1))
+    >>> as_column([0, 1, "?"]), as_column([[0], [1, 2]]).shape
+    (array([0, 1, '?'], dtype=object), (2,))
     """
     if isinstance(y, np.ma.MaskedArray):
         shown = np.array(y.data, dtype=object)
         shown[np.ma.getmaskarray(y)] = None
         return shown
-    if hasattr(y, "dtype") or not isinstance(y, list | tuple):
+    if is_frame(y) and y.shape[1] == 1:
+        return as_column(y.iloc[:, 0]).reshape(-1, 1)
+    if hasattr(y, "dtype"):  # pandas' own types become floats when one value is missing
+        return np.asarray(y if isinstance(y.dtype, np.dtype) or not hasattr(y, "astype") else y.astype(object))
+    if hasattr(y, "__array__") or isinstance(y, str | bytes) or not isinstance(y, Sequence):
         return np.asarray(y)
-    if y and all(isinstance(value, list | tuple | np.ndarray) for value in y):
-        return np.empty((len(y), max(map(len, y))), dtype=object)  # refused by its shape, unless it is one column
-    column = np.empty(len(y), dtype=object)  # numpy would turn all into texts for the sake of one
-    column[:] = y
-    return column
+    return np.fromiter(y, dtype=object, count=len(y))  # numpy would turn all into texts for the sake of one
 
 
 def _place(value: Any, places: dict[Any, int]) -> int:
     try:
+        if isinstance(value, list | tuple | np.ndarray):  # a row of one column, in a list of such
+            (value,) = as_column(value).ravel()
         return places.get(value, -1)
     except Exception:  # a cell that cannot be looked up, such as a list
         return -1
@@ -112,7 +113,8 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     """Return ``groups`` with some owner for every record, and which records said theirs.
 
     A record of unknown owner could put one person into two shards, so it goes into none. What stands in for its owner
-    is another record's, so that no group is added.
+    is another record's, so that no group is added. An id that is none (a list, a number too long to be written) is
+    unknown too: it is that record's matter.
 
     Examples
     --------
@@ -121,19 +123,19 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     """
     if groups is None:
         return None, np.ones(n_records, dtype=bool)
-    import pandas as pd
-
-    values = groups if hasattr(groups, "dtype") else pd.Series(list(groups), dtype=object)
-    if getattr(values, "ndim", 1) != 1 or len(values) != n_records:
+    values = as_column(groups if hasattr(groups, "__array__") else list(groups))
+    if values.shape != (n_records,):
         return groups, np.ones(n_records, dtype=bool)  # refused by partition, in its words
-    cells = list(as_column(values) if isinstance(values, np.ma.MaskedArray) else values)
-    missing = np.array([cell_kind(v) == "missing" or (isinstance(v, str) and not v.strip()) for v in cells])
-    if not missing.any() or missing.all():
-        return groups, ~missing
-    filled = np.empty(n_records, dtype=object)
-    filled[:] = cells
-    filled[missing] = filled[np.flatnonzero(~missing)[0]]
-    return filled, ~missing
+    if values.dtype.kind in "biu":
+        return values, np.ones(n_records, dtype=bool)
+    known = np.fromiter(map(has_id, values), dtype=bool, count=n_records)
+    if known.all() or not known.any():
+        return values, known
+    filled = np.fromiter(values, dtype=object, count=n_records)
+    first = int(np.flatnonzero(known)[0])
+    for i in np.flatnonzero(~known):
+        filled[i] = filled[first]
+    return filled, known
 
 
 def check_any(usable: dict[str, Mask]) -> Mask:

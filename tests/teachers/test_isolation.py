@@ -546,7 +546,7 @@ def test_a_cell_that_no_float_holds_is_its_own_records_matter(cell, form):
     assert said.counts.sum(axis=1).tolist() == [6] * said.n_queries
 
 
-@pytest.mark.parametrize("odd", [[1], (1,), {}, None, 10**400, "9", 1j])
+@pytest.mark.parametrize("odd", [[1, 2], (1, 2), {}, None, 10**400, "9", 1j])
 def test_a_label_of_another_shape_is_its_own_records_matter(odd):
     X, y = np.random.default_rng(0).normal(size=(60, 3)), [0, 1] * 30
     y[7] = odd
