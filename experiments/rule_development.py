@@ -207,8 +207,9 @@ def runs(c: Config, done: set[tuple[str, int, float]]) -> Iterator[dict[str, obj
                     continue
                 mu = gdp_from_budget(epsilon, c.delta)
                 facts = PublicFacts(
-                    n_private, m, mu, n_public, spectrum=tuple(zs[1].var(axis=0).tolist()), columns=not pixels
-                )
+                    n_private, m, mu, n_public, spectrum=tuple(zs[1].var(axis=0).tolist()), columns=not pixels,
+                    quantiles=not pixels and heavy_tailed(X[parts[1]]),
+                )  # fmt: skip
                 recipe = choose(facts)
                 space = space_of(recipe, zs[1], seed)
                 phis = tuple(space(z) for z in zs)

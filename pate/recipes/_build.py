@@ -152,6 +152,19 @@ def fitted_representation(
     return rep.fit(X_public) if folder is None else cached(rep, X_public, folder)
 
 
+def by_quantiles(representation: Representation) -> bool:
+    """Whether a table's columns are compared by their public quantiles, in its default representation.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> by_quantiles(fitted_representation("table", X)), by_quantiles(fitted_representation("table", np.exp(3 * X)))
+    (False, True)
+    """
+    first = getattr(representation, "parts_", (None,))[0]
+    return isinstance(first, TableMap) and first.numeric == ["quantile"]
+
+
 def columns_before(representation: Representation, X_public: Any) -> Representation | None:
     """Return a map to a table's columns, where its representation is the default; None of any other.
 

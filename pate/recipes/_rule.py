@@ -134,6 +134,8 @@ def _student(facts: PublicFacts) -> tuple[str | None, str]:
         return None, "categories make no clusters"
     if facts.kind in _STUDENT_ROUND and facts.n_public >= _STUDENT_ROWS:
         return "image", f"{facts.n_public} public images, {_STUDENT_ROWS} or more, teach a network what the head says"
+    if facts.quantiles and facts.columns:
+        return "ridge", "columns compared by quantiles: a ridge sees as much as trees, and is smoother"
     e = f"evidence {facts.evidence:.3g}"
     some = facts.n_public >= _FOREST_ROWS and facts.n_public * facts.n_classes <= _FOREST_CELLS
     if facts.kind == "table" and facts.columns and some and facts.evidence >= _FOREST_FROM:

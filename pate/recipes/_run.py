@@ -18,7 +18,7 @@ from pate.heads import CorrectedHead, ForestHead, Head, LikelihoodHead, SelfTrai
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._build import columns_before, make_head, make_space
+from pate.recipes._build import by_quantiles, columns_before, make_head, make_space
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._recipe import Recipe, Round, check_recipe
@@ -151,6 +151,7 @@ class RecordsPlan:
             kind=_looked_at(kind, some, image_shape),
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
             columns=columns is not None,
+            quantiles=columns is not None and by_quantiles(representation),
         )
         chosen = choose(facts) if recipe is None else recipe
         if chosen.student == "image" and kind != "image":

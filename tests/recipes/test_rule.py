@@ -100,6 +100,7 @@ def test_trees_learn_from_columns_that_are_there_and_from_what_is_known() -> Non
     many = PublicFacts(10_000, 5, 0.5, 2_000)
     assert choose(many).student == "forest"
     assert choose(replace(many, columns=False)).student is None
+    assert choose(replace(many, quantiles=True)).student == "ridge"
     assert choose(replace(many, kind="text")).student is None
     assert choose(replace(many, kind="image")).student == choose(replace(many, kind="glyph")).student == "image"
     assert choose(replace(many, kind="image", n_public=900)).student is None
