@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.core.checks import quietly
 from pate.data import check_public_rows
 from pate.data._door import is_texts, read_rows
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
 from pate.estimator._roads import any_rows, plan_records
 from pate.recipes import RecordsPlan
-from pate.records._cells import read_records
+from pate.records._maps import rows_of
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated
 from pate.statement.model import PrivacyStatement
 from pate.students import try_student
@@ -86,7 +85,7 @@ class ByRecords(PublicModel):
         check_has_target(y)
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
-        rows = read_rows(X) if whole else quietly("X", read_records, X, width, "X")[0]
+        rows = read_rows(X) if whole else rows_of(X, width=width)[0]
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)
         return rows, self._check_target(y, rows.shape[0], teachers)

@@ -123,8 +123,8 @@ def test_a_row_hangs_on_itself_and_is_finite():
     np.testing.assert_allclose(rep.transform(one[590:]), a[590:], atol=1e-5)
 
 
-@pytest.mark.parametrize(("objective", "epochs"), [("simclr", 12), ("vicreg", 40)])
-def test_it_learns_what_the_changes_leave(objective, epochs):
+@pytest.mark.parametrize(("objective", "epochs", "left"), [("simclr", 12, 0.9), ("vicreg", 40, 0.95)])
+def test_it_learns_what_the_changes_leave(objective, epochs, left):
     """Stripes of four directions at random places: pixels do not tell them apart, the network does."""
     draw = np.random.default_rng(0)
     rows, columns = np.mgrid[:16, :16]
@@ -140,7 +140,7 @@ def test_it_learns_what_the_changes_leave(objective, epochs):
     def right(features):
         return KNeighborsClassifier(1).fit(features[160:168], label[160:168]).score(features[168:], label[168:])
 
-    assert rep.losses_[-1] < 0.95 * rep.losses_[0]
+    assert rep.losses_[-1] < left * rep.losses_[0]
     assert right(rep.transform(X)) > 0.95
     assert right(X.reshape(240, -1)) < 0.85
 
