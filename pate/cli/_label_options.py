@@ -120,7 +120,11 @@ class LabelOptions:
     ] = None
     teachers: Annotated[
         int | None,
-        option("Number of teachers: disjoint shards of the private data; 100, or 1000 heads.", TEACHERS),
+        option(
+            "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
+            "least and 1000 at most.",
+            TEACHERS,
+        ),
         Use(argument="n_teachers", way="private"),
     ] = None
     teacher: Annotated[

@@ -22,6 +22,7 @@ from pate.release import (
     Evidence,
     ReleaseTerms,
     check_release_stated,
+    default_heads,
     plan_release,
     warn_if_weak,
 )
@@ -49,7 +50,8 @@ class PATEClassifier(ByRecords):
         it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``partition_seed``,
         ``checkpoint_dir``) is as it says.
     n_teachers : int or None
-        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100.
+        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100;
+        of ``voters="heads"`` one for every 15 records, ten at least and 1,000 at most (100 with ``groups``).
     budget : Budget
         The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend.
     classes : iterable or None
@@ -292,6 +294,9 @@ class PATEClassifier(ByRecords):
         )
         same = X is X_public
         read, y = self._check_private(X, y, teachers, X_public)
+        n_records = read.rows.shape[0] if groups is None else None
+        if self.n_teachers is None and self.who_votes() == "heads":
+            teachers.set_params(n_teachers=default_heads(n_records))
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
         asking = plan_release(
@@ -302,6 +307,7 @@ class PATEClassifier(ByRecords):
             n_queries=self.n_queries,
             gap=self.gap,
             n_classes=len(self.classes_),
+            n_records=n_records,
             anyway=self.anyway,
         )
         student = self._student(teachers, X_public, isinstance(asking.mechanism, NoisyHistogram))

@@ -38,6 +38,7 @@ from pate.release import (
     affordable_answers,
     check_ballots_stated,
     check_release_stated,
+    default_heads,
     plan_release,
     warn_if_weak,
 )
@@ -47,8 +48,8 @@ from pate.teachers._usable import owned
 PREPROCESSING = ("public", "shard", "none")
 #: Public rows on which it is seen that a teacher can be trained at all.
 _REHEARSED = 100
-#: Where nothing is said.
-_N_TEACHERS = {"records": 1, "heads": 1000, "shards": 100}
+#: On shards, where nothing is said.
+_N_TEACHERS = 100
 
 
 class LabelJob:
@@ -83,7 +84,7 @@ class LabelJob:
     allow_import : bool
         Import such a teacher, **which runs its code**.
     n_teachers : int or None
-        None takes 100, or 1,000 heads.
+        None takes 100; of heads one for every 15 records, ten at least and 1,000 at most (100 with ``group``).
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
     n_queries : int or None
@@ -218,7 +219,8 @@ class LabelJob:
             "partition_seed": partition_seed,
         }
         self.voters = who_votes(voters, said)
-        n_teachers = check_int("n_teachers", _N_TEACHERS[self.voters] if n_teachers is None else n_teachers, low=1)
+        if n_teachers is not None:
+            n_teachers = check_int("n_teachers", n_teachers, low=1)
         choice = make_choice(select, rounds=rounds, student=student)
         named = check_classes(classes) if classes is not None else None
         teacher = "logistic-regression" if teacher is None else teacher
@@ -267,6 +269,9 @@ class LabelJob:
             )
             self.plan = self._ballots.plan
             return
+        n_records = None if unit == "group" else n_units
+        if n_teachers is None:
+            n_teachers = default_heads(n_records) if self.voters == "heads" else _N_TEACHERS
         if n_units < n_teachers:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
@@ -277,6 +282,7 @@ class LabelJob:
             len(source.public),
             n_teachers=n_teachers,
             n_classes=2 if named is None else len(named),
+            n_records=n_records,
             mechanism=mechanism,
             n_queries=n_queries,
             gap=gap,

@@ -16,7 +16,7 @@ from pate.release._sanitised import sanitised_epsilon
 from pate.release._session import LabelSession
 from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
-from pate.release._worth import check_worth
+from pate.release._worth import check_worth, default_heads
 
 __all__ = [
     "Asking",
@@ -38,6 +38,7 @@ __all__ = [
     "check_ballots_stated",
     "check_release_stated",
     "check_worth",
+    "default_heads",
     "open_ballot_session",
     "open_session",
     "open_vote_cap",

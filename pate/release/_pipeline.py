@@ -61,6 +61,7 @@ def plan_release(
     *,
     n_teachers: int,
     n_classes: int = 2,
+    n_records: int | None = None,
     mechanism: Mechanism | None = None,
     n_queries: int | None = None,
     gap: float | None = None,
@@ -80,6 +81,8 @@ def plan_release(
         See :class:`pate.PATEClassifier`.
     n_classes : int
         2 where nobody knows yet.
+    n_records : int or None
+        Private records, where each is by itself.
 
     Raises
     ------
@@ -117,6 +120,7 @@ def plan_release(
             n_public=n_public,
             n_teachers=n_teachers,
             n_classes=n_classes,
+            n_records=n_records,
         )
     return asking
 

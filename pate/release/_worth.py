@@ -17,6 +17,9 @@ NOISE_PER_TEACHER = 0.3
 FEWEST = 10
 #: Noise per teacher beyond which a setting is refused.
 _MOST_NOISE_PER_TEACHER = 1.0
+#: Records that make a teacher where nobody says how many teachers there are, measured for heads: docs/defaults.md.
+RECORDS_PER_TEACHER = 15
+_MOST_HEADS = 1000
 _EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
 
 
@@ -29,6 +32,23 @@ def affordable_queries(budget: Budget, n_teachers: int) -> int:
     32
     """
     return math.floor(budget.mu_squared * (NOISE_PER_TEACHER * n_teachers) ** 2 / 2)
+
+
+def default_heads(n_records: int | None) -> int:
+    """Return how many heads vote where nothing is said: one for every 15 records, ten at least and 1,000 at most.
+
+    Parameters
+    ----------
+    n_records : int or None
+        Private records, public under replace-one adjacency. None where persons are protected: how many records they
+        have is private, and 100 heads vote.
+
+    Examples
+    --------
+    >>> default_heads(1_038), default_heads(60_000), default_heads(40), default_heads(None)
+    (69, 1000, 10, 100)
+    """
+    return 100 if n_records is None else min(_MOST_HEADS, max(FEWEST, n_records // RECORDS_PER_TEACHER))
 
 
 def share_right(sigma: float, n_teachers: int, n_classes: int) -> float:
@@ -60,11 +80,13 @@ def check_worth(
     n_public: int,
     n_teachers: int,
     n_classes: int,
+    n_records: int | None = None,
 ) -> None:
     """Refuse a setting from which nearly nothing is to be expected, and name a better one.
 
-    Fewer questions than classes, where more public rows are there; and noise above all the votes together, where a
-    label is hardly more than a guess however well teachers agree.
+    Fewer questions than classes, where more public rows are there; less than two records for a teacher, which then
+    says the class of its one record whatever it is asked; and noise above all the votes together, where a label is
+    hardly more than a guess however well teachers agree.
 
     Parameters
     ----------
@@ -73,6 +95,8 @@ def check_worth(
     budget : Budget or None
         What the mechanism was calibrated to; None where somebody named the mechanism.
     n_public, n_teachers, n_classes : int
+    n_records : int or None
+        Private records, where each is by itself and their number is public (replace-one adjacency).
 
     Raises
     ------
@@ -94,6 +118,12 @@ def check_worth(
             f"n_queries must be at least the number of classes ({n_classes}), got {n_queries}: a student never says a "
             f"class of which it saw no label. Ask about {min(n_public, max(2 * n_classes, 25))} rows, or say "
             "anyway=True (--anyway)."
+        )
+    if n_records is not None and n_teachers <= n_records < 2 * n_teachers:
+        raise InvalidInputError(
+            f"n_teachers must be at most half the number of records ({n_records}), got {n_teachers}: a teacher of one "
+            f"record says its class whatever it is asked, so that nearly nothing is to be expected. Take "
+            f"{max(1, n_records // RECORDS_PER_TEACHER)} teachers, or say anyway=True (--anyway)."
         )
     if sigma is None or sigma <= _MOST_NOISE_PER_TEACHER * n_teachers:
         return

@@ -320,6 +320,16 @@ def test_nothing_private_is_written(tmp_path):
 # Kinds ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("options", "heads"), [({}, 60), ({"group": "who"}, 100), ({"n_teachers": 30}, 30)])
+def test_how_many_heads(files, options, heads):
+    assert job(*files, voters="heads", budget=Budget(3.0, 1e-4), **options).plan.n_teachers == heads
+
+
+def test_heads_of_one_record_are_refused(files):
+    with pytest.raises(InvalidInputError, match=r"half the number of records \(900\).*Take 60 teachers"):
+        job(*files, voters="heads", n_teachers=700, budget=Budget(1e3, 1e-4))
+
+
 def test_heads_on_shards(files):
     work = job(*files, voters="heads", n_teachers=30, budget=Budget(1e6, 1e-4), mechanism=NoisyHistogram(0.1))
     assert "30 x head" in work.plan.text()

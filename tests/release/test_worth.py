@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
-from pate.release import check_worth, plan_release
+from pate.release import check_worth, default_heads, plan_release
 from pate.release._worth import affordable_queries, share_right
 from pate.students import VoteSpreading, default_student
 
@@ -91,6 +91,55 @@ def test_fewer_labels_than_classes():
         plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3)
     assert plan_release(ONE, 3, n_teachers=500, n_classes=10).n_queries == 3  # all there are
     assert plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3, anyway=True).n_queries == 3
+
+
+@pytest.mark.parametrize(
+    ("n_records", "n_teachers", "better"), [(1_000, 1_000, 66), (1_000, 501, 66), (19, 10, 1), (9, 5, 1)]
+)
+def test_teachers_of_one_record(n_records, n_teachers, better):
+    asked = {"n_teachers": n_teachers, "n_records": n_records, "n_classes": 2, "mechanism": NoisyHistogram(1.0)}
+    with pytest.raises(InvalidInputError, match=rf"half the number of records \({n_records}\).*Take {better} "):
+        plan_release(ONE, 1000, **asked)
+    assert plan_release(ONE, 1000, **asked, anyway=True).n_queries == 1000
+    for fine in ({"n_teachers": n_records // 2}, {"n_records": None}):  # a person may have many rows
+        assert plan_release(ONE, 1000, **asked | fine).n_queries == 1000
+
+
+def test_a_teacher_of_one_record_is_no_better_than_a_guess_and_the_default_is():
+    options = {"voters": "heads", "budget": Budget(3.0, 1e-5), "classes": range(10), "random_state": 0,
+               "partition_seed": 0, "noise_seed": 0}  # fmt: skip
+    X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
+    with pytest.raises(InvalidInputError, match="half the number of records"):
+        PATEClassifier(n_teachers=1000, **options).fit(X, y, X_public=public)
+    alone = PATEClassifier(n_teachers=1000, anyway=True, **options).fit(X, y, X_public=public)
+    clf = PATEClassifier(**options)
+    teachers, _ = clf.fit_keeping(X, y, X_public=public)
+    assert teachers.n_teachers == default_heads(1000) == 66
+    assert alone.score(DIGITS[1300:], TRUTH[1300:]) < 0.4
+    assert clf.score(DIGITS[1300:], TRUTH[1300:]) > 0.7
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
+def test_what_a_record_holds_does_not_move_the_number_of_heads():
+    options = {"voters": "heads", "budget": Budget(3.0, 1e-5), "classes": (0, 1), "random_state": 0,
+               "partition_seed": 0, "noise_seed": 0}  # fmt: skip
+    rng = np.random.default_rng(0)
+    X, public = rng.normal(size=(150, 3)).tolist(), rng.normal(size=(30, 3))
+    y = [int(row[0] > 0) for row in X]
+
+    def number(X, y, groups=None):
+        return PATEClassifier(**options).fit_keeping(X, y, X_public=public, groups=groups)[0].n_teachers
+
+    assert number(X, y) == 10
+    for odd in ([float("nan")] * 3, [1e300, 0.0, 0.0]):
+        assert number([odd, *X[1:]], y) == 10
+    for odd in (7, None, 0.5):
+        assert number(X, [odd, *y[1:]]) == 10
+    # A person may have any number of records: then it is a constant.
+    persons = [i // 2 % 120 for i in range(150)]
+    with pytest.raises(InvalidInputError, match=r"number of groups \(75\), got 100"):
+        number(X, y, persons)  # 75 persons
+    assert number(X * 2, y * 2, list(range(150)) * 2) == number(X * 3, y * 3, [*range(150), *[0] * 300]) == 100
 
 
 def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
