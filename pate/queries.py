@@ -21,7 +21,7 @@ _CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY = 20_000, 20
 
 
 def select_queries(
-    X_public: Any, n_queries: int, *, strategy: str = "auto", random_state: int | None = None
+    X_public: Any, n_queries: int, *, strategy: str = "auto", random_state: int | None = None, one_scale: bool = False
 ) -> npt.NDArray[np.int64]:
     """Return the positions of the public rows to ask about, ascending.
 
@@ -38,6 +38,8 @@ def select_queries(
         does so by mini-batches on a random part of the rows, for a million of them. Both never return the same row
         twice, and so fewer rows than asked where too few are distinct; ``"spread"`` may return slightly fewer anyway.
     random_state : int or None
+    one_scale : bool
+        The columns are of one scale already, so that ``"auto"`` takes them as they are: the output of a public map.
 
     Returns
     -------
@@ -57,7 +59,7 @@ def select_queries(
     n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=f"There are {n_public} public rows.")
     check_choice("strategy", strategy, STRATEGIES)
     if strategy == "auto":
-        X_public, strategy = _on_one_scale(X_public, n_public)
+        X_public, strategy = _on_one_scale(X_public, n_public, one_scale)
     if strategy == "first" or n_queries == n_public:
         return np.arange(n_queries)
     seed = training_seed(random_state, 0x5E1EC7)
@@ -74,7 +76,7 @@ def select_queries(
     return some[_cluster(_numbers(part, strategy), n_queries, seed)]
 
 
-def _on_one_scale(X_public: Any, n_public: int) -> tuple[Any, str]:
+def _on_one_scale(X_public: Any, n_public: int, one_scale: bool) -> tuple[Any, str]:
     """Return the rows to choose among by ``"auto"``, and how: facts of the public rows decide."""
     if hasattr(X_public, "toarray"):
         return X_public, "random"
@@ -84,7 +86,7 @@ def _on_one_scale(X_public: Any, n_public: int) -> tuple[Any, str]:
         return X_public, "random"
     if rows.ndim != 2 or not np.isfinite(rows).all():
         return X_public, "random"
-    return rows / column_scales(rows), "spread" if n_public <= _CLUSTER_ROWS else "cluster"
+    return rows if one_scale else rows / column_scales(rows), "spread" if n_public <= _CLUSTER_ROWS else "cluster"
 
 
 def least_sure(probabilities: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.int64]:

@@ -310,17 +310,20 @@ class PATEClassifier(ByRecords):
             n_records=n_records,
             anyway=self.anyway,
         )
-        student = self._student(teachers, X_public, isinstance(asking.mechanism, NoisyHistogram))
+        student, lens = self._student(teachers, X_public, isinstance(asking.mechanism, NoisyHistogram))
+        seen = X_public if lens is None else lens.transform(X_public)
         if not self.overlap_is_public:
             check_public_rows(read.rows, read.rows if same else X_public, groups)
         seed = self._query_seed(X_public)
-        queries = select_queries(X_public, asking.n_queries, strategy=self.select, random_state=seed)
+        queries = select_queries(
+            seen, asking.n_queries, strategy=self.select, random_state=seed, one_scale=lens is not None
+        )
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
         plan = BatchPlan.of(terms, asking, queries, hashes_of(asked))
         try_student(
             student,
-            X_public,
+            seen,
             n_classes=len(self.classes_),
             queries=queries,
             n_answers=plan.n_free + plan.quote.max_answers,
@@ -342,7 +345,7 @@ class PATEClassifier(ByRecords):
         self.queries_ = queries
         self._asked = digest_of(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
-        self._learn(student, X_public)
+        self._learn(student, seen, lens)
         return teachers, outcome.votes
 
     def __sklearn_tags__(self) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,8 +17,8 @@ from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.recipes import RecordModel
 from pate.release import LabelRelease, RecordLabels
-from pate.students import check_is_student, default_student, fit_student, make_student
-from pate.teachers import ShardEnsemble, TeacherEnsemble
+from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
 from pate.votes import ABSTAIN
@@ -123,18 +124,20 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "release_")
         if isinstance(self.release_, RecordLabels):
             rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()
+            lens = None
         else:
             teachers = self._ensemble(X_public)
             rows = self._check_public(X_public, teachers)
-            student = self._student(teachers, rows, self.release_.noisy_counts is not None)
+            student, lens = self._student(teachers, rows, self.release_.noisy_counts is not None)
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
         if not there or self._asked != digest_of(hashes_of(asked)):
             raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
-        self._learn(student, rows)
+        self._learn(student, rows if lens is None else lens.transform(rows), lens)
         return self
 
-    def _learn(self, student: Any, X_public: Any) -> None:
+    def _learn(self, student: Any, X_public: Any, lens: Any = None) -> None:
+        """Let the student learn from public rows, which ``lens`` has mapped; it maps what comes later, too."""
         release, n_public = self.release_, X_public.shape[0]
         if student is None:
             self.student_ = self._model
@@ -146,13 +149,14 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
             noisy = np.full((n_public, len(self.classes_)), np.nan)
             noisy[self.queries_] = release.noisy_counts
         try:
-            self.student_ = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
+            fitted = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
         except PateError as error:
             raise StudentError(
                 f"{error} The {release.n_answered} released labels are paid for and kept in release_ and statement_"
                 f"{'' if self.ledger is None else ' (and in the ledger)'}. To go on for free: "
                 "clf.set_params(student=...).refit_student(X_public)."
             ) from error
+        self.student_ = fitted if lens is None else Pipeline([("representation", lens), ("student", fitted)])
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's classes for the rows of ``X``; costs nothing.
@@ -195,8 +199,11 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
             check_is_student(student)
         return student
 
-    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> Any:
+    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> tuple[Any, Any]:
+        """Return the student, and the public map through which it sees rows: heads' own, where it needs one."""
         student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None
+        if student is None and self.student is None and isinstance(teachers, HeadTeacherEnsemble):
+            return mapped_student(X_public.shape[0], noisy_counts=noisy_counts), teachers.representation
         student = _student_of(teachers, self.student) if student is None else student
         if isinstance(student, ShardEnsemble):
             given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
@@ -205,7 +212,7 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
                 "student=LogisticRegression()."
             )
         check_is_student(student)
-        return student
+        return student, None
 
     def _seed(self, purpose: int) -> int | None:
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)

@@ -5,11 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from pate.students._spreading import VoteSpreading
 
 #: Public rows beyond which a neighbour graph of them takes too long.
 _MOST_ROWS = 20_000
+
+
+def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | LogisticRegression:
+    """Return the student of public rows that a public map made vectors of, whose scale is the map's own affair.
+
+    Parameters
+    ----------
+    n_public : int
+    noisy_counts : bool
+        Whether noisy counts will be released, or labels alone.
+
+    Examples
+    --------
+    >>> mapped_student(500, noisy_counts=True), mapped_student(500, noisy_counts=False)
+    (VoteSpreading(), LogisticRegression(max_iter=500))
+    """
+    return VoteSpreading() if noisy_counts and 2 <= n_public <= _MOST_ROWS else LogisticRegression(max_iter=500)
 
 
 def default_student(X_public: Any, *, noisy_counts: bool) -> VoteSpreading | None:
