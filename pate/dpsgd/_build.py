@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from pate.dpsgd._checks import check_trainable, try_module
-from pate.dpsgd.engines import Engine, PerRecordEngine, check_promise
+from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
 from pate.exceptions import InvalidInputError
 from pate.networks import make_module
 from pate.networks._contract import check_apart, make, module_arguments
@@ -21,7 +21,7 @@ def build_engine(
     n_classes: int,
     kwargs: Mapping[str, Any] | None = None,
     *,
-    engine: type[Engine] = PerRecordEngine,
+    engine: type[Engine] | None = None,
 ) -> Engine:
     """Make a module as torch teachers are made, and check that DP-SGD may train it.
 
@@ -33,7 +33,8 @@ def build_engine(
     n_classes : int
     kwargs : mapping or None
         More arguments.
-    engine : class of an engine
+    engine : class of an engine or None
+        None takes book-keeping where the module is made of known layers alone, else gradients of single records.
 
     Returns
     -------
@@ -69,6 +70,8 @@ def build_engine(
     check_apart(made, other)
     check_trainable(made.train())
     trial = try_module(made, shape, n_classes)
+    if engine is None:
+        engine = BookKeepingEngine if BookKeepingEngine.takes(made) else PerRecordEngine
     built = engine.for_module(made, trial)
     check_promise(built, trial)
     return built

@@ -122,7 +122,7 @@ def train(
     """
     module = engine.module
     parameters = [p for p in module.parameters() if p.requires_grad]
-    scale = noise_multiplier * max_grad_norm
+    scale = noise_multiplier * max_grad_norm * (1 + engine.excess)
     root = training_seed(random_state, 1)
     for step, rows in enumerate(track(sampler, total=len(sampler), label="DP-SGD steps", show=show)):
         # An empty sample is a step like any other: its sum is zero and gets its noise.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from pate.dpsgd.engines._book_keeping import BookKeepingEngine
 from pate.dpsgd.engines._engine import Engine, check_promise, record_loss
 from pate.dpsgd.engines._per_record import PerRecordEngine
 
-__all__ = ["Engine", "PerRecordEngine", "check_promise", "record_loss"]
+__all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise", "record_loss"]

@@ -45,6 +45,9 @@ class Engine(Protocol):
     ----------
     module : torch.nn.Module
         What is trained. Its parameters are read at every call, and written by the optimiser alone.
+    excess : float
+        By how many clipping norms at most rounding in a sum differs between neighbours, beside their records' own
+        vectors; the noise is larger by as much.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class Engine(Protocol):
     """
 
     module: nn.Module
+    excess: float
 
     @classmethod
     def for_module(cls, module: nn.Module, trial: Trial) -> Engine:

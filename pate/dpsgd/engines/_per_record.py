@@ -56,6 +56,9 @@ class PerRecordEngine:
     (torch.Size([5, 3, 2]), torch.Size([5, 3]))
     """
 
+    #: Sums of float64, which err by 1e-16 of a norm for each record.
+    excess = 0.0
+
     def __init__(self, module: nn.Module, *, vectorised: bool = True) -> None:
         self.module = module
         self.vectorised = vectorised

@@ -1,0 +1,223 @@
+"""Gradients of single records in one layer, from what goes into it and what comes back to it.
+
+For a layer with input a and output z, and g the gradient, with respect to z, of the sum of the records' losses, row i of
+g is of record i alone where layers keep records apart. A record's gradient with respect to the weights follows from its
+rows of a and g: an outer product for a linear layer, which is never formed, and small products for the others
+(Goodfellow, *Efficient Per-Example Gradient Computations*, 2015; Rochette, Manoel and Tramel 2019; Bu, Wang, Zha and
+Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICML 2023: book-keeping).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+#: Records whose float32 products are added up before the sum goes on in float64.
+BLOCK = 128
+#: Numbers whose float32 squares are.
+RUN = 64
+
+
+class Part(Protocol):
+    """Gradients of n records with respect to one parameter."""
+
+    def squares(self) -> Tensor:
+        """Return their squared norms, float64 of shape (n,)."""
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        """Add the sum of the gradients, each times its factor, to ``total`` of the parameter's shape, float64.
+
+        Products are in the type of ``factors``, at most :data:`BLOCK` of them added up in it.
+        """
+
+    def without(self, odd: Tensor) -> Part:
+        """Return the same with nothing of those records, whatever it holds."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Formed: one row of numbers per record."""
+
+    rows: Tensor
+
+    def squares(self) -> Tensor:
+        return _squares(self.rows)
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        flat = total.view(-1)
+        for at in range(0, len(factors), BLOCK):
+            flat += factors[at : at + BLOCK] @ self.rows[at : at + BLOCK].to(factors.dtype)
+
+    def without(self, odd: Tensor) -> Whole:
+        return Whole(_nothing(self.rows, odd))
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Outer products of a row that came back and a row that went in, never formed."""
+
+    back: Tensor
+    rows: Tensor
+
+    def squares(self) -> Tensor:
+        return _squares(self.back) * _squares(self.rows)
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        scaled, rows = (factors[:, None] * self.back).t(), self.rows.to(factors.dtype)
+        for at in range(0, len(factors), BLOCK):
+            total += scaled[:, at : at + BLOCK] @ rows[at : at + BLOCK]
+
+    def without(self, odd: Tensor) -> Outer:
+        return Outer(_nothing(self.back, odd), _nothing(self.rows, odd))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of an embedding: what came back for each place, at the row that was looked up there."""
+
+    index: Tensor
+    back: Tensor
+    padding: int | None
+
+    def squares(self) -> Tensor:
+        # Two places that looked up the same row add up there.
+        same = (self.index[:, :, None] == self.index[:, None, :]).to(torch.float64)
+        back = self._counted().to(torch.float64)
+        return ((back @ back.transpose(1, 2)) * same).sum(dim=(1, 2)).clamp(min=0)
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        back = factors[:, None, None].to(torch.float64) * self._counted().to(torch.float64)
+        total.index_add_(0, self.index.reshape(-1), back.reshape(-1, back.shape[-1]))
+
+    def without(self, odd: Tensor) -> Rows:
+        return Rows(self.index, _nothing(self.back, odd), self.padding)
+
+    def _counted(self) -> Tensor:
+        """Return what came back, nothing for the row that stands for padding: it is not learnt."""
+        if self.padding is None:
+            return self.back
+        return torch.where((self.index == self.padding)[:, :, None], 0.0, self.back)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Return squared norms, float64 of shape (n,): of :data:`RUN` numbers at a time in the rows' own type."""
+    n, size = rows.shape
+    whole = size - size % RUN if size > RUN else 0
+    total = torch.linalg.vector_norm(rows[:, whole:], dim=1).double().square()
+    if whole:
+        runs = torch.linalg.vector_norm(rows[:, :whole].reshape(n, -1, RUN), dim=2)
+        total += runs.double().square().sum(dim=1)
+    return total
+
+
+def _nothing(x: Tensor, odd: Tensor) -> Tensor:
+    return torch.where(odd.view(-1, *[1] * (x.dim() - 1)), 0.0, x)
+
+
+def run(layer: nn.Module, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the layer's weights were multiplied with, and its output: gradients go through to ``a`` alone.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 3)
+    >>> kept, z = run(layer, torch.ones(4, 2))
+    >>> bool(torch.equal(z, layer(torch.ones(4, 2)))), z.requires_grad
+    (True, False)
+    """
+    weight, bias = (None if p is None else p.detach() for p in (layer.weight, getattr(layer, "bias", None)))
+    match layer:
+        case nn.Linear():
+            return a, F.linear(a, weight, bias)
+        case nn.Conv2d():
+            return a, F.conv2d(a, weight, bias, layer.stride, layer.padding, layer.dilation)
+        case nn.Conv1d():
+            return a, F.conv1d(a, weight, bias, layer.stride, layer.padding, layer.dilation)
+        case nn.Embedding():
+            return a, F.embedding(a.long(), weight, layer.padding_idx)
+        case nn.GroupNorm():
+            x, shape = F.group_norm(a, layer.num_groups, None, None, layer.eps), (-1, *[1] * (a.dim() - 2))
+        case nn.LayerNorm():
+            x, shape = F.layer_norm(a, layer.normalized_shape, None, None, layer.eps), layer.normalized_shape
+        case _:
+            raise AssertionError(type(layer))
+    z = x if weight is None else x * weight.view(shape)
+    return x, z if bias is None else z + bias.view(shape)
+
+
+def parts(layer: nn.Module, kept: Tensor, g: Tensor) -> list[Part]:
+    """Return the gradients of single records for the layer's trainable parameters, in their order.
+
+    Parameters
+    ----------
+    layer : torch.nn.Module
+    kept : tensor of shape (n, ...)
+        From :func:`run`.
+    g : tensor of shape (n, ...)
+        The gradient of the records' losses with respect to the output.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 1)
+    >>> weight, bias = parts(layer, torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0]]))
+    >>> weight.squares(), bias.squares()
+    (tensor([100.], dtype=torch.float64), tensor([4.], dtype=torch.float64))
+    """
+    found: list[Part] = []
+    if layer.weight is not None and layer.weight.requires_grad:
+        found.append(_weight(layer, kept, g))
+    bias = getattr(layer, "bias", None)
+    if bias is not None and bias.requires_grad:
+        found.append(Whole(_summed(layer, g)))
+    return found
+
+
+def _weight(layer: nn.Module, kept: Tensor, g: Tensor) -> Part:
+    match layer:
+        case nn.Linear():
+            if g.dim() == 2:
+                return Outer(g, kept)
+            return Whole((g.flatten(1, -2).transpose(1, 2) @ kept.flatten(1, -2)).flatten(1))
+        case nn.Conv2d():
+            patches = F.unfold(kept, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
+            return Whole((g.flatten(2) @ patches.transpose(1, 2)).flatten(1))
+        case nn.Conv1d():
+            sizes = zip((1, 1, 0, 1), (layer.kernel_size, layer.dilation, layer.padding, layer.stride), strict=True)
+            patches = F.unfold(kept.unsqueeze(2), *[(flat, int(size[0])) for flat, size in sizes])
+            return Whole((g @ patches.transpose(1, 2)).flatten(1))
+        case nn.Embedding():
+            n = len(kept)
+            return Rows(kept.long().reshape(n, -1), g.reshape(n, -1, g.shape[-1]), layer.padding_idx)
+        case _:
+            return Whole(_summed(layer, g * kept))
+
+
+def _summed(layer: nn.Module, x: Tensor) -> Tensor:
+    """Return sums over all places of a record that one number of a parameter is used at, shape (n, numbers)."""
+    match layer:
+        case nn.Linear():
+            return x if x.dim() == 2 else x.flatten(1, -2).sum(dim=1)
+        case nn.LayerNorm():
+            return x.reshape(len(x), -1, layer.weight.numel()).sum(dim=1)
+        case _:
+            return x if x.dim() == 2 else x.flatten(2).sum(dim=2)
+
+
+def floats(layer: nn.Module, kept: Tensor, z: Tensor) -> int:
+    """Return about how many numbers one record costs here at a time, by one row of :func:`run`.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 3)
+    >>> floats(layer, torch.ones(1, 2), torch.ones(1, 3))
+    8
+    """
+    size = kept.numel() + 2 * z.numel()
+    if isinstance(layer, nn.Linear) and z.dim() == 2:
+        return size
+    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+        size += layer.weight[0].numel() * z[0, 0].numel()
+    return size + (0 if isinstance(layer, nn.Embedding) else layer.weight.numel())

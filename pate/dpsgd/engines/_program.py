@@ -1,0 +1,156 @@
+"""A module read as a program of layers that keep records apart, so that it may be run on many records at once.
+
+What is read is torch's own layers and a few functions, by exact type: of these it is known that a record's output is a
+function of that record alone. Code of somebody's own is traced, not trusted: what comes out of the trace is all that is
+ever run, and anything unknown in it means that the module is run record by record instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pate.networks._contract import give_logits
+
+#: Layers without parameters, each record by itself.
+_PLAIN = (
+    nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SELU, nn.LeakyReLU, nn.SiLU, nn.Softplus, nn.Hardtanh,
+    nn.ReLU6, nn.Identity, nn.MaxPool1d, nn.MaxPool2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d, nn.LocalResponseNorm,
+)  # fmt: skip
+#: Layers with parameters, of which :mod:`pate.dpsgd.engines._layers` knows gradients of single records.
+TRAINABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding)
+_FUNCTIONS: dict[Any, Callable[..., Tensor]] = {
+    torch.relu: torch.relu, F.relu: torch.relu, torch.tanh: torch.tanh, F.tanh: torch.tanh,
+    torch.sigmoid: torch.sigmoid, F.gelu: F.gelu, F.silu: F.silu,
+}  # fmt: skip
+_METHODS: dict[str, Callable[..., Tensor]] = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
+_SUMS = (operator.add, torch.add)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a program.
+
+    Attributes
+    ----------
+    inputs : tuple of int
+        Results of which steps it takes; -1 is the rows.
+    layer : str
+        Name of the layer in the module; "" for the module itself.
+    function : callable or None
+        None where it is a layer.
+    """
+
+    inputs: tuple[int, ...]
+    layer: str = ""
+    function: Callable[..., Tensor] | None = None
+
+
+def read_program(module: nn.Module) -> tuple[Step, ...] | None:
+    """Return the module's steps in order, or None if anything in it is not known to keep records apart.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Not run: a copy is traced.
+
+    Examples
+    --------
+    >>> [step.layer for step in read_program(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)))]
+    ['0', '1', '2']
+    >>> read_program(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))) is None
+    True
+    """
+    if any(map(_changed, module.modules())):
+        return None
+    if type(module) in TRAINABLE:  # a layer alone would be traced into its own code
+        return (Step((-1,)),) if _knows(module) else None
+    try:
+        graph = torch.fx.symbolic_trace(copy.deepcopy(module)).graph
+    except Exception:  # control flow and much else that cannot be traced
+        return None
+    steps: list[Step] = []
+    known: dict[torch.fx.Node, int] = {}
+    result = None
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            if known or node.args:
+                return None
+            known[node] = -1
+        elif node.op == "output":
+            result = known.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
+        else:
+            step = _step(module, node, known)
+            if step is None:
+                return None
+            known[node] = len(steps)
+            steps.append(step)
+    if not steps or result != len(steps) - 1 or not _each_once(module, steps):
+        return None
+    return tuple(steps)
+
+
+def _step(module: nn.Module, node: torch.fx.Node, known: dict[torch.fx.Node, int]) -> Step | None:
+    sources = [known[a] for a in node.args if isinstance(a, torch.fx.Node)]
+    rest = [a for a in node.args if not isinstance(a, torch.fx.Node)]
+    if node.op == "call_module" and len(sources) == 1 and not rest and not node.kwargs:
+        name = str(node.target)
+        return Step((sources[0],), layer=name) if _knows(module.get_submodule(name)) else None
+    if node.op not in ("call_function", "call_method"):
+        return None
+    if node.target in _SUMS and len(sources) == 2 and not rest and not node.kwargs:
+        return Step(tuple(sources), function=operator.add)
+    if node.target in ("flatten", torch.flatten) and len(sources) == 1:
+        start = [*rest, *node.kwargs.values()]
+        whole = start in ([1], [1, -1]) and set(node.kwargs) <= {"start_dim", "end_dim"}
+        return Step((sources[0],), function=_flatten) if whole else None
+    table: Any = _FUNCTIONS if node.op == "call_function" else _METHODS
+    plain = len(sources) == 1 and not rest and set(node.kwargs) <= {"inplace"}
+    return Step((sources[0],), function=table[node.target]) if plain and node.target in table else None
+
+
+def _flatten(x: Tensor) -> Tensor:
+    return x.flatten(1)
+
+
+def _knows(layer: nn.Module) -> bool:
+    kind = type(layer)
+    if kind in _PLAIN:
+        return not getattr(layer, "return_indices", False)
+    if kind is nn.Flatten:
+        return layer.start_dim >= 1
+    if kind is nn.Unflatten:
+        return isinstance(layer.dim, int) and layer.dim >= 1
+    if kind in (nn.Conv1d, nn.Conv2d):
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    if kind is nn.Embedding:
+        return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
+    return kind in TRAINABLE
+
+
+def _changed(module: nn.Module) -> bool:
+    """Whether something is hung onto the module that its type does not tell of."""
+    return bool(
+        any(hook is not give_logits for hook in module._forward_hooks.values())
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
+    )
+
+
+def _each_once(module: nn.Module, steps: list[Step]) -> bool:
+    """Whether every parameter belongs to one layer that is called once: then a record's gradient has one part there."""
+    called = [step.layer for step in steps if step.function is None]
+    if len(set(called)) < len(called):
+        return False
+    reached = [id(p) for name in called for p in module.get_submodule(name).parameters(recurse=False)]
+    return sorted(reached) == sorted(map(id, module.parameters())) and len(set(reached)) == len(reached)
