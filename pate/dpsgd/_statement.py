@@ -51,6 +51,7 @@ def dpsgd_statement(
     max_grad_norm: float,
     classes_given: bool,
     seeded: bool,
+    apart: str,
     ledger: Ledger | None = None,
     releases: Iterable[int] = (),
 ) -> PrivacyStatement:
@@ -63,6 +64,8 @@ def dpsgd_statement(
     classes_given : bool
         False when the set of classes was read off the private labels.
     seeded : bool
+    apart : str
+        How the engine saw to it that no record moved another one's gradient.
     ledger : Ledger or None
     releases : iterable of int
         The numbers under which the run was charged there.
@@ -73,7 +76,7 @@ def dpsgd_statement(
     >>> from pate.dpsgd._plan import make_plan
     >>> plan = make_plan(Budget(1.0, 1e-5), n_records=100, expected_batch_size=10, epochs=1, noise_multiplier=None,
     ...     adjacency="replace-one")
-    >>> dpsgd_statement(plan, max_grad_norm=1.0, classes_given=True, seeded=True).headline
+    >>> dpsgd_statement(plan, max_grad_norm=1.0, classes_given=True, seeded=True, apart="by hand").headline
     'not private: seeded noise (for tests and experiments only)'
     """
     guarantee, sigma, q = plan.guarantee, plan.noise_multiplier, plan.sample_rate
@@ -105,7 +108,7 @@ def dpsgd_statement(
             "scaling of the features",
             "whether training failed, and how long it took",
         ),
-        assumptions=_assumptions(plan, replace=replace, classes_given=classes_given, seeded=seeded),
+        assumptions=_assumptions(plan, replace=replace, classes_given=classes_given, seeded=seeded, apart=apart),
         verify=_verify(plan),
         ledger_head="" if ledger is None or not releases else ledger.head_of(releases),
         ledger_releases=releases,
@@ -115,7 +118,7 @@ def dpsgd_statement(
     )
 
 
-def _assumptions(plan: Plan, *, replace: bool, classes_given: bool, seeded: bool) -> tuple[Assumption, ...]:
+def _assumptions(plan: Plan, *, replace: bool, classes_given: bool, seeded: bool, apart: str) -> tuple[Assumption, ...]:
     number = "the number of private records" if replace else f"the nominal number of records ({plan.n_records:,})"
     return (
         Assumption(name="parameters", claim=f"{number} and all hyperparameters are public"),
@@ -136,8 +139,7 @@ def _assumptions(plan: Plan, *, replace: bool, classes_given: bool, seeded: bool
         Assumption(
             name="clipping",
             claim="no record moves another one's gradient",
-            how="every record's gradient was computed from that record alone, by a copy of the module that was then "
-            "thrown away; what its code keeps elsewhere (in a global, say) is not seen",
+            how=apart,
             by="pate",
         ),
         Assumption(

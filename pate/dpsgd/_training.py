@@ -20,6 +20,7 @@ from torch import nn
 
 from pate.core.progress import track
 from pate.core.seeds import training_seed
+from pate.dpsgd._noise import gaussian
 from pate.dpsgd.engines import Engine
 from pate.noise.source import NoiseSource
 
@@ -85,7 +86,7 @@ def train(
     noise_multiplier: float,
     max_grad_norm: float,
     expected_batch_size: int,
-    max_physical_batch_size: int,
+    max_physical_batch_size: int | None = None,
     random_state: int | None = None,
     shared_draws: bool = False,
     show: bool = False,
@@ -106,7 +107,8 @@ def train(
     noise_multiplier, max_grad_norm : float
     expected_batch_size : int
         What the noisy sum is divided by: a constant, never the size of the sample.
-    max_physical_batch_size : int
+    max_physical_batch_size : int or None
+        None leaves it to the engine.
     random_state : int or None
         Of the module's own random numbers (dropout).
     shared_draws : bool
@@ -123,21 +125,21 @@ def train(
     module = engine.module
     parameters = [p for p in module.parameters() if p.requires_grad]
     scale = noise_multiplier * max_grad_norm * (1 + engine.excess)
+    at_once = max_physical_batch_size or engine.at_once
     root = training_seed(random_state, 1)
     for step, rows in enumerate(track(sampler, total=len(sampler), label="DP-SGD steps", show=show)):
         # An empty sample is a step like any other: its sum is zero and gets its noise.
         total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
-        for start in range(0, len(rows), max_physical_batch_size):
-            index = torch.as_tensor(rows[start : start + max_physical_batch_size], device=X.device)
+        for start in range(0, len(rows), at_once):
+            index = torch.as_tensor(rows[start : start + at_once], device=X.device)
             seed = training_seed(root, *((step,) if shared_draws else (step, start)))
             found = engine.clipped_sum(X[index], y[index], max_grad_norm, seed=seed, shared=shared_draws)
             for whole, part in zip(total, found, strict=True):
                 whole += part.view(whole.shape)  # never spread out: one number would count for every weight
-        draws = scale * sampler.source.normal(sum(p.numel() for p in parameters))
-        parts = torch.from_numpy(draws).split([p.numel() for p in parameters])
-        for p, whole, noise in zip(parameters, total, parts, strict=True):
+        draws = gaussian(sampler.source, sum(p.numel() for p in parameters)).split([p.numel() for p in parameters])
+        for p, whole, noise in zip(parameters, total, draws, strict=True):
             # The sum is rounded to the parameter's precision after the noise is in.
-            noisy = whole + noise.to(p.device).view_as(p)
+            noisy = whole.add_(noise.to(p.device).view_as(p), alpha=scale)
             p.grad = (noisy / expected_batch_size).to(p.dtype)
         optimizer.step()
     for p in parameters:

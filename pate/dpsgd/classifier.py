@@ -45,8 +45,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         made anew by every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where it
         takes them; maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes),
         or to a mapping or object that has them under ``logits``. A module that already exists is refused: it would
-        carry what it learnt before. In training it sees one record at a time; one that mixes the records of a batch is
-        refused (use group norm instead of batch norm).
+        carry what it learnt before. One that mixes the records of a batch is refused (use group norm instead
+        of batch norm).
     budget : Budget
         Spent whole by each fit.
     max_grad_norm : float
@@ -64,8 +64,9 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         More arguments of ``module``, such as ``{"hidden": (128,)}``.
     classes : sequence or None
         Every class that could occur: public knowledge. None reads them off y, with a warning.
-    max_physical_batch_size : int
-        Records whose gradients are held at once; has no effect on the result.
+    max_physical_batch_size : int or None
+        Records whose gradients are computed at once; has no effect on the result but for rounding. None takes what fits
+        in some 100 MB.
     noise_multiplier : float or None
         None takes the least noise the budget allows. A number is checked against the budget.
     adjacency : {"replace-one", "add-or-remove"}
@@ -108,12 +109,12 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     -----
     **Guarantees.** The trained parameters, those of every intermediate step included, are (epsilon,
     delta)-differentially private for one record under ``adjacency``; the module ``pate.dpsgd._calibration`` has
-    the theorem. That clipping bounds one record does not hang on the module keeping records apart:
-    every record's gradient is computed by itself, on a copy that is thrown away. (Code that keeps rows outside of the
-    module, in a global say, is not seen.) All parameters above are taken as public, and under replace-one the number of
-    records. Each fit is a fresh spend: searching over k settings costs k budgets, which a ``ledger`` adds up. Features
-    are used as they come: scale them by public knowledge (pixel / 255) or with statistics of public data, never with
-    statistics of the private rows.
+    the theorem. That clipping bounds one record does not hang on the module keeping records apart: a module of torch's
+    own layers is run by an engine that knows them (book-keeping: one pass for many records), any other one record at a
+    time, on a copy that is thrown away. (Code that keeps rows outside of the module, in a global say, is not seen.)
+    All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
+    searching over k settings costs k budgets, which a ``ledger`` adds up. Features are used as they come: scale them by
+    public knowledge (pixel / 255) or with statistics of public data, never with statistics of the private rows.
 
     Examples
     --------
@@ -140,7 +141,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         momentum: float = 0.9,
         module_kwargs: Mapping[str, Any] | None = None,
         classes: Any = None,
-        max_physical_batch_size: int = 64,
+        max_physical_batch_size: int | None = None,
         noise_multiplier: float | None = None,
         adjacency: str = "replace-one",
         nominal_n: int | None = None,
@@ -235,6 +236,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             max_grad_norm=self.max_grad_norm,
             classes_given=self.classes is not None,
             seeded=source.seeded,
+            apart=engine.apart,
             ledger=self.ledger,
             releases=releases,
         )
@@ -333,7 +335,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         check_real("momentum", self.momentum, low=0, high=1, high_open=True)
         check_int("epochs", self.epochs, low=1)
         check_int("expected_batch_size", self.expected_batch_size, low=1)
-        check_int("max_physical_batch_size", self.max_physical_batch_size, low=1)
+        if self.max_physical_batch_size is not None:
+            check_int("max_physical_batch_size", self.max_physical_batch_size, low=1)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
         if self.n_threads is not None:

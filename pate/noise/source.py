@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pate.core.seeds import system_bytes
-from pate.core.types import FloatArray, WordArray
+from pate.core.types import WordArray
 from pate.exceptions import InvalidInputError
-
-_TWO_POW_MINUS_64 = 2.0**-64
 
 
 class NoiseSource:
@@ -23,16 +21,15 @@ class NoiseSource:
     Notes
     -----
     Both kinds pass the same 64-bit words through the same transformations, so a test of the seeded law is a test
-    of the one that protects people. What is done to votes is decided exactly from :meth:`words` by
-    :mod:`pate.noise`. :meth:`normal` is floating point, for DP-SGD: uniforms are (k + 1) 2^-64, hence normals
-    reach 9.4 standard deviations, and the total variation distance from the exact law is about 2^-63 per draw.
+    of the one that protects people. What is done to votes and ballots is decided exactly from :meth:`words` by
+    :mod:`pate.noise`; DP-SGD makes floating-point normals of them.
 
     Examples
     --------
     >>> NoiseSource().seeded, NoiseSource(7).seeded
     (False, True)
-    >>> NoiseSource(7).normal((2, 3)).shape
-    (2, 3)
+    >>> bool((NoiseSource(7).words(3) == NoiseSource(7).words(3)).all())
+    True
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -62,20 +59,3 @@ class NoiseSource:
         if self._bits is None:
             return np.frombuffer(system_bytes(8 * size), dtype=np.uint64)
         return self._bits.random_raw(size)
-
-    def _uniform(self, size: int) -> FloatArray:
-        return (self.words(size).astype(np.float64) + 1.0) * _TWO_POW_MINUS_64
-
-    def normal(self, shape: int | tuple[int, ...]) -> FloatArray:
-        """Return standard normals (Box and Muller 1958).
-
-        Examples
-        --------
-        >>> bool(abs(NoiseSource(0).normal(10_000).std() - 1) < 0.05)
-        True
-        """
-        size = int(np.prod(shape))
-        half = (size + 1) // 2
-        radius = np.sqrt(-2.0 * np.log(self._uniform(half)))
-        angle = 2.0 * np.pi * self._uniform(half)
-        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size].reshape(shape)

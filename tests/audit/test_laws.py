@@ -10,6 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from pate.audit.law_test import _dirichlet, law_bank, law_test
+from pate.dpsgd._noise import gaussian
 from pate.noise import discrete_gaussian, noisy_argmax, real_argmax, real_at_least
 from pate.noise.laws import NOISES, argmax_law, confident_law, pass_probability, renyi
 from pate.noise.source import NoiseSource
@@ -170,11 +171,11 @@ def test_lowest_index_ties_at_small_sigma():
 def confident(source, *, sigma=SIGMA, sigma1=SIGMA1, every_count=False, argmax_sigma1=False, same=False):
     def sample(c):
         if every_count:
-            passed = (c + np.rint(sigma1 * source.normal(c.shape))).max(axis=1) >= THRESHOLD
+            passed = (c + np.rint(sigma1 * gaussian(source, c.size).numpy().reshape(c.shape))).max(axis=1) >= THRESHOLD
         else:
             passed = real_at_least(c.max(axis=1), threshold=THRESHOLD, scale=sigma1, source=source)
         if same:  # one noise for both
-            noisy = c + sigma * source.normal(c.shape)
+            noisy = c + sigma * gaussian(source, c.size).numpy().reshape(c.shape)
             return np.where(noisy.max(axis=1) >= THRESHOLD, noisy.argmax(axis=1), M)
         label = real_argmax(c, scale=sigma1 if argmax_sigma1 else sigma, source=source)
         return np.where(passed, label, M)

@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
+from pate.dpsgd import _training
 from pate.dpsgd import _training as training_module
 from pate.dpsgd import classifier as dpsgd_module
 from pate.dpsgd._build import build_engine
@@ -32,6 +33,7 @@ from pate.dpsgd._calibration import (
     discretization_interval,
     dpsgd_epsilon,
 )
+from pate.dpsgd._noise import gaussian
 from pate.dpsgd._training import PoissonSampler, train
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import (
@@ -273,7 +275,7 @@ def test_one_step_is_the_clipped_sum_plus_one_noise(name):
         total += g * min(1.0, clip / np.linalg.norm(g))
     module.zero_grad(set_to_none=True)
     before = flat(module)
-    noise = clip * sigma * NoiseSource(1).normal(len(before))
+    noise = clip * sigma * gaussian(NoiseSource(1), len(before)).numpy()
     for physical in (64, 4):  # one physical batch or six: the same step, one noise
         torch.manual_seed(0)
         fresh = build_engine(name, 64, 10, None).module
@@ -444,15 +446,14 @@ def test_ctrl_c_leaves_everything_as_it_was(digits, monkeypatch):
     clf = make(epochs=1).fit(X, y)
     before = dict(clf.__dict__)
     calls = []
-    normal = NoiseSource.normal
 
-    def interrupted(self, shape):
-        calls.append(shape)
+    def interrupted(source, size):
+        calls.append(size)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return normal(self, shape)
+        return gaussian(source, size)
 
-    monkeypatch.setattr(NoiseSource, "normal", interrupted)
+    monkeypatch.setattr(_training, "gaussian", interrupted)
     with pytest.raises(KeyboardInterrupt):
         clf.set_params(epochs=2).fit(X[:, :50], y)
     assert len(calls) == 3

@@ -66,7 +66,9 @@ class Sequences(nn.Module):
 
     def __init__(self, *, n_features, n_classes):
         super().__init__()
-        self.places = nn.Sequential(nn.Unflatten(1, (n_features // 2, 2)), nn.Linear(2, 5), nn.LayerNorm((5,)), nn.Tanh())
+        self.places = nn.Sequential(
+            nn.Unflatten(1, (n_features // 2, 2)), nn.Linear(2, 5), nn.LayerNorm((5,)), nn.Tanh()
+        )
         self.head = nn.Linear(5 * (n_features // 2), n_classes)
 
     def forward(self, x):

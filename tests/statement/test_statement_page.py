@@ -72,7 +72,7 @@ def dpsgd(**more):
     more = {"classes_given": True, "seeded": False, **more}
     g = replace(public(), adjacency=more.pop("adjacency", "replace-one"))
     plan = Plan(n_records=100, n_steps=5, sample_rate=0.1, noise_multiplier=2.0, guarantee=g, interval=1e-3)
-    return dpsgd_statement(plan, max_grad_norm=1.0, **more)
+    return dpsgd_statement(plan, max_grad_norm=1.0, apart="by an engine", **more)
 
 
 MAKERS = {

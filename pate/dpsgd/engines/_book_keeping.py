@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from pate.dpsgd._checks import Trial
-from pate.dpsgd.engines._engine import record_loss
+from pate.dpsgd.engines._engine import loss_gradient
 from pate.dpsgd.engines._layers import BLOCK, RUN, floats, parts, run
 from pate.dpsgd.engines._program import TRAINABLE, Step, read_program
 from pate.exceptions import InvalidInputError
@@ -41,15 +42,16 @@ class BookKeepingEngine:
     Attributes
     ----------
     excess : float
+    at_once : int
 
     Notes
     -----
     Sums are in float32 for :data:`BLOCK` records and :data:`RUN` squares at a time, which errs: m products' sum by at
-    most gamma_m = m u/(1 - m u) times the sum of their sizes, in any order of adding (Higham, *Accuracy and Stability of
-    Numerical Algorithms*, 2002, equation 3.5). So a norm errs by gamma_64 of itself at most, and factors are smaller by
-    as much; and the sum of m clipped vectors errs by m gamma_m C at most. A replaced record changes one block:
-    :attr:`excess` is m gamma_m, and the noise is larger by as much. With ``shared``, where a record more moves all
-    blocks, weighted sums are in float64.
+    most gamma_m = m u/(1 - m u) times the sum of their sizes, in any order of adding (Higham, *Accuracy and Stability
+    of Numerical Algorithms*, 2002, equation 3.5). So a norm errs by gamma_64 of itself at most, and factors are
+    smaller by as much; and the sum of m clipped vectors errs by m gamma_m C at most. A replaced record changes one
+    block: :attr:`excess` is m gamma_m, and the noise is larger by as much. With ``shared``, where a record more moves
+    all blocks, weighted sums are in float64.
 
     Examples
     --------
@@ -61,13 +63,17 @@ class BookKeepingEngine:
     """
 
     excess = _excess(BLOCK)
+    apart = (
+        "a trace of the module's code shows torch's own layers and functions alone, which are known to keep records "
+        "apart; the code itself never saw a record"
+    )
 
     def __init__(self, module: nn.Module, program: tuple[Step, ...]) -> None:
         self.module = module
         self.program = program
         trainable = [name for name, p in module.named_parameters() if p.requires_grad]
         self._order = {name: i for i, name in enumerate(trainable)}
-        self._rows = _MOST
+        self.at_once = _MOST
 
     @classmethod
     def takes(cls, module: nn.Module) -> bool:
@@ -113,44 +119,40 @@ class BookKeepingEngine:
         with torch.enable_grad():
             _, taps = tried._forward(trial.rows[0][:1])
         kept = sum(floats(trial.module.get_submodule(name), one, z) for name, one, z in taps)
-        engine._rows = max(_FEWEST, min(_MOST, _KEPT // kept))
+        engine.at_once = max(_FEWEST, min(_MOST, _KEPT // kept))
         return engine
 
-    def clipped_sum(
-        self, X: Tensor, y: Tensor, max_norm: float, *, seed: int, shared: bool = False
-    ) -> list[Tensor]:
+    def clipped_sum(self, X: Tensor, y: Tensor, max_norm: float, *, seed: int, shared: bool = False) -> list[Tensor]:
         """Return the sum of clipped gradients: see :class:`pate.dpsgd.engines.Engine`. Nothing in it is random."""
         owned = [p for p in self.module.parameters() if p.requires_grad]
         total = [torch.zeros_like(p, dtype=torch.float64) for p in owned]
-        for at in range(0, len(X), self._rows):
-            self._add(X[at : at + self._rows], y[at : at + self._rows], max_norm, total, exact=shared)
+        for at in range(0, len(X), self.at_once):
+            self._add(X[at : at + self.at_once], y[at : at + self.at_once], max_norm, total, exact=shared)
         return total
 
     def _add(self, X: Tensor, y: Tensor, max_norm: float, total: list[Tensor], *, exact: bool) -> None:
         with torch.enable_grad():
             logits, taps = self._forward(X)
-            loss = record_loss(logits, y).sum()
-        back = torch.autograd.grad(loss, [z for _, _, z in taps], allow_unused=True, materialize_grads=True)
+        outputs, g = [z for _, _, z in taps], loss_gradient(logits.detach(), y)
+        if len(outputs) == 1 and outputs[0] is logits:  # a linear model: nothing to go back through
+            back: Sequence[Tensor] = [g]
+        else:
+            back = torch.autograd.grad(logits, outputs, g, allow_unused=True, materialize_grads=True)
         found = [
-            (name, part)
+            (f"{layer}." if layer else "", part)
             for (layer, kept, _), g in zip(taps, back, strict=True)
-            for name, part in zip(self._names(layer), parts(self.module.get_submodule(layer), kept, g), strict=True)
+            for part in parts(self.module.get_submodule(layer), kept, g)
         ]
         squares = torch.stack([part.squares() for _, part in found]).sum(dim=0)
         odd = ~torch.isfinite(squares)
         if odd.any():  # of such a record nothing is left, and of the others not a bit is changed
-            found = [(name, part.without(odd)) for name, part in found]
+            found = [(layer, part.without(odd)) for layer, part in found]
         low = torch.float64 if exact or X.dtype == torch.float64 else torch.float32
         bound = max_norm * (1 - 2 * RUN * _ROUNDING)
         factors = (bound / squares.sqrt().clamp(min=1e-12)).clamp(max=1.0)
         factors = torch.where(odd, 0.0, factors).to(low)
-        for name, part in found:
-            part.add(factors, total[self._order[name]])
-
-    def _names(self, layer: str) -> list[str]:
-        dot = f"{layer}." if layer else ""
-        owned = self.module.get_submodule(layer).named_parameters(recurse=False)
-        return [dot + name for name, p in owned if p.requires_grad]
+        for layer, part in found:
+            part.add(factors, [total[self._order[layer + name]] for name in part.names])
 
     def _forward(self, X: Tensor) -> tuple[Tensor, list[tuple[str, Tensor, Tensor]]]:
         """Return the logits, and of each layer that learns its name, what its weights met, and its output."""
@@ -166,7 +168,7 @@ class BookKeepingEngine:
                 results.append(layer(*given))
                 continue
             kept, z = run(layer, *given)
-            if torch.is_grad_enabled() and self._names(step.layer):
+            if torch.is_grad_enabled() and any(p.requires_grad for p in layer.parameters(recurse=False)):
                 z = z if z.requires_grad else z.requires_grad_()
                 taps.append((step.layer, kept.detach(), z))
             results.append(z)

@@ -48,6 +48,10 @@ class Engine(Protocol):
     excess : float
         By how many clipping norms at most rounding in a sum differs between neighbours, beside their records' own
         vectors; the noise is larger by as much.
+    at_once : int
+        How many records are handed over at a time, where nobody says how many: memory grows with it.
+    apart : str
+        How it is seen to that no record moves another one's gradient, for the statement.
 
     Examples
     --------
@@ -60,6 +64,8 @@ class Engine(Protocol):
 
     module: nn.Module
     excess: float
+    at_once: int
+    apart: str
 
     @classmethod
     def for_module(cls, module: nn.Module, trial: Trial) -> Engine:
@@ -99,6 +105,20 @@ def record_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     tensor([4., 4.])
     """
     return nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+def loss_gradient(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of :func:`record_loss` with respect to each record's logits: softmax minus one at its label.
+
+    Examples
+    --------
+    >>> loss_gradient(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor([[-0.7500,  0.2500,  0.2500,  0.2500],
+            [ 0.2500,  0.2500,  0.2500, -0.7500]])
+    """
+    g = logits.softmax(dim=1)
+    g[torch.arange(len(g), device=g.device), labels] -= 1.0
+    return g
 
 
 def check_promise(engine: Engine, trial: Trial) -> None:

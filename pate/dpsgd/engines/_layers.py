@@ -1,14 +1,15 @@
 """Gradients of single records in one layer, from what goes into it and what comes back to it.
 
-For a layer with input a and output z, and g the gradient, with respect to z, of the sum of the records' losses, row i of
-g is of record i alone where layers keep records apart. A record's gradient with respect to the weights follows from its
-rows of a and g: an outer product for a linear layer, which is never formed, and small products for the others
+For a layer with input a and output z, and g the gradient, with respect to z, of the sum of the records' losses, row i
+of g is of record i alone where layers keep records apart. A record's gradient with respect to the weights follows from
+its rows of a and g: an outer product for a linear layer, which is never formed, and small products for the others
 (Goodfellow, *Efficient Per-Example Gradient Computations*, 2015; Rochette, Manoel and Tramel 2019; Bu, Wang, Zha and
 Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICML 2023: book-keeping).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,14 +23,22 @@ BLOCK = 128
 RUN = 64
 
 
+#: Numbers of block products that are held at once, at most.
+_HELD = 2**22
+
+
 class Part(Protocol):
-    """Gradients of n records with respect to one parameter."""
+    """Gradients of n records with respect to some parameters of a layer."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of those parameters, in the layer."""
 
     def squares(self) -> Tensor:
         """Return their squared norms, float64 of shape (n,)."""
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
-        """Add the sum of the gradients, each times its factor, to ``total`` of the parameter's shape, float64.
+    def add(self, factors: Tensor, totals: Sequence[Tensor]) -> None:
+        """Add the sums of the gradients, each times its factor, to float64 tensors of the parameters' shapes.
 
         Products are in the type of ``factors``, at most :data:`BLOCK` of them added up in it.
         """
@@ -42,43 +51,53 @@ class Part(Protocol):
 class Whole:
     """Formed: one row of numbers per record."""
 
+    names: tuple[str, ...]
     rows: Tensor
 
     def squares(self) -> Tensor:
         return _squares(self.rows)
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
-        flat = total.view(-1)
+    def add(self, factors: Tensor, totals: Sequence[Tensor]) -> None:
+        flat = totals[0].view(-1)
         for at in range(0, len(factors), BLOCK):
             flat += factors[at : at + BLOCK] @ self.rows[at : at + BLOCK].to(factors.dtype)
 
     def without(self, odd: Tensor) -> Whole:
-        return Whole(_nothing(self.rows, odd))
+        return Whole(self.names, _nothing(self.rows, odd))
 
 
 @dataclass(frozen=True)
 class Outer:
-    """Outer products of a row that came back and a row that went in, never formed."""
+    """Outer products of a row that came back and a row that went in, never formed; a bias is met by ones."""
 
+    names: tuple[str, ...]
     back: Tensor
     rows: Tensor
 
     def squares(self) -> Tensor:
-        return _squares(self.back) * _squares(self.rows)
+        met: Any = 0.0
+        if "weight" in self.names:
+            met = met + _squares(self.rows)
+        if "bias" in self.names:
+            met = met + 1.0
+        return _squares(self.back) * met
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
-        scaled, rows = (factors[:, None] * self.back).t(), self.rows.to(factors.dtype)
-        for at in range(0, len(factors), BLOCK):
-            total += scaled[:, at : at + BLOCK] @ rows[at : at + BLOCK]
+    def add(self, factors: Tensor, totals: Sequence[Tensor]) -> None:
+        scaled, found = factors[:, None] * self.back, dict(zip(self.names, totals, strict=True))
+        if "bias" in found:
+            found["bias"] += scaled.sum(dim=0, dtype=torch.float64)
+        if "weight" in found:
+            _add_products(scaled, self.rows.to(factors.dtype), found["weight"])
 
     def without(self, odd: Tensor) -> Outer:
-        return Outer(_nothing(self.back, odd), _nothing(self.rows, odd))
+        return Outer(self.names, _nothing(self.back, odd), _nothing(self.rows, odd))
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows of an embedding: what came back for each place, at the row that was looked up there."""
 
+    names: tuple[str, ...]
     index: Tensor
     back: Tensor
     padding: int | None
@@ -89,18 +108,31 @@ class Rows:
         back = self._counted().to(torch.float64)
         return ((back @ back.transpose(1, 2)) * same).sum(dim=(1, 2)).clamp(min=0)
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, totals: Sequence[Tensor]) -> None:
         back = factors[:, None, None].to(torch.float64) * self._counted().to(torch.float64)
-        total.index_add_(0, self.index.reshape(-1), back.reshape(-1, back.shape[-1]))
+        totals[0].index_add_(0, self.index.reshape(-1), back.reshape(-1, back.shape[-1]))
 
     def without(self, odd: Tensor) -> Rows:
-        return Rows(self.index, _nothing(self.back, odd), self.padding)
+        return Rows(self.names, self.index, _nothing(self.back, odd), self.padding)
 
     def _counted(self) -> Tensor:
         """Return what came back, nothing for the row that stands for padding: it is not learnt."""
         if self.padding is None:
             return self.back
         return torch.where((self.index == self.padding)[:, :, None], 0.0, self.back)
+
+
+def _add_products(left: Tensor, right: Tensor, total: Tensor) -> None:
+    """Add left^T right to ``total``, of :data:`BLOCK` rows at a time in their own type."""
+    blocks = len(left) // BLOCK
+    held = max(1, min(blocks, _HELD // total.numel()))
+    for at in range(0, blocks, held):
+        rows = slice(at * BLOCK, min(at + held, blocks) * BLOCK)
+        a, b = (x[rows].reshape(-1, BLOCK, x.shape[1]) for x in (left, right))
+        products = torch.bmm(a.transpose(1, 2), b)
+        total += products[0] if len(products) == 1 else products.sum(dim=0, dtype=torch.float64)
+    if blocks * BLOCK < len(left):
+        total += left[blocks * BLOCK :].t() @ right[blocks * BLOCK :]
 
 
 def _squares(rows: Tensor) -> Tensor:
@@ -118,7 +150,7 @@ def _nothing(x: Tensor, odd: Tensor) -> Tensor:
     return torch.where(odd.view(-1, *[1] * (x.dim() - 1)), 0.0, x)
 
 
-def run(layer: nn.Module, a: Tensor) -> tuple[Tensor, Tensor]:
+def run(layer: Any, a: Tensor) -> tuple[Tensor, Tensor]:
     """Return what the layer's weights were multiplied with, and its output: gradients go through to ``a`` alone.
 
     Examples
@@ -128,8 +160,11 @@ def run(layer: nn.Module, a: Tensor) -> tuple[Tensor, Tensor]:
     >>> bool(torch.equal(z, layer(torch.ones(4, 2)))), z.requires_grad
     (True, False)
     """
+    weight: Any
+    bias: Any
     weight, bias = (None if p is None else p.detach() for p in (layer.weight, getattr(layer, "bias", None)))
-    match layer:
+    kind: Any = layer
+    match kind:
         case nn.Linear():
             return a, F.linear(a, weight, bias)
         case nn.Conv2d():
@@ -148,12 +183,13 @@ def run(layer: nn.Module, a: Tensor) -> tuple[Tensor, Tensor]:
     return x, z if bias is None else z + bias.view(shape)
 
 
-def parts(layer: nn.Module, kept: Tensor, g: Tensor) -> list[Part]:
+def parts(layer: Any, kept: Tensor, g: Tensor) -> list[Part]:
     """Return the gradients of single records for the layer's trainable parameters, in their order.
 
     Parameters
     ----------
     layer : torch.nn.Module
+        Of a type in :data:`pate.dpsgd.engines._program.TRAINABLE`.
     kept : tensor of shape (n, ...)
         From :func:`run`.
     g : tensor of shape (n, ...)
@@ -162,40 +198,41 @@ def parts(layer: nn.Module, kept: Tensor, g: Tensor) -> list[Part]:
     Examples
     --------
     >>> layer = nn.Linear(2, 1)
-    >>> weight, bias = parts(layer, torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0]]))
-    >>> weight.squares(), bias.squares()
-    (tensor([100.], dtype=torch.float64), tensor([4.], dtype=torch.float64))
+    >>> [both] = parts(layer, torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0]]))
+    >>> both.names, both.squares()
+    (('weight', 'bias'), tensor([104.], dtype=torch.float64))
     """
+    learnt = tuple(name for name, p in layer.named_parameters(recurse=False) if p.requires_grad)
+    if isinstance(layer, nn.Linear) and g.dim() == 2:
+        return [Outer(learnt, g, kept)]
     found: list[Part] = []
-    if layer.weight is not None and layer.weight.requires_grad:
+    if "weight" in learnt:
         found.append(_weight(layer, kept, g))
-    bias = getattr(layer, "bias", None)
-    if bias is not None and bias.requires_grad:
-        found.append(Whole(_summed(layer, g)))
+    if "bias" in learnt:
+        found.append(Whole(("bias",), _summed(layer, g)))
     return found
 
 
-def _weight(layer: nn.Module, kept: Tensor, g: Tensor) -> Part:
+def _weight(layer: Any, kept: Tensor, g: Tensor) -> Part:
+    name = ("weight",)
     match layer:
         case nn.Linear():
-            if g.dim() == 2:
-                return Outer(g, kept)
-            return Whole((g.flatten(1, -2).transpose(1, 2) @ kept.flatten(1, -2)).flatten(1))
+            return Whole(name, (g.flatten(1, -2).transpose(1, 2) @ kept.flatten(1, -2)).flatten(1))
         case nn.Conv2d():
             patches = F.unfold(kept, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
-            return Whole((g.flatten(2) @ patches.transpose(1, 2)).flatten(1))
+            return Whole(name, (g.flatten(2) @ patches.transpose(1, 2)).flatten(1))
         case nn.Conv1d():
             sizes = zip((1, 1, 0, 1), (layer.kernel_size, layer.dilation, layer.padding, layer.stride), strict=True)
             patches = F.unfold(kept.unsqueeze(2), *[(flat, int(size[0])) for flat, size in sizes])
-            return Whole((g @ patches.transpose(1, 2)).flatten(1))
+            return Whole(name, (g @ patches.transpose(1, 2)).flatten(1))
         case nn.Embedding():
             n = len(kept)
-            return Rows(kept.long().reshape(n, -1), g.reshape(n, -1, g.shape[-1]), layer.padding_idx)
+            return Rows(name, kept.long().reshape(n, -1), g.reshape(n, -1, g.shape[-1]), layer.padding_idx)
         case _:
-            return Whole(_summed(layer, g * kept))
+            return Whole(name, _summed(layer, g * kept))
 
 
-def _summed(layer: nn.Module, x: Tensor) -> Tensor:
+def _summed(layer: Any, x: Tensor) -> Tensor:
     """Return sums over all places of a record that one number of a parameter is used at, shape (n, numbers)."""
     match layer:
         case nn.Linear():
@@ -206,7 +243,7 @@ def _summed(layer: nn.Module, x: Tensor) -> Tensor:
             return x if x.dim() == 2 else x.flatten(2).sum(dim=2)
 
 
-def floats(layer: nn.Module, kept: Tensor, z: Tensor) -> int:
+def floats(layer: Any, kept: Tensor, z: Tensor) -> int:
     """Return about how many numbers one record costs here at a time, by one row of :func:`run`.
 
     Examples

@@ -58,6 +58,11 @@ class PerRecordEngine:
 
     #: Sums of float64, which err by 1e-16 of a norm for each record.
     excess = 0.0
+    at_once = 64
+    apart = (
+        "every record's gradient was computed from that record alone, by a copy of the module that was then thrown "
+        "away; what its code keeps elsewhere (in a global, say) is not seen"
+    )
 
     def __init__(self, module: nn.Module, *, vectorised: bool = True) -> None:
         self.module = module

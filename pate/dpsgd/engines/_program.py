@@ -11,6 +11,7 @@ import copy
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -112,6 +113,10 @@ def _step(module: nn.Module, node: torch.fx.Node, known: dict[torch.fx.Node, int
         start = [*rest, *node.kwargs.values()]
         whole = start in ([1], [1, -1]) and set(node.kwargs) <= {"start_dim", "end_dim"}
         return Step((sources[0],), function=_flatten) if whole else None
+    if node.target in ("reshape", "view", torch.reshape) and len(sources) == 1 and not node.kwargs:
+        shape: Any = tuple(rest[0]) if len(rest) == 1 and isinstance(rest[0], tuple | list) else tuple(rest)
+        whole = shape[:1] == (-1,) and all(type(size) is int and size > 0 for size in shape[1:])
+        return Step((sources[0],), function=partial(_reshaped, shape=shape[1:])) if whole else None
     table: Any = _FUNCTIONS if node.op == "call_function" else _METHODS
     plain = len(sources) == 1 and not rest and set(node.kwargs) <= {"inplace"}
     return Step((sources[0],), function=table[node.target]) if plain and node.target in table else None
@@ -121,7 +126,12 @@ def _flatten(x: Tensor) -> Tensor:
     return x.flatten(1)
 
 
-def _knows(layer: nn.Module) -> bool:
+def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    # By the number of records, not -1: with another number of values a record this fails, and mixes nothing.
+    return x.reshape(len(x), *shape)
+
+
+def _knows(layer: Any) -> bool:
     kind = type(layer)
     if kind in _PLAIN:
         return not getattr(layer, "return_indices", False)
@@ -149,7 +159,8 @@ def _changed(module: nn.Module) -> bool:
 
 def _each_once(module: nn.Module, steps: list[Step]) -> bool:
     """Whether every parameter belongs to one layer that is called once: then a record's gradient has one part there."""
-    called = [step.layer for step in steps if step.function is None]
+    layers = [step.layer for step in steps if step.function is None]
+    called = [name for name in layers if any(True for _ in module.get_submodule(name).parameters())]
     if len(set(called)) < len(called):
         return False
     reached = [id(p) for name in called for p in module.get_submodule(name).parameters(recurse=False)]

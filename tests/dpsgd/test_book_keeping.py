@@ -1,0 +1,284 @@
+"""Book-keeping: which modules it takes, that no record moves another one's part, and what rounding costs."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pate import Budget, DPSGDClassifier
+from pate.dpsgd import _training
+from pate.dpsgd._build import build_engine
+from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping, _layers
+from pate.dpsgd.engines._engine import loss_gradient, record_loss
+from pate.dpsgd.engines._program import read_program
+from pate.networks import MLP, Linear, TanhCNN, make_module, named_modules
+
+F, K, C = 6, 3, 0.05
+
+
+def of(forward, **layers):
+    """Return a module of these layers with this forward."""
+    kind = type("Made", (nn.Module,), {"forward": forward})
+    module = kind()
+    for name, layer in layers.items():
+        setattr(module, name, layer)
+    return module
+
+
+def hooked():
+    module = nn.Sequential(nn.Linear(F, K))
+    module[0].register_forward_hook(lambda m, a, z: z.cumsum(0))
+    return module
+
+
+def patched():
+    module = nn.Sequential(nn.Linear(F, K))
+    module[0].forward = lambda x: x.cumsum(0)[:, :K]
+    return module
+
+
+class Summing(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.cumsum(0))
+
+
+def tied():
+    one = nn.Linear(F, F)
+    two = nn.Linear(F, F)
+    two.weight = one.weight
+    return nn.Sequential(one, two, nn.Linear(F, K))
+
+
+LIN, WIDE = (lambda: nn.Linear(F, K)), (lambda: nn.Linear(F, F))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(LIN(), nn.BatchNorm1d(K)),
+        nn.Sequential(nn.Dropout(0.1), LIN()),
+        nn.Sequential(nn.Flatten(0), nn.Linear(F, K)),
+        nn.Sequential(nn.Unflatten(0, (1, -1)), LIN()),
+        nn.Sequential(nn.Softmax(0), LIN()),
+        nn.Sequential(nn.InstanceNorm1d(F), LIN()),
+        nn.Sequential(nn.Conv2d(2, 2, 1, groups=2), nn.Flatten(), LIN()),
+        nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), nn.Flatten(), LIN()),
+        nn.Sequential(nn.Embedding(4, 2, max_norm=1.0), nn.Flatten(), LIN()),
+        nn.Sequential(nn.RNN(F, K)),
+        nn.Sequential(nn.MaxPool1d(2, return_indices=True), nn.Linear(3, K)),
+        Summing(F, K),
+        hooked(),
+        patched(),
+        tied(),
+        of(lambda self, x: self.a(x) + self.a(2 * x), a=LIN()),
+        of(lambda self, x: self.a(x) + self.a(x), a=LIN()),
+        of(lambda self, x: self.a(x.cumsum(0)), a=LIN()),
+        of(lambda self, x: self.a(x - x.mean(0)), a=LIN()),
+        of(lambda self, x: self.a(x.flip(0)), a=LIN()),
+        of(lambda self, x: self.a(x) + 1.0, a=LIN()),
+        of(lambda self, x: self.a(x.flatten(0)), a=LIN()),
+        of(lambda self, x: self.a(x.reshape(2, -1)), a=LIN()),
+        of(lambda self, x: self.a(x.reshape(-1, x.shape[0])), a=LIN()),
+        of(lambda self, x: self.a(x.reshape(F, -1).t()), a=LIN()),
+        of(lambda self, x: self.a(torch.relu(x)) if x.sum() > 0 else self.a(x), a=LIN()),
+        of(lambda self, x: self.a(x), a=LIN(), unused=WIDE()),
+        of(lambda self, x: self.a(x) * self.scale, a=LIN(), scale=nn.Parameter(torch.ones(K))),
+        of(lambda self, x: (self.a(x), x), a=LIN()),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_what_is_not_known_to_keep_records_apart_is_not_taken(module):
+    assert read_program(module) is None
+    assert not BookKeepingEngine.takes(module)
+
+
+def test_ready_modules_are_taken_where_they_can_be():
+    taken = {}
+    for name in named_modules():
+        options = {"norm": "group"} if name.startswith("small-resnet") else {}
+        taken[name] = BookKeepingEngine.takes(make_module(name)(n_features=784, n_classes=10, **options))
+    assert all(taken.values()), taken
+
+
+def test_the_gradient_of_the_loss():
+    torch.manual_seed(0)
+    logits, labels = 5 * torch.randn(20, 7, dtype=torch.float64), torch.arange(20) % 7
+    leaf = logits.clone().requires_grad_()
+    record_loss(leaf, labels).sum().backward()
+    torch.testing.assert_close(loss_gradient(logits, labels), leaf.grad)
+
+
+class Dropping(nn.Sequential):
+    def __init__(self, *, n_features, n_classes):
+        super().__init__(nn.Dropout(0.1), nn.Linear(n_features, n_classes))
+
+
+class Words(nn.Module):
+    """Rows of whole numbers, some of them twice in a row, one of them padding."""
+
+    def __init__(self, *, n_features, n_classes):
+        super().__init__()
+        self.words = nn.Embedding(9, 4, padding_idx=2)
+        self.head = nn.Linear(4 * n_features, n_classes)
+
+    def forward(self, x):
+        return self.head(self.words(x).flatten(1))
+
+
+def books(module, **options):
+    program = read_program(module)
+    assert program is not None
+    return BookKeepingEngine(module, program, **options)
+
+
+def one_by_one(module, X, y, norm):
+    """Return every record's clipped gradient, found by itself in float64."""
+    exact = copy.deepcopy(module).double()
+    found = []
+    for x, label in zip(X, y, strict=True):
+        loss = nn.functional.cross_entropy(exact(x[None] if x.dtype == torch.int64 else x[None].double()), label[None])
+        used = [p for p in exact.parameters() if p.requires_grad]
+        g = torch.cat([part.flatten() for part in torch.autograd.grad(loss, used)])
+        found.append(g * min(1.0, norm / float(g.norm())))
+    return torch.stack(found)
+
+
+def flat(parts):
+    return torch.cat([part.flatten() for part in parts])
+
+
+@pytest.mark.parametrize("n", [1, _layers.BLOCK - 1, _layers.BLOCK, 2 * _layers.BLOCK + 37])
+@pytest.mark.parametrize("module", [Linear, MLP, TanhCNN, Words])
+@pytest.mark.parametrize("shared", [False, True])
+def test_equal_to_a_loop_over_records(module, n, shared, monkeypatch):
+    monkeypatch.setattr(_layers, "_HELD", 3000)  # block products in several goes, too
+    torch.manual_seed(0)
+    features = 64 if module is TanhCNN else F
+    net = module(n_features=features, n_classes=K)
+    X = torch.randint(0, 9, (n, features)) if module is Words else torch.randn(n, features)
+    y = torch.arange(n) % K
+    for norm in (C, 1e6):
+        exact = one_by_one(net, X, y, norm).sum(dim=0)
+        found = flat(books(net).clipped_sum(X, y, norm, seed=0, shared=shared))
+        assert float((found - exact).norm()) <= 1e-5 * float(exact.norm())
+
+
+def test_memory_is_bounded_by_passes_that_add_up():
+    torch.manual_seed(0)
+    engine = books(MLP(n_features=F, n_classes=K))
+    X, y = torch.randn(300, F), torch.arange(300) % K
+    whole = flat(engine.clipped_sum(X, y, C, seed=0))
+    engine.at_once = 17
+    torch.testing.assert_close(flat(engine.clipped_sum(X, y, C, seed=0)), whole, rtol=1e-5, atol=1e-6 * C)
+    big = BookKeepingEngine.for_module(*trial_of(TanhCNN, 784))
+    assert 16 <= big.at_once < 4096
+
+
+def trial_of(module, features):
+    from pate.dpsgd._checks import try_module
+
+    made = module(n_features=features, n_classes=K).train()
+    return made, try_module(made, (features,), K)
+
+
+@pytest.mark.parametrize("module", [Linear, MLP, TanhCNN])
+def test_not_a_bit_of_a_records_part_hangs_on_the_others(module):
+    """Others that leave nothing themselves: whatever they hold, the sum is the one record's vector, to the last bit."""
+    torch.manual_seed(0)
+    features = 64 if module is TanhCNN else F
+    engine = books(module(n_features=features, n_classes=K))
+    X, y = torch.randn(40, features), torch.arange(40) % K
+    for keep in (0, 13, 39):
+        sums = []
+        for wild in (np.nan, np.inf, -np.inf):
+            rows = torch.full_like(X, wild)
+            rows[keep] = X[keep]
+            sums.append(flat(engine.clipped_sum(rows, y, C, seed=0)))
+            other = torch.where(torch.arange(40) == keep, y, (y + 1) % K)
+            sums.append(flat(engine.clipped_sum(rows, other, C, seed=0)))
+        assert all(torch.equal(found, sums[0]) for found in sums)
+        assert float(sums[0].norm()) > 0.5 * C
+
+
+def test_rounding_moves_a_sum_by_less_than_the_noise_is_larger():
+    """Neighbours that differ in one record: 2 C, and rounding of the others' sum within what ``excess`` pays for."""
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    net = Linear(n_features=50, n_classes=K)
+    engine, worst = books(net), 0.0
+    for _ in range(30):
+        X = torch.from_numpy((rng.normal(size=(256, 50)) * 10.0 ** rng.integers(-3, 4, (256, 1))).astype("f4"))
+        y = torch.from_numpy(rng.integers(0, K, 256))
+        other, label = X.clone(), y.clone()
+        j = int(rng.integers(256))
+        other[j], label[j] = -X[j] * 10.0 ** rng.integers(-3, 4), (y[j] + 1) % K
+        a, b = (flat(engine.clipped_sum(*given, C, seed=0)) for given in ((X, y), (other, label)))
+        exact = one_by_one(net, X[j : j + 1], y[j : j + 1], C) - one_by_one(net, other[j : j + 1], label[j : j + 1], C)
+        worst = max(worst, float((a - b - exact[0]).norm()) / C)
+        assert float((a - b).norm()) <= (2 + engine.excess) * C
+    assert worst < engine.excess
+
+
+def test_the_excess_is_paid_in_noise(monkeypatch):
+    drawn = []
+
+    def ones(source, size):
+        drawn.append(size)
+        return torch.ones(size, dtype=torch.float64)
+
+    monkeypatch.setattr(_training, "gaussian", ones)
+    moved = []
+    for kind in (BookKeepingEngine, PerRecordEngine):
+        torch.manual_seed(0)
+        engine = build_engine("linear", F, K, engine=kind)
+        before = flat(p.detach().clone() for p in engine.module.parameters()).double()
+        trained = _training.train(
+            engine,
+            torch.zeros(5, F),
+            torch.zeros(5, dtype=torch.int64),
+            sampler=_training.PoissonSampler(5, 1e-12, 1, _training.NoiseSource(0)),
+            optimizer=torch.optim.SGD(engine.module.parameters(), lr=1.0),
+            noise_multiplier=3.0,
+            max_grad_norm=2.0,
+            expected_batch_size=1,
+        )
+        moved.append(before - flat(p.detach() for p in trained.parameters()).double())
+    torch.testing.assert_close(moved[1], torch.full((F * K + K,), 6.0, dtype=torch.float64), rtol=1e-5, atol=0.0)
+    ratio = moved[0] / moved[1]
+    torch.testing.assert_close(ratio, torch.full_like(ratio, 1 + BookKeepingEngine.excess), rtol=1e-5, atol=0.0)
+    assert 1e-4 < BookKeepingEngine.excess < 2e-3
+    assert drawn == [F * K + K] * 2
+
+
+def test_a_forgotten_factor_is_found(monkeypatch):
+    """A planted fault: norms of weights alone, biases unclipped."""
+    monkeypatch.setattr(_layers.Outer, "squares", lambda self: _layers._squares(self.back) * 0 + 1e-12)
+    with pytest.raises(Exception, match="on made-up rows"):
+        build_engine("linear", F, K)
+
+
+@pytest.mark.parametrize(("module", "word"), [("linear", "a trace of the module"), (Dropping, "alone, by a copy")])
+def test_the_statement_says_how_records_were_kept_apart(module, word):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((24, 784)).astype("f4"), np.arange(24) % K
+    clf = DPSGDClassifier(module, budget=Budget(3.0, 1e-3), classes=range(K), epochs=1, expected_batch_size=12)
+    statement = clf.fit(X, y).statement_
+    assert word in next(a.how for a in statement.assumptions if a.name == "clipping")
+
+
+def test_the_default_is_book_keeping_and_both_train_alike():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 12)).astype("f4"), np.arange(60) % K
+    options = {"budget": Budget(5.0, 1e-3), "classes": range(K), "epochs": 3, "expected_batch_size": 20}
+    fits = []
+    for at_once in (None, 7):
+        clf = DPSGDClassifier("tanh-mlp", random_state=0, noise_seed=0, max_physical_batch_size=at_once, **options)
+        fits.append(flat(p.detach() for p in clf.fit(X, y).module_.parameters()))
+    torch.testing.assert_close(*fits, rtol=1e-4, atol=1e-5)
+    assert isinstance(build_engine("tanh-mlp", 12, K), BookKeepingEngine)
+    assert isinstance(build_engine(Dropping, 12, K), PerRecordEngine)
+    assert _book_keeping.BLOCK == _layers.BLOCK
