@@ -24,6 +24,37 @@ def ratio_rows(what: str, table: dict[str, Any]) -> Iterator[str]:
         yield f"| {what}, {name} | {r['ours_per_s']:,.1f} | {r['plain_per_s']:,.1f} | {r['ratio']:.2f} | {span} |"
 
 
+def private_steps(found: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the table of steps of DP-SGD."""
+    if not found:
+        return
+    steps, c = {(r["module"], r["batch"], r["engine"]): r for r in found["steps"]}, found["config"]
+    engines = list(dict.fromkeys(r["engine"] for r in found["steps"] if r["engine"] != "plain SGD"))
+    yield f"\n| CPU time of a step over plain SGD's | {' | '.join(engines)} |\n|---|{'---|' * len(engines)}"
+    for name in c["modules"]:
+        for batch in c["batches"]:
+            rows = [steps.get((name, batch, engine), {}) for engine in engines]
+            cells = [f"{r['ratio']:.2f}" if "ratio" in r else r.get("failed", "") for r in rows]
+            plain = steps[name, batch, "plain SGD"]["cpu_ms"]
+            yield f"| {name}, batch {batch:,} ({plain:.1f} ms) | {' | '.join(cells)} |"
+    p = found["parts"]
+    yield (
+        f"\nMedians of {c['n_repeats']} repeats, load {found['machine']['load_before']:.1f} before and "
+        f"{found['load_after']:.1f} after; without noise and sampling. Noise for a million numbers: "
+        f"{p['noise_ms_per_million']:.0f} ms (Opacus {p['opacus_noise_ms_per_million']:.0f}, its secure mode "
+        f"{p['opacus_secure_noise_ms_per_million']:.0f}, both from torch's generator here); Poisson sampling of "
+        f"{c['n_records']:,} records: {p['sampling_ms_per_step']:.1f} ms a step."
+    )
+    if found["memory"]:
+        ends = min(c["batches"]), max(c["batches"])
+        yield f"\n| memory beyond the records, MiB | batch {ends[0]:,} | batch {ends[1]:,} |"
+        yield "|---|---|---|"
+        grown = {(r["module"], r["engine"], r["batch"]): r["after"] - r["before"] for r in found["memory"]}
+        for name, engine in dict.fromkeys((m, e) for m, e, _ in grown):
+            cells = [f"{grown[name, engine, b]:.0f}" for b in ends]
+            yield f"| {name}, {engine} | {' | '.join(cells)} |"
+
+
 def pages() -> Iterator[str]:
     yield "# Measured\n\nBy `benchmarks/table.py` from the JSON files here, which hold commits, versions and loads."
     yield "\n| per second | ours | plain loop | ratio, median of repeats | range |\n|---|---|---|---|---|"
@@ -95,6 +126,7 @@ def pages() -> Iterator[str]:
             f"{voters['machine']['load_before']:.1f} before, {voters['load_after']:.1f} after on "
             f"{voters['machine']['cores']} cores."
         )
+    yield from private_steps(read("dpsgd"))
     classes = read("many_classes")
     if classes:
         head = ("probability", "divergence", "probability, before", "divergence, before")

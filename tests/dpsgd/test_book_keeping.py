@@ -155,7 +155,7 @@ def flat(parts):
 @pytest.mark.parametrize("module", [Linear, MLP, TanhCNN, Words])
 @pytest.mark.parametrize("shared", [False, True])
 def test_equal_to_a_loop_over_records(module, n, shared, monkeypatch):
-    monkeypatch.setattr(_layers, "_HELD", 3000)  # block products in several goes, too
+    monkeypatch.setattr(_layers, "_SMALL", 30)  # block products in one go, and one by one
     torch.manual_seed(0)
     features = 64 if module is TanhCNN else F
     net = module(n_features=features, n_classes=K)

@@ -23,8 +23,8 @@ BLOCK = 128
 RUN = 64
 
 
-#: Numbers of block products that are held at once, at most.
-_HELD = 2**22
+#: Numbers of a product up to which many of them are faster in one go.
+_SMALL = 2**14
 
 
 class Part(Protocol):
@@ -124,15 +124,13 @@ class Rows:
 
 def _add_products(left: Tensor, right: Tensor, total: Tensor) -> None:
     """Add left^T right to ``total``, of :data:`BLOCK` rows at a time in their own type."""
-    blocks = len(left) // BLOCK
-    held = max(1, min(blocks, _HELD // total.numel()))
-    for at in range(0, blocks, held):
-        rows = slice(at * BLOCK, min(at + held, blocks) * BLOCK)
-        a, b = (x[rows].reshape(-1, BLOCK, x.shape[1]) for x in (left, right))
-        products = torch.bmm(a.transpose(1, 2), b)
-        total += products[0] if len(products) == 1 else products.sum(dim=0, dtype=torch.float64)
-    if blocks * BLOCK < len(left):
-        total += left[blocks * BLOCK :].t() @ right[blocks * BLOCK :]
+    blocks, whole = len(left) // BLOCK, len(left) - len(left) % BLOCK
+    if total.numel() <= _SMALL and blocks > 1:
+        a, b = (x[:whole].reshape(-1, BLOCK, x.shape[1]) for x in (left, right))
+        total += torch.bmm(a.transpose(1, 2), b).sum(dim=0, dtype=torch.float64)
+        left, right = left[whole:], right[whole:]
+    for at in range(0, len(left), BLOCK):
+        total += left[at : at + BLOCK].t() @ right[at : at + BLOCK]
 
 
 def _squares(rows: Tensor) -> Tensor:
