@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
 
-from pate.dpsgd._checks import check_trainable, try_module
+from pate.dpsgd._checks import Trial, check_trainable, try_module
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
 from pate.exceptions import InvalidInputError
 from pate.networks import make_module
@@ -70,8 +71,13 @@ def build_engine(
     check_apart(made, other)
     check_trainable(made.train())
     trial = try_module(made, shape, n_classes)
-    if engine is None:
-        engine = BookKeepingEngine if BookKeepingEngine.takes(made) else PerRecordEngine
-    built = engine.for_module(made, trial)
+    if engine is None and BookKeepingEngine.takes(made):
+        with suppress(InvalidInputError):  # made-up rows decide, and the other engine takes more modules
+            return _promised(BookKeepingEngine, made, trial)
+    return _promised(engine or PerRecordEngine, made, trial)
+
+
+def _promised(kind: type[Engine], module: nn.Module, trial: Trial) -> Engine:
+    built = kind.for_module(module, trial)
     check_promise(built, trial)
     return built

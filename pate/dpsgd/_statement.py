@@ -16,10 +16,7 @@ _THEOREMS = {
         "the replaced record is in or out of a step with its replacement, and their clipped gradients may be "
         "opposite; dominating pairs compose adaptively (Zhu, Dong, Wang 2022)"
     ),
-    "add-or-remove": (
-        "dominating pairs of the Poisson-subsampled Gaussian (Zhu, Dong, Wang 2022); not comparable with replace-one "
-        "epsilons, which are up to twice as large at the same noise"
-    ),
+    "add-or-remove": ("dominating pairs of the Poisson-subsampled Gaussian (Zhu, Dong, Wang 2022)"),
 }
 _UNSAMPLED = (
     "every record is in every step: exact Gaussian composition (Dong, Roth, Su 2022), converted exactly (Balle, Wang "
@@ -95,7 +92,8 @@ def dpsgd_statement(
             if q == 1
             else f"privacy loss distributions rounded towards a larger epsilon, {guarantee.adjacency}: "
             f"{_THEOREMS[guarantee.adjacency]}"
-        ),
+        )
+        + ("" if replace or seeded else _beside_replace_one(plan)),
         noise_source=(
             "a fixed seed: NOT PRIVATE"
             if seeded
@@ -115,6 +113,21 @@ def dpsgd_statement(
         mu=mu,
         rho=None if mu is None else mu * mu / 2,
         curve=() if seeded else _curve(plan),
+    )
+
+
+def _beside_replace_one(plan: Plan) -> str:
+    """Return what the same run would say under this package's adjacency: no rule of thumb leads there."""
+    other = dpsgd_epsilon(
+        plan.noise_multiplier,
+        delta=plan.guarantee.delta,
+        sample_rate=plan.sample_rate,
+        n_steps=plan.n_steps,
+        interval=plan.interval,
+    )
+    return (
+        f"; not comparable with replace-one epsilons: with the same noise, rate and steps that would be {other:.4g} "
+        f"at delta {plan.guarantee.delta:g}"
     )
 
 

@@ -6,7 +6,8 @@ Three things are not left to Opacus 1.6 and torch, so that what is sampled is wh
   floats; here the number of steps is given and a record is in when a 64-bit word is below q 2^64.
 * torch's CPU generator keeps only the lower 32 bits of its seed, few enough to try them all; here samples and noise
   come from :class:`pate.noise.source.NoiseSource`, by default the operating system's cryptographic generator.
-* Hooks on a batch's activations trust the module to keep records apart; :mod:`pate.dpsgd.engines` does not.
+* Hooks on a batch's activations trust the module to keep records apart; no engine of :mod:`pate.dpsgd.engines` does:
+  one runs records alone, the other layers that it knows, by their types' own code.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         None takes the least noise the budget allows. A number is checked against the budget.
     adjacency : {"replace-one", "add-or-remove"}
         Replace-one, as everywhere in this package, gives epsilons that compare with PATE's. Most published DP-SGD
-        epsilons are for add-or-remove, and smaller at the same noise (by half, where much noise is added).
+        epsilons are for add-or-remove, and smaller at the same noise: the statement says by how much.
     nominal_n : int or None
         For add-or-remove only, and needed there: a public number of records, from which sampling rate and steps follow.
         Neighbours differ in the true one, which is then used nowhere.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 from pathlib import Path
 
@@ -368,6 +369,16 @@ def test_the_statement_says_it_all(digits):
     assert usual.statement_.n_units is None
     assert "add-or-remove" in str(usual.statement_)
     assert usual.noise_multiplier_ < 0.9 * clf.noise_multiplier_
+    # What it would be under replace-one is computed, not guessed.
+    event = dp_accounting.PoissonSampledDpEvent(
+        usual.sample_rate_, dp_accounting.GaussianDpEvent(usual.noise_multiplier_)
+    )
+    accountant = dp_accounting.pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE, 1e-3)
+    other = accountant.compose(event, usual.n_steps_).get_epsilon(DELTA)
+    said = re.search(r"that would be ([\d.]+) at delta", usual.statement_.accounting)
+    assert float(said[1]) == pytest.approx(other, rel=1e-3)
+    assert other > usual.guarantee_.epsilon
+    assert "that would be" not in statement.accounting
 
 
 def test_seeds(digits):

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from pate.dpsgd._checks import Trial
 from pate.dpsgd.engines._engine import loss_gradient
-from pate.dpsgd.engines._layers import BLOCK, RUN, floats, parts, run
+from pate.dpsgd.engines._layers import BLOCK, floats, parts, run
+from pate.dpsgd.engines._per_record import PerRecordEngine
 from pate.dpsgd.engines._program import TRAINABLE, Step, read_program
 from pate.exceptions import InvalidInputError
 
 #: Records in one pass: as many as keep about so many numbers, so that memory does not grow with the batch.
 _KEPT, _FEWEST, _MOST = 2**24, 16, 4096
 _ROUNDING = 2.0**-24
+#: A factor below is 0: float32 would round it, up too. A shorter vector is within the norm.
+_LEAST = 1e-30
+#: Records in one pass where neighbours may differ in their number: of one size, whatever the number.
+_FIXED = 64
 
 
 def _excess(m: int) -> float:
@@ -46,12 +51,18 @@ class BookKeepingEngine:
 
     Notes
     -----
-    Sums are in float32 for :data:`BLOCK` records and :data:`RUN` squares at a time, which errs: m products' sum by at
-    most gamma_m = m u/(1 - m u) times the sum of their sizes, in any order of adding (Higham, *Accuracy and Stability
-    of Numerical Algorithms*, 2002, equation 3.5). So a norm errs by gamma_64 of itself at most, and factors are
-    smaller by as much; and the sum of m clipped vectors errs by m gamma_m C at most. A replaced record changes one
-    block: :attr:`excess` is m gamma_m, and the noise is larger by as much. With ``shared``, where a record more moves
-    all blocks, weighted sums are in float64.
+    That records are kept apart is by construction: what runs are layers of known types, held since the trace, by their
+    types' own ``forward`` (so that no hook is called), and a few functions that look at one record each; nothing that
+    is only tried on rows. Norms are in float64, of numbers that are the record's alone.
+
+    Weighted sums are in float32 for :data:`BLOCK` records at a time: m products' sum errs by at most
+    gamma_m = m u/(1 - m u) times the sum of their sizes, in any order of adding (Higham, *Accuracy and Stability of
+    Numerical Algorithms*, 2002, equation 3.5), hence by m gamma_m C for m clipped vectors. A replaced record changes
+    one block: :attr:`excess` is m gamma_m, and the noise is larger by as much. Where matrix products are allowed less
+    than float32 (TF32), and with ``shared``, where a record more moves all blocks, they are in float64.
+
+    What is inside one record's gradient is float32, as torch computes it in passes whose shapes hang on the number of
+    records: with ``shared``, where neighbours differ in it, passes are filled up to one size.
 
     Examples
     --------
@@ -71,7 +82,7 @@ class BookKeepingEngine:
     def __init__(self, module: nn.Module, program: tuple[Step, ...]) -> None:
         self.module = module
         self.program = program
-        trainable = [name for name, p in module.named_parameters() if p.requires_grad]
+        trainable = [name for name, p in nn.Module.named_parameters(module) if p.requires_grad]
         self._order = {name: i for i, name in enumerate(trainable)}
         self.at_once = _MOST
 
@@ -102,35 +113,35 @@ class BookKeepingEngine:
         >>> len(BookKeepingEngine.for_module(tanh, try_module(tanh, (4,), 2)).program)
         3
         """
-        program = read_program(module)
-        if program is None:
-            raise InvalidInputError(
-                "module must be made of torch's own layers that keep records apart (Linear, Conv1d, Conv2d, GroupNorm, "
-                "LayerNorm, Embedding, activations, pooling), each called once, for BookKeepingEngine. Use "
-                "PerRecordEngine."
-            )
-        engine, tried = cls(module, program), cls(trial.module, program)
-        plain = copy.deepcopy(trial.module).train()
-        with torch.no_grad(), warnings.catch_warnings():
+        program = _program_of(module)
+        copied = copy.deepcopy(trial.module)
+        engine, tried = cls(module, program), cls(copied, _program_of(copied))
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for rows in trial.rows:
-                if not torch.allclose(tried._forward(rows)[0], plain(rows), rtol=1e-4, atol=1e-5, equal_nan=True):
-                    raise InvalidInputError("module gives other logits than its layers in a row. Use PerRecordEngine.")
+            _check_against_single_records(tried, PerRecordEngine(trial.module), trial)
         with torch.enable_grad():
             _, taps = tried._forward(trial.rows[0][:1])
-        kept = sum(floats(trial.module.get_submodule(name), one, z) for name, one, z in taps)
+        kept = sum(floats(step.layer, one, z) for step, one, z in taps)
         engine.at_once = max(_FEWEST, min(_MOST, _KEPT // kept))
         return engine
 
     def clipped_sum(self, X: Tensor, y: Tensor, max_norm: float, *, seed: int, shared: bool = False) -> list[Tensor]:
         """Return the sum of clipped gradients: see :class:`pate.dpsgd.engines.Engine`. Nothing in it is random."""
-        owned = [p for p in self.module.parameters() if p.requires_grad]
+        if not max_norm >= _LEAST:
+            raise InvalidInputError(f"max_grad_norm must be at least {_LEAST:g}, got {max_norm!r}.")
+        owned = [p for p in nn.Module.parameters(self.module) if p.requires_grad]
         total = [torch.zeros_like(p, dtype=torch.float64) for p in owned]
-        for at in range(0, len(X), self.at_once):
-            self._add(X[at : at + self.at_once], y[at : at + self.at_once], max_norm, total, exact=shared)
+        size = min(self.at_once, _FIXED) if shared else self.at_once
+        with torch.autocast(X.device.type, enabled=False):  # a caller's would round blocks to eight bits
+            for at in range(0, len(X), size):
+                self._add(X[at : at + size], y[at : at + size], max_norm, total, filled=size if shared else 0)
         return total
 
-    def _add(self, X: Tensor, y: Tensor, max_norm: float, total: list[Tensor], *, exact: bool) -> None:
+    def _add(self, X: Tensor, y: Tensor, max_norm: float, total: list[Tensor], *, filled: int) -> None:
+        n = len(X)
+        if n < filled:
+            X = torch.cat([X, X.new_zeros(filled - n, *X.shape[1:])])
+            y = torch.cat([y, y.new_zeros(filled - n)])
         with torch.enable_grad():
             logits, taps = self._forward(X)
         outputs, g = [z for _, _, z in taps], loss_gradient(logits.detach(), y)
@@ -139,37 +150,73 @@ class BookKeepingEngine:
         else:
             back = torch.autograd.grad(logits, outputs, g, allow_unused=True, materialize_grads=True)
         found = [
-            (f"{layer}." if layer else "", part)
-            for (layer, kept, _), g in zip(taps, back, strict=True)
-            for part in parts(self.module.get_submodule(layer), kept, g)
+            (f"{step.name}." if step.name else "", part)
+            for (step, kept, _), g in zip(taps, back, strict=True)
+            for part in parts(step.layer, kept, g)
         ]
         squares = torch.stack([part.squares() for _, part in found]).sum(dim=0)
         odd = ~torch.isfinite(squares)
+        odd[n:] = True
         if odd.any():  # of such a record nothing is left, and of the others not a bit is changed
             found = [(layer, part.without(odd)) for layer, part in found]
-        low = torch.float64 if exact or X.dtype == torch.float64 else torch.float32
-        bound = max_norm * (1 - 2 * RUN * _ROUNDING)
-        factors = (bound / squares.sqrt().clamp(min=1e-12)).clamp(max=1.0)
-        factors = torch.where(odd, 0.0, factors).to(low)
+        # Each of a product's factors is rounded once on its way to the sum.
+        factors = (max_norm * (1 - 8 * _ROUNDING) / squares.sqrt().clamp(min=1e-300)).clamp(max=1.0)
+        factors = torch.where(odd | (factors < _LEAST), 0.0, factors)
+        factors = factors.to(torch.float64 if filled or _coarse(X) else torch.float32)
         for layer, part in found:
             part.add(factors, [total[self._order[layer + name]] for name in part.names])
 
-    def _forward(self, X: Tensor) -> tuple[Tensor, list[tuple[str, Tensor, Tensor]]]:
-        """Return the logits, and of each layer that learns its name, what its weights met, and its output."""
+    def _forward(self, X: Tensor) -> tuple[Tensor, list[tuple[Step, Tensor, Tensor]]]:
+        """Return the logits, and of each layer that learns its step, what its weights met, and its output."""
         results: list[Tensor] = []
         taps = []
         for step in self.program:
             given = [X if i < 0 else results[i] for i in step.inputs]
-            if step.function is not None:
-                results.append(step.function(*given))
-                continue
-            layer = self.module.get_submodule(step.layer)
-            if type(layer) not in TRAINABLE:
-                results.append(layer(*given))
-                continue
-            kept, z = run(layer, *given)
-            if torch.is_grad_enabled() and any(p.requires_grad for p in layer.parameters(recurse=False)):
-                z = z if z.requires_grad else z.requires_grad_()
-                taps.append((step.layer, kept.detach(), z))
-            results.append(z)
+            if type(step.layer) not in TRAINABLE:
+                results.append(step(*given))
+            else:
+                kept, z = run(step.layer, *given)
+                if torch.is_grad_enabled() and any(p.requires_grad for p in _own(step.layer)):
+                    z = z if z.requires_grad else z.requires_grad_()
+                    taps.append((step, kept.detach(), z))
+                results.append(z)
+            if len(results[-1]) != len(X):
+                raise InvalidInputError("module has layers after which there is not one row for each record.")
         return results[-1], taps
+
+
+def _own(layer: nn.Module | None) -> Iterator[nn.Parameter]:
+    return iter(()) if layer is None else nn.Module.parameters(layer, recurse=False)
+
+
+def _coarse(X: Tensor) -> bool:
+    """Whether float32 products may be less than that: TF32."""
+    return X.is_cuda and (torch.backends.cuda.matmul.allow_tf32 or torch.get_float32_matmul_precision() != "highest")
+
+
+def _program_of(module: nn.Module) -> tuple[Step, ...]:
+    program = read_program(module)
+    if program is None:
+        raise InvalidInputError(
+            "module must be made of torch's own layers that keep records apart (Linear, Conv1d, Conv2d, GroupNorm, "
+            "LayerNorm, activations that are not in place, pooling) in float32, each with weights called once, for "
+            "BookKeepingEngine. Use PerRecordEngine."
+        )
+    return program
+
+
+def _check_against_single_records(engine: BookKeepingEngine, alone: PerRecordEngine, trial: Trial) -> None:
+    """Refuse a module for which the gradients of made-up rows are not those of the module itself, one row at a time."""
+    off = n = 0
+    for rows in trial.rows:
+        labels = torch.arange(len(rows)) % trial.n_classes
+        theirs = alone.gradients(rows, labels, seed=0)
+        for i in range(len(rows)):
+            one = engine.clipped_sum(rows[i : i + 1], labels[i : i + 1], 1e20, seed=0)
+            a, b = (torch.cat([g.flatten().double() for g in found]) for found in (one, [g[i] for g in theirs]))
+            if bool(torch.isfinite(b).all()):
+                off += not float((a - b).norm()) <= 1e-3 * (1e-3 + float(b.norm()))
+                n += 1
+    # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
+    if 4 * off > n:
+        raise InvalidInputError("module has other gradients than its layers in a row. Use PerRecordEngine.")

@@ -9,6 +9,7 @@ Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICM
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,12 +20,10 @@ from torch.nn import functional as F
 
 #: Records whose float32 products are added up before the sum goes on in float64.
 BLOCK = 128
-#: Numbers whose float32 squares are.
-RUN = 64
-
-
 #: Numbers of a product up to which many of them are faster in one go.
 _SMALL = 2**14
+#: Norm of a row beyond which nothing of its record is left.
+_LARGEST = 1e30
 
 
 class Part(Protocol):
@@ -75,12 +74,10 @@ class Outer:
     rows: Tensor
 
     def squares(self) -> Tensor:
-        met: Any = 0.0
-        if "weight" in self.names:
-            met = met + _squares(self.rows)
-        if "bias" in self.names:
-            met = met + 1.0
-        return _squares(self.back) * met
+        rows = _squares(self.rows)
+        met = rows * ("weight" in self.names) + float("bias" in self.names)
+        # Rows beyond that leave nothing: their products with numbers near float32's smallest would be rounded up.
+        return torch.where(rows <= _LARGEST**2, _squares(self.back) * met, torch.inf)
 
     def add(self, factors: Tensor, totals: Sequence[Tensor]) -> None:
         scaled, found = factors[:, None] * self.back, dict(zip(self.names, totals, strict=True))
@@ -91,35 +88,6 @@ class Outer:
 
     def without(self, odd: Tensor) -> Outer:
         return Outer(self.names, _nothing(self.back, odd), _nothing(self.rows, odd))
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of an embedding: what came back for each place, at the row that was looked up there."""
-
-    names: tuple[str, ...]
-    index: Tensor
-    back: Tensor
-    padding: int | None
-
-    def squares(self) -> Tensor:
-        # Two places that looked up the same row add up there.
-        same = (self.index[:, :, None] == self.index[:, None, :]).to(torch.float64)
-        back = self._counted().to(torch.float64)
-        return ((back @ back.transpose(1, 2)) * same).sum(dim=(1, 2)).clamp(min=0)
-
-    def add(self, factors: Tensor, totals: Sequence[Tensor]) -> None:
-        back = factors[:, None, None].to(torch.float64) * self._counted().to(torch.float64)
-        totals[0].index_add_(0, self.index.reshape(-1), back.reshape(-1, back.shape[-1]))
-
-    def without(self, odd: Tensor) -> Rows:
-        return Rows(self.names, self.index, _nothing(self.back, odd), self.padding)
-
-    def _counted(self) -> Tensor:
-        """Return what came back, nothing for the row that stands for padding: it is not learnt."""
-        if self.padding is None:
-            return self.back
-        return torch.where((self.index == self.padding)[:, :, None], 0.0, self.back)
 
 
 def _add_products(left: Tensor, right: Tensor, total: Tensor) -> None:
@@ -134,14 +102,8 @@ def _add_products(left: Tensor, right: Tensor, total: Tensor) -> None:
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """Return squared norms, float64 of shape (n,): of :data:`RUN` numbers at a time in the rows' own type."""
-    n, size = rows.shape
-    whole = size - size % RUN if size > RUN else 0
-    total = torch.linalg.vector_norm(rows[:, whole:], dim=1).double().square()
-    if whole:
-        runs = torch.linalg.vector_norm(rows[:, :whole].reshape(n, -1, RUN), dim=2)
-        total += runs.double().square().sum(dim=1)
-    return total
+    """Return squared norms, float64 of shape (n,); float32's own squares would lose numbers below 1e-19."""
+    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
 
 
 def _nothing(x: Tensor, odd: Tensor) -> Tensor:
@@ -160,7 +122,7 @@ def run(layer: Any, a: Tensor) -> tuple[Tensor, Tensor]:
     """
     weight: Any
     bias: Any
-    weight, bias = (None if p is None else p.detach() for p in (layer.weight, getattr(layer, "bias", None)))
+    weight, bias = (None if p is None else p.detach() for p in (layer.weight, layer.bias))
     kind: Any = layer
     match kind:
         case nn.Linear():
@@ -169,8 +131,6 @@ def run(layer: Any, a: Tensor) -> tuple[Tensor, Tensor]:
             return a, F.conv2d(a, weight, bias, layer.stride, layer.padding, layer.dilation)
         case nn.Conv1d():
             return a, F.conv1d(a, weight, bias, layer.stride, layer.padding, layer.dilation)
-        case nn.Embedding():
-            return a, F.embedding(a.long(), weight, layer.padding_idx)
         case nn.GroupNorm():
             x, shape = F.group_norm(a, layer.num_groups, None, None, layer.eps), (-1, *[1] * (a.dim() - 2))
         case nn.LayerNorm():
@@ -223,9 +183,6 @@ def _weight(layer: Any, kept: Tensor, g: Tensor) -> Part:
             sizes = zip((1, 1, 0, 1), (layer.kernel_size, layer.dilation, layer.padding, layer.stride), strict=True)
             patches = F.unfold(kept.unsqueeze(2), *[(flat, int(size[0])) for flat, size in sizes])
             return Whole(name, (g @ patches.transpose(1, 2)).flatten(1))
-        case nn.Embedding():
-            n = len(kept)
-            return Rows(name, kept.long().reshape(n, -1), g.reshape(n, -1, g.shape[-1]), layer.padding_idx)
         case _:
             return Whole(name, _summed(layer, g * kept))
 
@@ -236,7 +193,7 @@ def _summed(layer: Any, x: Tensor) -> Tensor:
         case nn.Linear():
             return x if x.dim() == 2 else x.flatten(1, -2).sum(dim=1)
         case nn.LayerNorm():
-            return x.reshape(len(x), -1, layer.weight.numel()).sum(dim=1)
+            return x.reshape(len(x), -1, math.prod(layer.normalized_shape)).sum(dim=1)
         case _:
             return x if x.dim() == 2 else x.flatten(2).sum(dim=2)
 
@@ -255,4 +212,4 @@ def floats(layer: Any, kept: Tensor, z: Tensor) -> int:
         return size
     if isinstance(layer, nn.Conv1d | nn.Conv2d):
         size += layer.weight[0].numel() * z[0, 0].numel()
-    return size + (0 if isinstance(layer, nn.Embedding) else layer.weight.numel())
+    return size + (0 if layer.weight is None else int(layer.weight.numel()))

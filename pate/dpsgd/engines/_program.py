@@ -18,16 +18,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pate.exceptions import InvalidInputError
 from pate.networks._contract import give_logits
 
 #: Layers without parameters, each record by itself.
 _PLAIN = (
     nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SELU, nn.LeakyReLU, nn.SiLU, nn.Softplus, nn.Hardtanh,
     nn.ReLU6, nn.Identity, nn.MaxPool1d, nn.MaxPool2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d, nn.LocalResponseNorm,
+    nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.LocalResponseNorm,
 )  # fmt: skip
 #: Layers with parameters, of which :mod:`pate.dpsgd.engines._layers` knows gradients of single records.
-TRAINABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding)
+TRAINABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.GroupNorm, nn.LayerNorm)
+_KNOWN = {*_PLAIN, *TRAINABLE, nn.Flatten, nn.Unflatten, nn.ZeroPad2d}
 _FUNCTIONS: dict[Any, Callable[..., Tensor]] = {
     torch.relu: torch.relu, F.relu: torch.relu, torch.tanh: torch.tanh, F.tanh: torch.tanh,
     torch.sigmoid: torch.sigmoid, F.gelu: F.gelu, F.silu: F.silu,
@@ -44,15 +46,27 @@ class Step:
     ----------
     inputs : tuple of int
         Results of which steps it takes; -1 is the rows.
-    layer : str
-        Name of the layer in the module; "" for the module itself.
+    layer : torch.nn.Module or None
+        One of the module's, the object itself: whatever takes its name later is not run.
+    name : str
+        Its name in the module; "" for the module itself.
     function : callable or None
         None where it is a layer.
     """
 
     inputs: tuple[int, ...]
-    layer: str = ""
+    layer: nn.Module | None = None
+    name: str = ""
     function: Callable[..., Tensor] | None = None
+
+    def __call__(self, *given: Tensor) -> Tensor:
+        """Return what the step makes of its inputs; a layer's is its type's, without hooks and whatever hangs on it."""
+        if self.layer is None:
+            assert self.function is not None
+            return self.function(*given)
+        kind = type(self.layer)
+        assert kind in _KNOWN, kind
+        return kind.forward(self.layer, *given)
 
 
 def read_program(module: nn.Module) -> tuple[Step, ...] | None:
@@ -65,15 +79,18 @@ def read_program(module: nn.Module) -> tuple[Step, ...] | None:
 
     Examples
     --------
-    >>> [step.layer for step in read_program(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)))]
+    >>> [step.name for step in read_program(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)))]
     ['0', '1', '2']
     >>> read_program(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))) is None
     True
     """
-    if any(map(_changed, module.modules())):
+    if any(map(_changed, nn.Module.modules(module))):
+        return None
+    owned = list(nn.Module.parameters(module))
+    if any(type(p) is not nn.Parameter or p.dtype != torch.float32 for p in owned):
         return None
     if type(module) in TRAINABLE:  # a layer alone would be traced into its own code
-        return (Step((-1,)),) if _knows(module) else None
+        return (Step((-1,), module),) if _knows(module) else None
     try:
         graph = torch.fx.symbolic_trace(copy.deepcopy(module)).graph
     except Exception:  # control flow and much else that cannot be traced
@@ -104,11 +121,12 @@ def _step(module: nn.Module, node: torch.fx.Node, known: dict[torch.fx.Node, int
     rest = [a for a in node.args if not isinstance(a, torch.fx.Node)]
     if node.op == "call_module" and len(sources) == 1 and not rest and not node.kwargs:
         name = str(node.target)
-        return Step((sources[0],), layer=name) if _knows(module.get_submodule(name)) else None
+        layer = nn.Module.get_submodule(module, name)
+        return Step((sources[0],), layer, name) if _knows(layer) else None
     if node.op not in ("call_function", "call_method"):
         return None
     if node.target in _SUMS and len(sources) == 2 and not rest and not node.kwargs:
-        return Step(tuple(sources), function=operator.add)
+        return Step(tuple(sources), function=_added)
     if node.target in ("flatten", torch.flatten) and len(sources) == 1:
         start = [*rest, *node.kwargs.values()]
         whole = start in ([1], [1, -1]) and set(node.kwargs) <= {"start_dim", "end_dim"}
@@ -120,6 +138,12 @@ def _step(module: nn.Module, node: torch.fx.Node, known: dict[torch.fx.Node, int
     table: Any = _FUNCTIONS if node.op == "call_function" else _METHODS
     plain = len(sources) == 1 and not rest and set(node.kwargs) <= {"inplace"}
     return Step((sources[0],), function=table[node.target]) if plain and node.target in table else None
+
+
+def _added(a: Tensor, b: Tensor) -> Tensor:
+    if a.shape != b.shape:  # spread out over one another, records would meet
+        raise InvalidInputError(f"module adds results of shapes {tuple(a.shape)} and {tuple(b.shape)}.")
+    return a + b
 
 
 def _flatten(x: Tensor) -> Tensor:
@@ -134,15 +158,15 @@ def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _knows(layer: Any) -> bool:
     kind = type(layer)
     if kind in _PLAIN:
-        return not getattr(layer, "return_indices", False)
+        return not getattr(layer, "return_indices", False) and not getattr(layer, "inplace", False)
     if kind is nn.Flatten:
         return layer.start_dim >= 1
+    if kind is nn.ZeroPad2d:  # of two dimensions from the last: with rows of one it makes more rows, which is seen
+        return len(layer.padding) == 4 and min(layer.padding) >= 0
     if kind is nn.Unflatten:
         return isinstance(layer.dim, int) and layer.dim >= 1
     if kind in (nn.Conv1d, nn.Conv2d):
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    if kind is nn.Embedding:
-        return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
     return kind in TRAINABLE
 
 
@@ -153,15 +177,15 @@ def _changed(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or "forward" in vars(module)
+        or {"forward", "_call_impl", "__call__"} & set(vars(module))
     )
 
 
 def _each_once(module: nn.Module, steps: list[Step]) -> bool:
     """Whether every parameter belongs to one layer that is called once: then a record's gradient has one part there."""
-    layers = [step.layer for step in steps if step.function is None]
-    called = [name for name in layers if any(True for _ in module.get_submodule(name).parameters())]
-    if len(set(called)) < len(called):
+    layers = [step.layer for step in steps if step.layer is not None]
+    called = [layer for layer in layers if any(True for _ in nn.Module.parameters(layer))]
+    if len(set(map(id, called))) < len(called):
         return False
-    reached = [id(p) for name in called for p in module.get_submodule(name).parameters(recurse=False)]
-    return sorted(reached) == sorted(map(id, module.parameters())) and len(set(reached)) == len(reached)
+    reached = [id(p) for layer in called for p in nn.Module.parameters(layer, recurse=False)]
+    return sorted(reached) == sorted(map(id, nn.Module.parameters(module))) and len(set(reached)) == len(reached)
