@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pate.dpsgd._checks import Trial
 from pate.dpsgd.engines._engine import loss_gradient
-from pate.dpsgd.engines._layers import BLOCK, floats, parts, run
+from pate.dpsgd.engines._layers import BLOCK, RUN, floats, parts, run
 from pate.dpsgd.engines._per_record import PerRecordEngine
 from pate.dpsgd.engines._program import TRAINABLE, Step, read_program
 from pate.exceptions import InvalidInputError
@@ -52,14 +52,15 @@ class BookKeepingEngine:
     Notes
     -----
     That records are kept apart is by construction: what runs are layers of known types, held since the trace, by their
-    types' own ``forward`` (so that no hook is called), and a few functions that look at one record each; nothing that
-    is only tried on rows. Norms are in float64, of numbers that are the record's alone.
+    types' own ``forward`` (so that no hook is called), and a few functions that look at one record each.
 
-    Weighted sums are in float32 for :data:`BLOCK` records at a time: m products' sum errs by at most
-    gamma_m = m u/(1 - m u) times the sum of their sizes, in any order of adding (Higham, *Accuracy and Stability of
-    Numerical Algorithms*, 2002, equation 3.5), hence by m gamma_m C for m clipped vectors. A replaced record changes
-    one block: :attr:`excess` is m gamma_m, and the noise is larger by as much. Where matrix products are allowed less
-    than float32 (TF32), and with ``shared``, where a record more moves all blocks, they are in float64.
+    A norm, of runs of :data:`RUN` float32 squares, errs by gamma_64 of itself at most, where gamma_m = m u/(1 - m u)
+    (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, equation 3.5), beside what underflows, which is
+    added; factors are smaller by as much. Weighted sums are in float32 for :data:`BLOCK` records at a time: m products'
+    sum errs by at most gamma_m times the sum of their sizes, in any order of adding, hence by m gamma_m C for m clipped
+    vectors. A replaced record changes one block: :attr:`excess` is m gamma_m, and the noise is larger by as much. Where
+    matrix products are allowed less than float32 (TF32), and with ``shared``, where a record more moves all blocks,
+    they are in float64.
 
     What is inside one record's gradient is float32, as torch computes it in passes whose shapes hang on the number of
     records: with ``shared``, where neighbours differ in it, passes are filled up to one size.
@@ -159,8 +160,8 @@ class BookKeepingEngine:
         odd[n:] = True
         if odd.any():  # of such a record nothing is left, and of the others not a bit is changed
             found = [(layer, part.without(odd)) for layer, part in found]
-        # Each of a product's factors is rounded once on its way to the sum.
-        factors = (max_norm * (1 - 8 * _ROUNDING) / squares.sqrt().clamp(min=1e-300)).clamp(max=1.0)
+        # A product of two norms, and each of its factors rounded once on its way to the sum.
+        factors = (max_norm * (1 - (2 * RUN + 8) * _ROUNDING) / squares.sqrt().clamp(min=1e-300)).clamp(max=1.0)
         factors = torch.where(odd | (factors < _LEAST), 0.0, factors)
         factors = factors.to(torch.float64 if filled or _coarse(X) else torch.float32)
         for layer, part in found:

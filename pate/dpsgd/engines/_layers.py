@@ -20,6 +20,8 @@ from torch.nn import functional as F
 
 #: Records whose float32 products are added up before the sum goes on in float64.
 BLOCK = 128
+#: Numbers whose float32 squares are.
+RUN = 64
 #: Numbers of a product up to which many of them are faster in one go.
 _SMALL = 2**14
 #: Norm of a row beyond which nothing of its record is left.
@@ -102,8 +104,17 @@ def _add_products(left: Tensor, right: Tensor, total: Tensor) -> None:
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """Return squared norms, float64 of shape (n,); float32's own squares would lose numbers below 1e-19."""
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    """Return squared norms or a little more, float64 of shape (n,): the squares of :data:`RUN` numbers in float32.
+
+    There a square below 2^-126 may count for nothing: each number gets the 2^-63 whose square that is.
+    """
+    n, size = rows.shape
+    whole = size - size % RUN if size > RUN else 0
+    total = torch.linalg.vector_norm(rows[:, whole:], dim=1).double()
+    if whole:
+        runs = torch.linalg.vector_norm(rows[:, :whole].reshape(n, -1, RUN), dim=2)
+        total = (runs.double().square().sum(dim=1) + total.square()).sqrt()
+    return (total + size**0.5 * 2.0**-63).square()
 
 
 def _nothing(x: Tensor, odd: Tensor) -> Tensor:
