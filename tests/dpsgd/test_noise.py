@@ -31,8 +31,9 @@ def test_every_place_gets_a_draw_of_its_own(size, monkeypatch):
     source, half, expected = NoiseSource(3), (size + 1) // 2, []
     for start in range(0, half, 4):
         n = min(4, half - start)
-        u = (source.words(2 * n).astype(float) + 1) / 2**64
-        expected += [np.sqrt(-2 * np.log(u[:n])) * f(2 * np.pi * u[n:]) for f in (np.cos, np.sin)]
+        words = source.words(2 * n)
+        radius = np.sqrt(-2 * np.log((words[:n].astype(float) + 1) / 2**64))
+        expected += [radius * f(2 * np.pi * (words[n:] // 2**12 / 2**52)) for f in (np.cos, np.sin)]
     np.testing.assert_allclose(found, np.concatenate([*expected, []])[:size], rtol=1e-12, atol=1e-12)
 
 
