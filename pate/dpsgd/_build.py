@@ -72,7 +72,7 @@ def build_engine(
     check_trainable(made.train())
     trial = try_module(made, shape, n_classes)
     if engine is None and BookKeepingEngine.takes(made):
-        with suppress(InvalidInputError):  # made-up rows decide, and the other engine takes more modules
+        with suppress(Exception):  # of made-up rows alone, and the other engine takes more modules
             return _promised(BookKeepingEngine, made, trial)
     return _promised(engine or PerRecordEngine, made, trial)
 

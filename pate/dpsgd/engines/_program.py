@@ -89,6 +89,8 @@ def read_program(module: nn.Module) -> tuple[Step, ...] | None:
     owned = list(nn.Module.parameters(module))
     if any(type(p) is not nn.Parameter or p.dtype != torch.float32 for p in owned):
         return None
+    if any(type(b) is not Tensor for b in nn.Module.buffers(module)):
+        return None
     if type(module) in TRAINABLE:  # a layer alone would be traced into its own code
         return (Step((-1,), module),) if _knows(module) else None
     try:
@@ -157,6 +159,8 @@ def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _knows(layer: Any) -> bool:
     kind = type(layer)
+    if kind in TRAINABLE and any(type(p) not in (nn.Parameter, type(None)) for p in (layer.weight, layer.bias)):
+        return False  # a tensor with code of its own would see a batch
     if kind in _PLAIN:
         return not getattr(layer, "return_indices", False) and not getattr(layer, "inplace", False)
     if kind is nn.Flatten:
