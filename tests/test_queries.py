@@ -162,7 +162,13 @@ def test_least_sure():
 
 
 def test_nothing_private_can_be_passed():
-    assert set(inspect.signature(select_queries).parameters) == {"X_public", "n_queries", "strategy", "random_state"}
+    assert set(inspect.signature(select_queries).parameters) == {
+        "X_public",
+        "n_queries",
+        "strategy",
+        "random_state",
+        "one_scale",
+    }
 
 
 def test_auto_spreads_numbers_whatever_their_units_and_draws_from_the_rest():
