@@ -65,6 +65,25 @@ def give_logits(module: nn.Module, inputs: Any, output: Any) -> torch.Tensor:
     return logits_of(output)
 
 
+def hooked(module: nn.Module) -> bool:
+    """Whether code of somebody's own hangs on the module; what picks the logits out of an output is ours.
+
+    Examples
+    --------
+    >>> module = nn.Identity()
+    >>> before, _ = hooked(module), module.register_forward_hook(give_logits)
+    >>> between, _ = hooked(module), module.register_forward_hook(lambda module, inputs, output: None)
+    >>> before, between, hooked(module)
+    (False, False, True)
+    """
+    return bool(
+        any(hook is not give_logits for hook in module._forward_hooks.values())
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
+
+
 def module_arguments(
     module: Callable[..., nn.Module], kwargs: Mapping[str, Any] | None, *, n_features: int, n_classes: int
 ) -> dict[str, Any]:

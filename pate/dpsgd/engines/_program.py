@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import give_logits
+from pate.networks._contract import hooked
 
 #: Layers without parameters, each record by itself.
 _PLAIN = (
@@ -176,13 +176,7 @@ def _knows(layer: Any) -> bool:
 
 def _changed(module: nn.Module) -> bool:
     """Whether something is hung onto the module that its type does not tell of."""
-    return bool(
-        any(hook is not give_logits for hook in module._forward_hooks.values())
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or {"forward", "_call_impl", "__call__"} & set(vars(module))
-    )
+    return hooked(module) or bool({"forward", "_call_impl", "__call__"} & set(vars(module)))
 
 
 def _each_once(module: nn.Module, steps: list[Step]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pate.networks._contract import give_logits
+from pate.networks._contract import hooked
 
 _aten = torch.ops.aten
 
@@ -39,7 +39,8 @@ def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
     >>> read_chain(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))) is None
     True
     """
-    if any(map(_hooked, module.modules())):
+    # A chain ends in a tensor, which what picks the logits out of an output leaves as it is.
+    if any(map(hooked, module.modules())):
         return None
     try:
         graph = torch.fx.symbolic_trace(module).graph
@@ -72,16 +73,6 @@ def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
     if any(True for _ in module.buffers()) or not parameters:
         return None
     return tuple(_pool_first(steps))
-
-
-def _hooked(module: nn.Module) -> bool:
-    # A chain ends in a tensor, and what picks the logits out of an output leaves a tensor as it is.
-    return bool(
-        any(hook is not give_logits for hook in module._forward_hooks.values())
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
 
 
 def _read_layer(layer: Any, name: str) -> Step | None:
