@@ -58,6 +58,7 @@ def account(
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
     from pate.core.checks import check_int
+    from pate.core.extras import need
     from pate.core.files import atomic_path, check_can_write
     from pate.exceptions import InvalidInputError
     from pate.jobs.vote_files import read_votes
@@ -77,6 +78,7 @@ def account(
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InvalidInputError(f"--plot must end in .png or .svg, got {plot.name!r}.")
     if plot is not None:
+        need("matplotlib", extra="plots", why="--plot")
         check_can_write("--plot", plot)
 
     ask = (lambda q: str(typer.prompt(f"{q} [counts/labels]"))) if sys.stdin.isatty() else None

@@ -25,6 +25,7 @@ def compare(
     jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
+    from pate.core.extras import need
     from pate.exceptions import InvalidInputError
     from pate.studies.contestants import compare_on
 
@@ -32,6 +33,7 @@ def compare(
         levels = [float(e) for e in epsilons.split(",")]
     except ValueError:
         raise InvalidInputError(f"epsilons must be numbers separated by commas, got {epsilons!r}.") from None
+    need("matplotlib", extra="plots", why="The comparison's report")
     report = compare_on(
         dataset,
         epsilons=levels,

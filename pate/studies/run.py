@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.extras import need
 from pate.core.files import atomic_path, write_json, write_text
 from pate.core.provenance import provenance
 from pate.data import Dataset, encode_dataset, load_dataset
@@ -83,6 +84,8 @@ def run_experiment(
         ``out`` holds something.
     BudgetExceededError, InvalidInputError
         See :class:`pate.PATEClassifier`.
+    MissingExtraError
+        ``out`` is given, and matplotlib is not installed.
 
     Notes
     -----
@@ -96,6 +99,8 @@ def run_experiment(
     >>> done.result.rows[0].contestant, done.sensitive is None
     ('PATE', True)
     """
+    if out is not None:
+        need("matplotlib", extra="plots", why="A run's report")
     folder = None if out is None else RunFolder.new(out, config=json.dumps(config.identity(), sort_keys=True))
     rows: list[Row] = []
     inside: list[SensitiveResult] = []

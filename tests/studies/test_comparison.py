@@ -852,6 +852,6 @@ def test_the_experiment_runs(tmp_path):
     result = json.loads((folder / "results.json").read_text())
     assert len(result["rows"]) == 4
     assert result["settings"]["random_state"] == 0
-    assert {"pate", "torch", "opacus"} <= set(result["versions"])
+    assert {"pate", "torch", "dp-accounting"} <= set(result["versions"])
     assert "commit" in result
     assert (folder / "report.html").exists()

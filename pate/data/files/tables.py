@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.extras import need
 from pate.data._columns import as_float, as_text, column_kind
 from pate.data._like import cell_reader, kinds_like, numbers_in, tidy_like
 from pate.data._roles import labels_of, owners_of
@@ -288,6 +289,7 @@ def _check_cells(path: Path, text: str) -> list[str]:
 
 
 def _read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
+    need("pyarrow", extra="parquet", why="A Parquet file")
     import pandas as pd
     import pyarrow.parquet as pq
 
