@@ -125,7 +125,7 @@ def arrows_of(source: str, module: str, *, is_package: bool = False) -> Iterator
                 yield Arrow(module, named if base == "pate" else base, node.lineno, named, runtime)
 
 
-FILES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+FILES = sorted(p for p in ROOT.rglob("*.py") if p not in (ROOT / "__init__.py", ROOT / "__main__.py"))
 NAMED_FILES = [(module_name(path), path) for path in FILES]
 ARROWS = [
     arrow

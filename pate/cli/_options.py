@@ -22,6 +22,7 @@ NOISE = "Noise and queries"
 STATEMENT = "Statement"
 OUTPUT = "Output"
 RUN = "Run"
+SCREEN = "On the screen"
 
 DELTA = 1e-5
 JOBS = -1

@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
-from pate.cli._app import say
+from pate.cli._app import answer, say, say_json
 from pate.cli._declared import takes_options, uses_of
 from pate.cli._label_options import LabelOptions
+from pate.cli._output import show_progress
 from pate.exceptions import InvalidInputError
 
 
@@ -20,14 +21,19 @@ def label(context: typer.Context, options: LabelOptions) -> None:
 
     check_new_files(options.out)
     arguments = options.arguments()
-    job: Any = LabelJob(**arguments, verbose=True) if options.way == "private" else VoteJob(**arguments)
-    say(f"Plan\n{job.plan.text()}")
+    job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
+    planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
+        say_json(planned)
+        answer(f"Plan\n{job.plan.text()}")
         return
+    say(f"Plan\n{job.plan.text()}")
     release = job.run()
     paths = job.write(release, options.out, safe_csv=options.safe_csv)
-    say(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
-    say("Wrote " + ", ".join(str(p) for p in paths))
+    done = {"answered": release.n_answered, "queries": release.n_queries}
+    say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
+    answer(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
+    answer("Wrote " + ", ".join(str(p) for p in paths))
 
 
 def _check_way_in(context: typer.Context, options: LabelOptions) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pate.cli import _options as o
-from pate.cli._app import say
+from pate.cli._app import answer, say_json
 
 
 def statement(
@@ -23,7 +23,9 @@ def statement(
     """Check a privacy statement's JSON and show it as one page for people."""
     from pate.statement.files import check_against_ledger, read_statement, render_statement
 
+    held = read_statement(file)
     if ledger is not None:
-        check_against_ledger(read_statement(file), ledger)
+        check_against_ledger(held, ledger)
     made = render_statement(file, out)
-    say(made.rstrip() if out is None else f"Wrote {out}")
+    say_json({"statement": held.to_dict(), "compared_with": ledger, "file": out})
+    answer(made.rstrip() if out is None else f"Wrote {out}")

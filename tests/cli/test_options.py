@@ -33,6 +33,7 @@ from pate.cli._options import (
     PRIVATE,
     PUBLIC,
     RUN,
+    SCREEN,
     STATEMENT,
     TEACHERS,
     VOTES,
@@ -260,20 +261,20 @@ def test_another_word_is_refused_before_anything_is_read(command, name):
 def groups_of(text):
     """Return the options below each heading."""
     found: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    for line in text.partition("\nExamples:")[0].splitlines():
         if line and not line.startswith((" ", "Usage")):
             found[line.rstrip(":")] = []
-        elif match := re.match(r"  (--[a-z-]+)", line):
+        elif match := re.match(r"  (?:-[a-z], )?(--[a-z-]+)", line):
             found[list(found)[-1]].append(match[1])
     return found
 
 
 def test_help_has_every_option_once_and_every_group():
     groups = groups_of(pate("label", "--help").stdout)
-    order = [PRIVATE, PUBLIC, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, OUTPUT, RUN]
+    order = [PRIVATE, PUBLIC, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
-    assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--help"])
+    assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--quiet", "--verbose", "--json", "--help"])
     assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--ledger-currency", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
@@ -282,10 +283,21 @@ def test_help_has_every_option_once_and_every_group():
 def test_help_of_other_commands_is_in_groups_too(command):
     text = pate(command, "--help").stdout
     (found,) = [c for c in typer.main.get_command(app).commands.values() if c.name == command]
-    options = [p.opts[0] for p in found.params if p.param_type_name == "option"]
+    options = [next(o for o in p.opts if o.startswith("--")) for p in found.params if p.param_type_name == "option"]
     groups = groups_of(text)
     assert sorted(name for names in groups.values() for name in names) == sorted([*options, "--help"])
-    assert set(groups) - {"Arguments"} <= {PRIVATE, PUBLIC, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, OUTPUT, RUN}
+    assert set(groups) - {"Arguments"} <= {
+        PRIVATE,
+        PUBLIC,
+        VOTES,
+        TEACHERS,
+        PRIVACY,
+        NOISE,
+        STATEMENT,
+        OUTPUT,
+        RUN,
+        SCREEN,
+    }
     assert len(groups) > 1
 
 
