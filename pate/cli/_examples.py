@@ -32,6 +32,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "statement": (
         "pate statement labels.statement.json",
         "pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html",
+        "pate statement --new-catalogue de.toml",
+        "pate statement labels.statement.json --catalogue de.toml --out seite.html",
     ),
     "ledger show": ("pate ledger show patients.csv.ledger.sqlite",),
     "ledger verify": (

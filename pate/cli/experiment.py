@@ -21,6 +21,7 @@ def demo(
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
+    from pate.report._public import NEXT
     from pate.studies.config import demo_config
     from pate.studies.run import run_experiment
 
@@ -34,6 +35,7 @@ def demo(
     )
     done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=show_progress())
     _tell(done, folder)
+    say(f"Next, your own table: {NEXT}")
 
 
 def run(

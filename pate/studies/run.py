@@ -22,6 +22,7 @@ from pate.recipes import Recipe
 from pate.release import LabelRelease, RecordLabels, ReleasedLabels
 from pate.report.result import CostCurve, CostLine, Result, Row, Seconds, SensitiveResult, Spent
 from pate.students import make_student
+from pate.studies._examples import examples_of
 from pate.studies._references import look_behind, look_inside
 from pate.studies.config import RunConfig
 from pate.studies.contestants import make_dpsgd
@@ -245,6 +246,7 @@ def _result(config: RunConfig, first: _First, rows: list[Row], command: str | No
         rows=tuple(rows),
         answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),
         cost_curve=cost_curve(release, config.budget.delta) if isinstance(release, LabelRelease) else None,
+        examples=examples_of(release, data, first.queries),
         statement=release.statement,
         notes=_notes(release),
     )
