@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pate.core.extras import need
 from pate.data.files._limits import check_unpacked
 from pate.data.files._npz import reason
 from pate.exceptions import InvalidInputError
@@ -35,6 +36,7 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     nullable : bool
         Whether whole numbers stay such where a cell is missing: of private files, where one must not change the others.
     """
+    need("pyarrow", extra="parquet", why="A Parquet file")
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 

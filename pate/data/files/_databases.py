@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from pate.core.extras import need
 from pate.data.files._arrow import arrow_frame
-from pate.data.files._excel import needed
 from pate.data.files._npz import reason
 from pate.exceptions import InvalidInputError
 
@@ -82,8 +82,10 @@ class Database:
         Raises
         ------
         InvalidInputError
-            There is no such file or table, the query fails, or duckdb is not installed. What the database says of it is
-            withheld, as it may quote cells.
+            There is no such file or table, or the query fails. What the database says of it is withheld, as it may
+            quote cells.
+        MissingExtraError
+            duckdb is not installed.
         """
         if not self.path.is_file():
             raise InvalidInputError(f"there is no file {self.path}. Check the name and the folder.")
@@ -111,10 +113,10 @@ class Database:
         return frame
 
     def _duckdb(self, nullable: bool) -> pd.DataFrame:
-        try:
-            import duckdb
-        except ImportError:
-            raise needed("duckdb", "duckdb", f"{self.path.name}, a DuckDB file,") from None
+        for module in ("duckdb", "pyarrow"):
+            need(module, extra="duckdb", why="A DuckDB file")
+        import duckdb
+
         try:
             # One thread: what comes without ORDER BY comes in the same order each time. No other file is read.
             settings: dict[str, Any] = {"enable_external_access": "false", "threads": "1"}

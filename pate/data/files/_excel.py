@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pate.core.extras import need
 from pate.data.files._csv import MISSING
 from pate.data.files._limits import check_unpacked
 from pate.data.files._npz import reason
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
 #: What a formula that failed shows.
 _FAILED = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")
 _KNOWN_MISSING = frozenset((*MISSING, *_FAILED))
-
-
-def needed(package: str, extra: str, what: str) -> InvalidInputError:
-    """Return the refusal of what needs a package that is not there.
-
-    Examples
-    --------
-    >>> str(needed("openpyxl", "excel", "An Excel workbook"))
-    "An Excel workbook needs the package openpyxl, which is not installed: pip install 'pate[excel]'."
-    """
-    return InvalidInputError(
-        f"{what} needs the package {package}, which is not installed: pip install 'pate[{extra}]'."
-    )
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
@@ -45,14 +33,14 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     Raises
     ------
     InvalidInputError
-        openpyxl is not installed; the workbook is damaged; there are several sheets, and none of that name.
+        The workbook is damaged; there are several sheets, and none of that name.
+    MissingExtraError
+        openpyxl is not installed.
     """
+    need("openpyxl", extra="excel", why="An Excel workbook")
+    import openpyxl
     import pandas as pd
 
-    try:
-        import openpyxl
-    except ImportError:
-        raise needed("openpyxl", "excel", f"{path.name}, an Excel workbook,") from None
     try:
         with zipfile.ZipFile(path) as archive:
             check_unpacked(sum(member.file_size for member in archive.infolist()), path.stat().st_size)
