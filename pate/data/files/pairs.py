@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,11 @@ from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_COUNT = re.compile(r"^[\d,]+ ")
+#: What becomes of the target.
+TARGET = "the classes"
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,11 @@ class ColumnUse:
     becomes: str
     remark: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What becomes of it, without numbers."""
+        return _COUNT.sub("", self.becomes)
+
     def __str__(self) -> str:
         return f"{self.name}: {self.becomes}" + (f" ({self.remark})" if self.remark else "")
 
@@ -57,7 +68,8 @@ class TablePair:
     private : Table
         **Sensitive.**
     public : Table
-        Its features are those of ``private``, in the same order.
+        Its features are those of ``private``, in the same order. ``y`` where that file has the target too: labels as
+        they are written, None where there is none; nothing is learnt from them.
     columns : tuple of ColumnUse
         Of every column of either file.
 
@@ -170,9 +182,10 @@ def read_both(
     public_table = take_columns(
         shown,
         [name for name in shown.names if name in sides.common],
-        {"id": id if id in shown.names else None},
-        text=[name for name in text if name in shown.names],
+        {"id": id if id in shown.names else None, "target": target if target in shown.names else None},
+        text=[name for name in [*text, *([target] if target else [])] if name in shown.names],
         dates=dates,
+        unlabelled=True,
     )
     private_table = take_columns(
         held,
@@ -345,7 +358,7 @@ def _uses(
     found = []
     for name in dict.fromkeys([*held.names, *shown.names]):
         if name == roles["target"]:
-            use = ColumnUse(name, "the classes")
+            use = ColumnUse(name, TARGET)
         elif name == roles["group"]:
             also = ", and the id" if name == roles["id"] else ""
             use = ColumnUse(name, f"says whose row it is{also}")

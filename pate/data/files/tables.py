@@ -269,6 +269,7 @@ def take_columns(
     text: Collection[str] = (),
     kinds: Mapping[str, str] | None = None,
     dates: str = "auto",
+    unlabelled: bool = False,
 ) -> Table:
     """Read the cells of an opened table, each column as its role wants it.
 
@@ -281,6 +282,8 @@ def take_columns(
         As for :func:`read_table`.
     kinds : mapping of str to str, or None
         Of a private table: what the public one's columns are.
+    unlabelled : bool
+        Whether labels of a public table may be missing.
     """
     target, group, id = (roles.get(role) for role in ("target", "group", "id"))
     asis = [*text, *(name for name in (group, id) if name is not None)]
@@ -298,7 +301,7 @@ def take_columns(
         X = tidy_like(X, opened.name, kinds, text=list(text))
     return Table(
         X=X,
-        y=labels_of(frame, target, strict=strict, spelt=opened.spelt and target not in text),
+        y=labels_of(frame, target, strict=strict and not unlabelled, spelt=opened.spelt and target not in text),
         groups=owners_of(frame, group, strict=strict),
         path=opened.path,
         ids=ids_of(frame, id),

@@ -10,7 +10,7 @@ from pate.core.extras import need
 
 need("matplotlib", extra="plots", why="A picture")
 
-# ruff: noqa: E402, I001  (what follows imports matplotlib)
+# ruff: noqa: E402  (what follows imports matplotlib)
 from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
 from pate.report.plots._release import answers_per_class, cost_curves
 from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
