@@ -200,7 +200,7 @@ def _decoded(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None, 
 def _known(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
-        b"".decode(name)
+        " ".encode(name)  # it knows some that are no letters, too
     except (LookupError, ValueError, TypeError):
         raise InvalidInputError(
             "encoding (--encoding) must be one that Python knows, such as utf-8, cp1252, latin-1 or utf-16, got "
