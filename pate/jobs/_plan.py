@@ -14,11 +14,11 @@ from pate.release import Quote
 
 
 def as_lines(named: list[tuple[str, str]]) -> str:
-    """Return named values as text; those of several lines below one another, and empty ones not at all.
+    r"""Return named values as text; those of several lines below one another, and empty ones not at all.
 
     Examples
     --------
-    >>> print(as_lines([("noise", "none"), ("rows", ""), ("chosen", "this\\nthat")]))
+    >>> print(as_lines([("noise", "none"), ("rows", ""), ("chosen", "this\nthat")]))
     noise      none
     chosen     this
                that
@@ -139,6 +139,8 @@ class LabelPlan(VotePlan):
         How rows become numbers.
     affordable : int
         How many answers the whole budget (what is left of it) buys at this noise.
+    files : tuple of (str, str)
+        How the files were read, and what becomes of their columns: named lines, from public rows and names alone.
 
     All of :class:`VotePlan` besides.
 
@@ -161,6 +163,7 @@ class LabelPlan(VotePlan):
     rounds: tuple[int, ...] = ()
     encoding: str = ""
     affordable: int = 0
+    files: tuple[tuple[str, str], ...] = ()
 
     def _who(self) -> str:
         return f"{self.n_units} {self.unit}s over {self.n_teachers} teachers"
@@ -180,6 +183,7 @@ class LabelPlan(VotePlan):
         return [
             ("shards", f"{self.n_teachers}, each of {size} of the {self.n_units} {self.unit}s"),
             ("teachers", f"{self.n_teachers} x {self.teacher}"),
+            *self.files,
             ("rows", self.encoding),
             ("noise", self._noise()),
             ("questions", self._questions()),
@@ -208,6 +212,8 @@ class BallotPlan:
         An earlier run paid for them: this one spends nothing.
     expectation : str
         What the labels are expected to be worth.
+    files : tuple of (str, str)
+        As for :class:`LabelPlan`.
 
     Examples
     --------
@@ -230,6 +236,7 @@ class BallotPlan:
     guarantee: Guarantee
     is_paid: bool
     expectation: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         n = len(self.mechanisms)
@@ -260,6 +267,7 @@ class BallotPlan:
         shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
         return [
             ("voters", f"{self.n_units} {self.unit}s{each}"),
+            *self.files,
             ("rows", self.encoding),
             ("chosen", "\n".join(f"{what}: {why}" for what, why in self.recipe.reasons)),
             ("rounds", f"{len(self.mechanisms)}, of {shares} of mu^2, all paid for before the first"),

@@ -65,6 +65,8 @@ def write_labels(
     *,
     n_public: int,
     names: tuple[str, ...] | None = None,
+    ids: npt.NDArray[Any] | None = None,
+    id_name: str | None = None,
     safe_csv: bool = False,
 ) -> list[Path]:
     """Write the labels of all public rows, and the statement beside them."""
@@ -79,6 +81,9 @@ def write_labels(
     if names is not None:
         frame = frame.drop(columns="row")
         frame.insert(0, "file", pd.Series(names, dtype=object))
+    if ids is not None and id_name is not None:
+        frame = frame.drop(columns=id_name, errors="ignore")  # an id may be called row
+        frame.insert(0, id_name, pd.Series(ids, dtype=object))
     if safe_csv:
         for column in frame.columns.difference(["row", "status", "confidence"]):
             frame[column] = frame[column].map(harmless, na_action="ignore")
