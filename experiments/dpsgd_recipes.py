@@ -42,8 +42,8 @@ OTHERS = ROOT / "experiments" / "results" / "accuracy_vs_epsilon.json"
 PAGE = ROOT / "docs" / "dpsgd-recipes.md"
 DELTA = 1e-5
 KEY = ("data", "public", "adjacency", "epsilon", "seed", "contestant")
-#: The first is what stored cells without a contestant are of.
-CONTESTANTS = ("dp-sgd", "records", "shards")
+#: What stored cells without a contestant are of.
+FIRST = "dp-sgd"
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,10 @@ QUESTIONS = (
     Question("mnist", False, "add-or-remove", 3.0, None, 98.3),
 )
 SMOKE = (Question("digits", n_public=200, epsilon=3.0), Question("digits", False, epsilon=3.0))
+
+
+#: A classifier, the test rows as it takes them, and what is told of it.
+Fitted = tuple[Any, Any, dict[str, Any]]
 
 
 class Kept:
@@ -170,7 +174,7 @@ def _mapped(plan: RecipePlan, X: Any) -> Any:
     return np.concatenate([plan.transform(part) for part in cut])
 
 
-def _dp_sgd(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> tuple[Any, dict]:
+def _dp_sgd(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> Fitted:
     data = prepared.data
     nominal = {"nominal_n": len(data.private.y)} if question.adjacency == "add-or-remove" else {}
     clf = DPSGDClassifier(
@@ -182,18 +186,22 @@ def _dp_sgd(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict
     )
     clf.fit(rows["private"], data.private.y)
     recipe = asdict(plan.recipe)
-    return clf, {
-        "spent": clf.guarantee_.epsilon,
-        "noise_multiplier": clf.noise_multiplier_,
-        "n_steps": clf.n_steps_,
-        "learning_rate": plan.recipe.learning_rate,
-        "max_grad_norm": plan.recipe.max_grad_norm,
-        **{k: recipe[k] for k in ("name", "n_components", "expected_batch_size", "epochs")},
-    }
+    return (
+        clf,
+        rows["test"],
+        {
+            "spent": clf.guarantee_.epsilon,
+            "noise_multiplier": clf.noise_multiplier_,
+            "n_steps": clf.n_steps_,
+            "learning_rate": plan.recipe.learning_rate,
+            "max_grad_norm": plan.recipe.max_grad_norm,
+            **{k: recipe[k] for k in ("name", "n_components", "expected_batch_size", "epochs")},
+        },
+    )
 
 
-def _pate(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any], **who: Any) -> Any:
-    """Fit PATE on the mapped rows, which are a table of numbers to it; all settings are its own rules'."""
+def _pate(plan: RecipePlan, prepared: Prepared, rows: dict[str, Any], **who: Any) -> tuple[Any, Any, dict]:
+    """Fit PATE on these rows; all settings are its own rules'."""
     data = prepared.data
     clf = PATEClassifier(
         budget=plan.facts.budget, classes=range(len(data.classes)), random_state=prepared.seed, anyway=True, **who
@@ -201,24 +209,41 @@ def _pate(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # benchmarks hold the same row twice
         made, _ = clf.fit_keeping(rows["private"], data.private.y, X_public=rows["public"])
-    return clf, made, {"spent": clf.statement_.guarantee.epsilon, "n_components": rows["public"].shape[1]}
+    return clf, made, {"spent": clf.statement_.guarantee.epsilon}
 
 
-def _records(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> tuple[Any, dict]:
-    # What the voters see is what they are given: they find centres or components of it, and map it no further before.
-    clf, made, said = _pate(question, plan, prepared, rows, representation=FromTransformer(FunctionTransformer()))
+def _records(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> Fitted:
+    """Let records vote on the recipe's representation.
+
+    Where it is one map of a table, the table is shown with it, so that pate's rule knows which kind of table it is (of
+    categories become columns of numbers it cannot tell). What scattering made of images is shown as numbers.
+    """
+    width = rows["public"].shape[1]
+    if len(plan.maps) == 1:
+        data = prepared.data
+        rows, rep = {"private": data.private.X, "public": data.public.X, "test": data.test.X}, plan.maps[0]
+    else:
+        rep = FromTransformer(FunctionTransformer())
+    clf, made, said = _pate(plan, prepared, rows, representation=rep)
     r = made.recipe
     name = f"{r.space} ballots of {r.n_components}, {len(r.rounds)} rounds, {r.student or 'no'} student"
-    return clf, said | {"name": name}
+    return clf, rows["test"], said | {"name": name, "n_components": width}
 
 
-def _shards(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> tuple[Any, dict]:
-    clf, made, said = _pate(question, plan, prepared, rows, estimator=LogisticRegression(max_iter=200))
+def _shards(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> Fitted:
+    """Train shard teachers on the rows, centred and divided by one number of the public ones.
+
+    Scikit-learn's penalty takes columns for numbers around 1; in rows of norm 1 it leaves little.
+    """
+    centre = rows["public"].mean(axis=0)
+    unit = float(np.sqrt(((rows["public"] - centre) ** 2).mean()))
+    rows = {name: (X - centre) / unit for name, X in rows.items()}
+    clf, made, said = _pate(plan, prepared, rows, estimator=LogisticRegression(max_iter=200))
     name = f"{made.n_teachers} logistic regressions, {len(clf.queries_)} queries, {type(clf.student_).__name__}"
-    return clf, said | {"name": name}
+    return clf, rows["test"], said | {"name": name, "n_components": rows["public"].shape[1]}
 
 
-FITTED = {"dp-sgd": _dp_sgd, "records": _records, "shards": _shards}
+CONTESTANTS = {FIRST: _dp_sgd, "records": _records, "shards": _shards}
 
 
 def measure(question: Question, prepared: Prepared, contestant: str) -> dict[str, Any]:
@@ -226,21 +251,21 @@ def measure(question: Question, prepared: Prepared, contestant: str) -> dict[str
     start = time.perf_counter()
     rows = prepared.rows(plan)
     mapping, start = time.perf_counter() - start, time.perf_counter()
-    clf, said = FITTED[contestant](question, plan, prepared, rows)
-    seconds, test = time.perf_counter() - start, prepared.data.test
+    clf, X, said = CONTESTANTS[contestant](question, plan, prepared, rows)
+    seconds, y = time.perf_counter() - start, prepared.data.test.y
     return {
-        "accuracy": float(np.mean(clf.predict(rows["test"]) == test.y)),
+        "accuracy": float(np.mean(clf.predict(X) == y)),
+        **said,
         "seconds": round(seconds, 2),
         "mapping_seconds": round(mapping, 2),
-        **said,
         "n_private": len(prepared.data.private.y),
         "n_public": 0 if prepared.public is None else plan.facts.n_public,
-        "n_test": len(test.y),
+        "n_test": len(y),
     }
 
 
 def key_of(cell: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple({"contestant": CONTESTANTS[0], **cell}[name] for name in KEY)
+    return tuple({"contestant": FIRST, **cell}[name] for name in KEY)
 
 
 def run(
@@ -252,7 +277,7 @@ def run(
         prepared, before = None, None
         for q in questions:
             alike = q.public and q.adjacency == "replace-one"  # where all of them can be asked
-            for contestant in [c for c in contestants if alike or c == CONTESTANTS[0]]:
+            for contestant in [c for c in contestants if alike or c == FIRST]:
                 cell = {k: v for k, v in asdict(q).items() if k in KEY} | {"seed": seed, "contestant": contestant}
                 if key_of(cell) in have:
                     continue
@@ -271,14 +296,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS)
+    parser.add_argument("--contestants", nargs="+", choices=tuple(CONTESTANTS), default=tuple(CONTESTANTS))
     parser.add_argument("--work", type=Path, default=Path("runs/dpsgd_recipes"))
     parser.add_argument("--page", action="store_true", help="compute nothing")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.smoke:
         with tempfile.TemporaryDirectory() as made:
-            run(SMOKE, (0,), CONTESTANTS, Path(made) / "result.json", Path(made))
+            run(SMOKE, (0,), tuple(CONTESTANTS), Path(made) / "result.json", Path(made))
             write_page(Path(made) / "result.json", OTHERS, Path(made) / "page.md")
         return
     if not options.page:
