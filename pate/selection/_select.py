@@ -156,6 +156,8 @@ def private_select(
         n_held=_held(holdout, n_units),
         budget=budget,
         X_public=X_public,
+        row_shape=tuple(rows.X.shape[1:]),
+        law=law,
     )
     contestants = read_candidates(candidates, facts)
     for contestant in contestants:
