@@ -17,7 +17,7 @@ from dp_accounting import pld
 
 from pate.core.checks import check_real
 from pate.core.types import FloatArray
-from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, discretization_interval, rounding_slack
+from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER
 from pate.dpsgd._fit import fit_privately
 from pate.dpsgd._rows import check_apart, read_features
 from pate.dpsgd._settings import check_settings, read_clipping, read_mechanism, shape_of
@@ -28,6 +28,7 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.budget import MOST_EPSILON, Budget
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
+from pate.privacy.losses import discretization_interval, rounding_slack
 from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
 from pate.selection._contestant import Contestant, made_up, public_in_turn

@@ -62,8 +62,9 @@ def private_select(
         :class:`pate.DPSGDClassifier`, :class:`pate.PATEClassifier` (record voters, heads or shards), or
         :class:`pate.selection.Candidate` for any other with a price that you state. Names and settings are public.
         Their own ``budget`` is not used: all noise is chosen here, so that the whole selection fits. A DP-SGD candidate
-        keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``. What a DP-SGD candidate
-        leaves to a recipe is planned once, before any price, of public facts and of one run's share of the budget.
+        keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``. What a DP-SGD
+        candidate leaves to a recipe is planned once, before any price, of public facts and of one run's share of the
+        budget.
     X, y : rows and array-like of shape (n,)
         Private records and class values.
     budget : Budget
