@@ -33,7 +33,7 @@ def refused(folder, done, *words):
     assert not [
         p.name
         for p in folder.rglob("*")
-        if p.name.startswith("labels.") and p.suffix != ".private" or "ledger" in p.name
+        if (p.name.startswith("labels.") and p.suffix != ".private") or "ledger" in p.name
     ]
 
 
@@ -199,7 +199,7 @@ def test_what_the_public_file_says_of_codes_and_classes(tables):
     change(tables, "p.csv", lambda frame: frame.assign(plz="01000"))
     done = run(tables, "--plan")
     assert "ill: the classes (the public file has 'perhaps' there, which is no class)" in done.stdout
-    assert "plz: number (cells such as 007 lose their zeros: a code? Then text= (--text)" in done.stdout
+    assert "plz: number (cells such as 007 lose their zeros: a code? Then --text, --drop or --id)" in done.stdout
     text = run(tables, "--plan", text="plz").stdout
     assert "plz: 30 categories, as you say\n" in text
 
