@@ -16,6 +16,7 @@ from pate.data.files._opened import is_table
 from pate.data.files.pairs import TARGET
 from pate.exceptions import InvalidInputError
 from pate.jobs._classes import as_classes
+from pate.jobs._writing import check_id
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,10 +116,7 @@ def _tables(
 ) -> Sources:
     if target is None and Path(private).suffix.lower() != ".npz":
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got None.")
-    if told.get("id") in _WRITTEN:
-        raise InvalidInputError(
-            f"id must not be called {told['id']!r}, as a column of the written labels is. Rename it in the table."
-        )
+    check_id(told.get("id"))
     pair = read_both(private, public, target=target, **told)
     if pair.private.y is None:
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got {target!r}.")
@@ -136,8 +134,6 @@ def _tables(
     )
 
 
-#: Columns of the written labels that no id may be called.
-_WRITTEN = ("label", "status", "confidence")
 #: So many columns are listed one by one.
 _MOST_LISTED = 40
 #: So many remarks are shown beside a shorter list.

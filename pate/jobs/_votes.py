@@ -15,7 +15,7 @@ from pate.data import read_table, votes_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
-from pate.jobs._writing import write_labels
+from pate.jobs._writing import check_id, write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
@@ -69,6 +69,8 @@ class VoteJob:
     public : path or None
         The table of public rows, of which line i is query i. With it the ledger recognises rows: what was answered
         before is free, and a run repeated after a crash spends nothing. Without it every run spends anew.
+    id : str or None
+        Column of ``public`` that is written beside the labels, and is no part of a row.
     unit : {"record", "group"}
         What stands in one teacher's shard only: a record, or all records of a person (a site, ...).
     n_units : int or None
@@ -134,6 +136,7 @@ class VoteJob:
         classes: Any,
         budget: Budget,
         public: str | os.PathLike[str] | None = None,
+        id: str | None = None,
         unit: str = "record",
         n_units: int | None = None,
         kind: str | None = None,
@@ -166,7 +169,12 @@ class VoteJob:
         if n_units is not None:
             remedy = f"Every one of the {cast.n_teachers} teachers needs at least one."
             n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
-        rows = None if public is None else read_table(public).X
+        if public is None and id is not None:
+            raise InvalidInputError(f"id is a column of public, which is not given, got {id!r}. Name the table too.")
+        shown = None if public is None else read_table(public, id=check_id(id))
+        rows = None if shown is None else shown.X
+        self._ids = None if shown is None else shown.ids
+        self._id_name = id
         if rows is not None and len(rows) != cast.n_queries:
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(rows)}, {file} has votes on {cast.n_queries}."
@@ -245,4 +253,12 @@ class VoteJob:
             One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
             :meth:`run`.
         """
-        return write_labels(release, self._batch.queries, out, n_public=self.plan.n_public, safe_csv=safe_csv)
+        return write_labels(
+            release,
+            self._batch.queries,
+            out,
+            n_public=self.plan.n_public,
+            ids=self._ids,
+            id_name=self._id_name,
+            safe_csv=safe_csv,
+        )

@@ -15,6 +15,8 @@ from pate.release import RecordLabels, ReleasedLabels
 
 #: The statement beside the labels: for machines, for reading and for printing.
 _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
+#: Columns of the labels that no id may be called.
+_WRITTEN = ("label", "status", "confidence")
 #: Digits of a label's probability.
 _DIGITS = 4
 #: A spreadsheet takes a cell that starts with one of these for a formula, or drops it and looks at the next character.
@@ -56,6 +58,24 @@ def _new_paths(out: str | os.PathLike[str]) -> list[Path]:
         if os.path.lexists(path):
             raise RunFolderError(f"{str(path)!r} exists. Results are never overwritten: name another file.")
     return paths
+
+
+def check_id(name: str | None) -> str | None:
+    """Return the name of the public rows' id, if labels can be written beside it.
+
+    Examples
+    --------
+    >>> check_id("visit")
+    'visit'
+    >>> check_id("label")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: id must not be called 'label', as a column of the written labels is. ...
+    """
+    if name in _WRITTEN:
+        raise InvalidInputError(
+            f"id must not be called {name!r}, as a column of the written labels is. Rename it in the table."
+        )
+    return name
 
 
 def write_labels(

@@ -33,7 +33,7 @@ def refused(folder, done, *words):
     assert not [
         p.name
         for p in folder.rglob("*")
-        if p.name.startswith("labels.") and p.suffix != ".private" or "ledger" in p.name
+        if (p.name.startswith("labels.") and p.suffix != ".private") or "ledger" in p.name
     ]
 
 
@@ -199,7 +199,7 @@ def test_what_the_public_file_says_of_codes_and_classes(tables):
     change(tables, "p.csv", lambda frame: frame.assign(plz="01000"))
     done = run(tables, "--plan")
     assert "ill: the classes (the public file has 'perhaps' there, which is no class)" in done.stdout
-    assert "plz: number (cells such as 007 lose their zeros: a code? Then text= (--text)" in done.stdout
+    assert "plz: number (cells such as 007 lose their zeros: a code? Then --text, --drop or --id)" in done.stdout
     text = run(tables, "--plan", text="plz").stdout
     assert "plz: 30 categories, as you say\n" in text
 
@@ -258,3 +258,14 @@ def test_an_id_in_the_private_file_only_and_one_with_a_written_name(tables):
         path.unlink() if path.is_file() else shutil.rmtree(path)
     change(tables, "u.csv", lambda frame: frame.rename(columns={"row": "status"}))
     refused(tables, run(tables, "--only-common", id="status"), "id must not be called 'status'")
+
+
+def test_votes_from_elsewhere_have_ids_too(tables):
+    change(tables, "u.csv", lambda frame: frame[:3].assign(visit=["a", "b", "c"]))
+    np.save(tables / "votes.npy", [[98, 2], [5, 95], [60, 40]])
+    given = ["--votes", "votes.npy", "--classes", "no,yes", "--epsilon", 5, "--new-ledger", "--id", "visit", "--out",
+             "labels.csv"]  # fmt: skip
+    assert "--id is a column of public" in pate("label", *given, cwd=tables).stderr
+    done = pate("label", *given, "--public", "u.csv", cwd=tables)
+    assert done.returncode == 0, done.stderr
+    assert pd.read_csv(tables / "labels.csv").columns.tolist() == ["visit", "row", "label", "status"]
