@@ -311,7 +311,7 @@ def test_language_and_catalogue_are_for_pages(tmp_path):
     write_json(tmp_path / "a.json", make().to_dict())
     own = catalogue(tmp_path, '[page]\ntitle = "Erklärung"\n')
     for out in (None, tmp_path / "a.txt"):
-        with pytest.raises(InvalidInputError, match=r"must name an \.html file"):
+        with pytest.raises(InvalidInputError, match=r"catalogue must go with an \.html page"):
             render_statement(tmp_path / "a.json", out, catalogue=own)
     with pytest.raises(InvalidInputError, match="language must be one of en"):
         render_statement(tmp_path / "a.json", tmp_path / "a.html", language="fr")
