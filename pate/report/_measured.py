@@ -61,9 +61,10 @@ def who_wins() -> dict[str, Any]:
         here = [row for row in rows if row["epsilon"] == epsilon]
         cells = (", ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
         lines.append((f"{epsilon:g}", *cells))
+    n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
     sentence = (
-        f"In {len(rows)} comparisons on {len({row['data'] for row in rows})} data sets at δ = {promised(told['delta'])}, "
-        "records that vote against the best DP-SGD of this project, PATE was ahead by more than the spread in "
-        f"{counts['pate']}, DP-SGD in {counts['dpsgd']}, and {counts['close']} were too close to call."
+        f"In {len(rows)} comparisons on {n_data} data sets at δ = {delta}, records that vote against the best DP-SGD of "
+        f"this project, PATE was ahead by more than the spread in {counts['pate']}, DP-SGD in {counts['dpsgd']}, and "
+        f"{counts['close']} were too close to call."
     )
     return {"sentence": sentence, "heads": ["ε", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}
