@@ -63,8 +63,8 @@ def who_wins() -> dict[str, Any]:
         lines.append((f"{epsilon:g}", *cells))
     n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
     sentence = (
-        f"In {len(rows)} comparisons on {n_data} data sets at δ = {delta}, records that vote against the best DP-SGD of "
-        f"this project, PATE was ahead by more than the spread in {counts['pate']}, DP-SGD in {counts['dpsgd']}, and "
-        f"{counts['close']} were too close to call."
+        f"In {len(rows)} comparisons on {n_data} data sets at δ = {delta}, records that vote against the best DP-SGD "
+        f"of this project, PATE was ahead by more than the spread in {counts['pate']}, DP-SGD in {counts['dpsgd']}, "
+        f"and {counts['close']} were too close to call."
     )
     return {"sentence": sentence, "heads": ["ε", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}
