@@ -277,7 +277,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         heading, body = self.columns()
-        return cell("Plan", self.title, heads=heading, rows=body, more=self.advice())
+        return cell("Plan", self.title.removeprefix("Plan "), heads=heading, rows=body, more=self.advice())
 
     @property
     def title(self) -> str:
