@@ -49,6 +49,17 @@ class Names(tuple[str, ...]):
         return cls(part.strip() for part in values[0].split(",") if part.strip())
 
 
+def whole_or_names(text: str) -> int | Names:
+    """Return how many there are, or their names where these were given.
+
+    Examples
+    --------
+    >>> whole_or_names("10"), whole_or_names("no,yes")
+    (10, ('no', 'yes'))
+    """
+    return int(text) if text.strip().isdecimal() else Names.of([text])
+
+
 class Size(tuple[int, int]):
     """Width and height, such as ``28x28``.
 
@@ -102,6 +113,10 @@ def _size(value: Any) -> Size:
 
 Epsilon = Annotated[float, option("The most that may be spent, above 0; at most 1 is strong.", PRIVACY)]
 Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY)]
+Commonest = Annotated[
+    float | None,
+    option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
+]
 Tuning = Annotated[str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT)]
 
 Teachers = Annotated[int, option("Number of teachers: disjoint shards of the private data.", TEACHERS)]
