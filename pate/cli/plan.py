@@ -54,6 +54,8 @@ def plan(
     except ValueError:
         raise InvalidInputError(f"--teachers must be whole numbers separated by commas, got {teachers!r}.") from None
     named = o.whole_or_names(classes)
+    if not isinstance(named, int) and len(named) < 2:
+        raise InvalidInputError(f"--classes must be a whole number, or names separated by commas, got {classes!r}.")
     rows = _public_rows(public, kind, drop)
     if rows and records is None:
         raise InvalidInputError("--records must be given beside --public: how many private records there are.")
