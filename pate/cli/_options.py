@@ -5,6 +5,7 @@ Defaults that mean the same everywhere stand here too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -165,7 +166,13 @@ def chosen_mechanism(
 
     parameters = {"sigma": sigma, "scale": scale, "threshold": threshold, "sigma_threshold": sigma_threshold}
     if name is not None:
-        return make_mechanism(name, **parameters)
+        try:
+            return make_mechanism(name, **parameters)
+        except InvalidInputError as error:
+            told = str(error)
+            for option_name in parameters:  # as a person types them: these are plain words too
+                told = re.sub(rf"(?<![\w-]){option_name}\b", "--" + option_name.replace("_", "-"), told)
+            raise InvalidInputError(told) from None
     if any(value is not None for value in parameters.values()):
         raise InvalidInputError("noise is given without a mechanism. Say --mechanism gnmax, for example.")
     return None

@@ -242,8 +242,9 @@ def recommend_shards(
     """
     rows = n_queries or n_public or 1
     if n_teachers is None:
-        sigma = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, anyway=True).mechanism
-        n_teachers = max(1, math.ceil(float(sigma.sigma) / NOISE_PER_TEACHER))  # type: ignore[attr-defined]
+        all_rows = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, anyway=True)
+        noise = float(all_rows.mechanism.sigma)  # type: ignore[attr-defined]
+        n_teachers = max(1, math.ceil(noise / NOISE_PER_TEACHER))
         if n_records is not None:
             n_teachers = max(1, min(n_teachers, n_records // RECORDS_PER_TEACHER))
     asking = plan_release(budget, rows, n_teachers=n_teachers, n_classes=n_classes, anyway=True)
@@ -293,6 +294,7 @@ def label_command(budget: Budget, words: Mapping[str, Any], *more: Any) -> str:
         "--classes", "CLASS,CLASS,..." if classes is None else ",".join(classes),
         "--epsilon", f"{budget.epsilon:g}", "--delta", f"{budget.delta:g}",
         *(("--ledger", str(words["ledger"])) if words.get("ledger") else ()),
-        *(("--commonest", f"{words['commonest']:g}") if words.get("commonest") else ()), *map(str, more), "--out", "labels.csv",
+        *(("--commonest", f"{words['commonest']:g}") if words.get("commonest") else ()),
+        *map(str, more), "--out", "labels.csv",
     ]  # fmt: skip
     return shlex.join(said)
