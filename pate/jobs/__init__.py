@@ -3,6 +3,7 @@
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._ledgers import find_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan, VotePlan
+from pate.jobs._public import read_public
 from pate.jobs._tables import PREPROCESSING, LabelJob
 from pate.jobs._votes import VoteJob
 from pate.jobs._writing import check_new_files
@@ -21,4 +22,5 @@ __all__ = [
     "check_new_files",
     "find_ledger",
     "make_choice",
+    "read_public",
 ]

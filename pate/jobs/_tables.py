@@ -107,6 +107,8 @@ class LabelJob:
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
         Where finished teachers are kept (or what was fitted on public rows, where records vote): a killed run goes on.
+    commonest : float or None
+        Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
         See :class:`pate.PATEClassifier`.
 
@@ -196,6 +198,7 @@ class LabelJob:
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        commonest: float | None = None,
         anyway: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -264,6 +267,7 @@ class LabelJob:
                 classes_inferred=named is None,
                 public_rows=public_rows,
                 anyway=anyway,
+                commonest=commonest,
                 n_jobs=n_jobs,
                 **fitted,
             )
@@ -285,6 +289,7 @@ class LabelJob:
             preprocess=preprocess,
             public_rows=public_rows,
             anyway=anyway,
+            commonest=commonest,
             n_jobs=n_jobs,
             partition_seed=partition_seed,
             **fitted,

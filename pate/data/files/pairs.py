@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, did_you_mean
 from pate.core.progress import track
 from pate.data._columns import column_kind
 from pate.data._dates import DATE_ORDERS
@@ -259,7 +259,7 @@ def _features(
             there = held.names if role in ("target", "group") else dict.fromkeys([*held.names, *shown.names])
             raise InvalidInputError(
                 f"{role} column {quoted(absent)} is {'not ' if where == held.name else ''}in {where}, which has: "
-                f"{quoted(there)}. Use one of those{_or_parted(held, role)}."
+                f"{quoted(there)}.{did_you_mean(absent[0], there) or f' Use one of those{_or_parted(held, role)}.'}"
             )
     check_one_role({r: [n] if n is not None else [] for r, n in roles.items()} | {"drop": drop})
     named = {*drop, *(n for n in roles.values() if n is not None)}
