@@ -168,7 +168,7 @@ class RecordVoters:
 
         Parameters
         ----------
-        X : array, DataFrame, sparse matrix or texts of n records, or an iterable of chunks
+        X : array, table, sparse matrix, images or texts of n records, or an iterable of chunks
             Without ``y``: an iterable of ``(X, y)`` or ``(X, y, groups)``, taken one at a time; or what :meth:`hold`
             returned.
         y : array-like of shape (n,)
