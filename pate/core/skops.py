@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Collection
 from typing import Any
 
@@ -58,6 +60,11 @@ def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refus
 def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any:
     """Return the estimator in bytes; whatever skops raises is raised.
 
+    Raises
+    ------
+    ValueError
+        The bytes claim to hold more than they are: what is packed here is stored as it is.
+
     Examples
     --------
     >>> from sklearn.naive_bayes import GaussianNB
@@ -65,5 +72,9 @@ def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any
     GaussianNB()
     """
     import skops.io as sio
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > len(data):
+            raise ValueError("members that unpack to more than they are")
 
     return sio.loads(data, trusted=list(trusted))

@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
-from pate.estimator._by_records import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import OF_SHARDS, chosen_voters, head_teachers
+from pate.estimator._saved import SavedModel
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
@@ -32,7 +32,7 @@ from pate.teachers._rows import is_frame
 from pate.votes import Votes
 
 
-class PATEClassifier(ByRecords):
+class PATEClassifier(SavedModel):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
     Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
