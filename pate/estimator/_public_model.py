@@ -123,7 +123,7 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
         """
         if hasattr(self, "student_") and not hasattr(self, "release_"):
             raise InvalidInputError(
-                "refit_student needs the released labels, which a model file does not keep. Ask the classifier that was "
+                "refit_student needs the released labels, and no model file keeps them. Ask the classifier that was "
                 "fitted, or fit again with the same ledger, which has them for nothing."
             )
         check_is_fitted(self, "release_")

@@ -108,7 +108,8 @@ class SavedModel(ByRecords):
         said = file.manifest
         if said.kind not in ("records", "student") or set(said.settings) != {"voters"}:
             raise InvalidInputError(
-                f"{str(file.path)!r} holds {said.kind!r}, which is no PATEClassifier. Read it with DPSGDClassifier.load."
+                f"{str(file.path)!r} holds another classifier ({said.kind}) than PATEClassifier. Read it with "
+                "DPSGDClassifier.load."
             )
         with file.unpacked() as folder:
             if said.kind == "records":
@@ -120,7 +121,10 @@ class SavedModel(ByRecords):
     @classmethod
     def _of_student(cls, student: Any, said: Manifest, statement: PrivacyStatement) -> Self:
         """Return a classifier around a student that was taught elsewhere."""
-        clf, door = cls(classes=said.classes, voters=said.settings["voters"], image_shape=said.door.image_shape), said.door
+        clf, door = (
+            cls(classes=said.classes, voters=said.settings["voters"], image_shape=said.door.image_shape),
+            said.door,
+        )
         clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
         clf._texts, clf._objects = door.kind == "texts", door.mixed
         if door.n_features is not None:

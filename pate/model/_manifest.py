@@ -168,8 +168,8 @@ class Manifest:
         odd = [c for c in self.classes if not _is_plain(c)]
         if odd:
             raise InvalidInputError(
-                f"classes must be texts, truth values or finite numbers to be kept in a file, got {type(odd[0]).__name__}. "
-                "Name them by texts, and fit anew."
+                "classes must be texts, truth values or finite numbers to be kept in a file, got "
+                f"{type(odd[0]).__name__}. Name them by texts, and fit anew."
             )
         if self.kind not in KINDS or not isinstance(self.pate, str):
             raise InvalidInputError("the kind of model is not known. Read the file with the version that wrote it.")

@@ -38,12 +38,15 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=("no", "yes"))
     >>> model, folder = RecordModel(voters, LinearHead.of(np.eye(2), ("no", "yes"))), Path(tempfile.mkdtemp())
     >>> told = keep_record_model(model, folder)
-    >>> bool((read_record_model(folder, told, ("no", "yes")).predict_proba(np.eye(3)) == model.predict_proba(np.eye(3))).all())
+    >>> again = read_record_model(folder, told, ("no", "yes"))
+    >>> bool((again.predict_proba(np.eye(3)) == model.predict_proba(np.eye(3))).all())
     True
     """
     voters, head, seen = model.voters, model.head, model.voters.representation
     if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
-        raise InvalidInputError("a model with a space or a head of your own cannot be kept in a file: it holds no code.")
+        raise InvalidInputError(
+            "a model with a space or a head of your own cannot be kept in a file: it holds no code."
+        )
     if isinstance(seen, StudentFeatures):
         keep_features(seen, folder)
     elif isinstance(seen, Representation):

@@ -13,7 +13,7 @@ from sklearn.neighbors import BallTree, KDTree
 from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
 
-from pate.core.skops import pack_estimator, unpack_estimator
+from pate.core.skops import pack_estimator, settled, unpack_estimator
 from pate.exceptions import InvalidInputError
 from pate.representations import Representation, load
 from pate.students._image import ImageStudent
@@ -64,7 +64,7 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
         refusal=f"a {type(student).__name__} cannot be kept in a model file",
         remedy="Name another student, made of scikit-learn's own parts.",
     )
-    (folder / _SKOPS).write_bytes(data)
+    (folder / _SKOPS).write_bytes(settled(data))
     return {"student": "skops"}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pate.core.tensors import load_tensors, save_tensors
 from pate.exceptions import InvalidInputError
 from pate.representations._packing import digest_of
@@ -24,6 +22,7 @@ def keep_features(seen: StudentFeatures, folder: Path) -> None:
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> images = np.random.default_rng(0).uniform(size=(12, 8, 8))
     >>> targets = np.tile([[0.9, 0.1], [0.2, 0.8]], (6, 1))
     >>> quick = ImageStudent(epochs=1, batch_size=6, random_state=0, device="cpu")
@@ -33,7 +32,9 @@ def keep_features(seen: StudentFeatures, folder: Path) -> None:
     True
     """
     if not seen.own_:
-        raise InvalidInputError("a student with a network of your own cannot be kept in a model file: it holds no code.")
+        raise InvalidInputError(
+            "a student with a network of your own cannot be kept in a model file: it holds no code."
+        )
     seen.student_.save(folder / _STUDENT)
     arrays, words = seen.cells_.state()
     facts = {
