@@ -1,15 +1,199 @@
-"""What a job of teachers plans: which public rows are asked about, and in what form they are seen."""
+"""A job whose teachers vote: planned by public shapes, trained on disjoint shards, asked about some public rows."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import make_pipeline
 
-from pate.jobs._inputs import take
+from pate.data import TableEncoder, make_shard_encoder
+from pate.exceptions import InvalidInputError
+from pate.jobs._choice import QueryChoice, Uncertain
+from pate.jobs._inputs import kept_in, name_of, take, units_of
+from pate.jobs._plan import LabelPlan
+from pate.jobs._reading import Sources
+from pate.jobs._records import in_planes, public_representation
 from pate.jobs._rounds import Chooser, RoundsPlan
-from pate.release import Asking, BatchPlan, ReleaseTerms
+from pate.mechanisms import Mechanism
+from pate.release import (
+    Asking,
+    BatchPlan,
+    Evidence,
+    Outcome,
+    ReleaseTerms,
+    affordable_answers,
+    default_heads,
+    plan_release,
+    warn_if_weak,
+)
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
 from pate.votes import ABSTAIN, hash_queries
+
+#: Public rows on which it is seen that a teacher can be trained at all.
+_REHEARSED = 100
+#: Where nothing is said.
+_N_TEACHERS = 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardRoad:
+    """From private records to labels of some public rows, by teachers on disjoint shards.
+
+    Attributes
+    ----------
+    source : Sources
+    teachers : ShardEnsemble
+        Untrained.
+    encoder : TableEncoder or None
+        Fitted on public rows; None where a representation, the shards or nobody encodes.
+    rows : array or DataFrame of shape (n_public, ...)
+        Public rows as the teachers take them.
+    road : BatchPlan or RoundsPlan
+        What is asked, and its price.
+    evidence : Evidence
+    plan : LabelPlan
+
+    Examples
+    --------
+    >>> ShardRoad.__dataclass_params__.frozen
+    True
+    """
+
+    source: Sources
+    teachers: ShardEnsemble
+    encoder: TableEncoder | None
+    rows: Any
+    road: BatchPlan | RoundsPlan
+    evidence: Evidence
+    plan: LabelPlan
+
+    @classmethod
+    def of(
+        cls,
+        source: Sources,
+        terms: ReleaseTerms,
+        *,
+        classes: tuple[Any, ...] | None,
+        heads: bool,
+        teacher: Any,
+        estimator: Any,
+        n_teachers: int | None,
+        mechanism: Mechanism | None,
+        n_queries: int | None,
+        gap: float | None,
+        choice: QueryChoice,
+        select: Any,
+        preprocess: str,
+        max_categories: int,
+        public_rows: str,
+        anyway: bool,
+        n_jobs: int | None,
+        random_state: int | None,
+        partition_seed: int | None,
+        folder: str | os.PathLike[str] | None,
+        verbose: bool,
+    ) -> Self:
+        """Fit public encodings, choose what is asked and price it; of private records only their number is used."""
+        unit, n_units = units_of(source)
+        n_records = None if unit == "group" else n_units
+        if n_teachers is None:
+            n_teachers = default_heads(n_records) if heads else _N_TEACHERS
+        if n_units < n_teachers:
+            raise InvalidInputError(
+                f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
+            )
+        warn_if_weak(terms.budget.delta, n_units)
+        n_classes = 2 if classes is None else len(classes)
+        asking = plan_release(
+            terms.budget,
+            len(source.public),
+            n_teachers=n_teachers,
+            n_classes=n_classes,
+            n_records=n_records,
+            mechanism=mechanism,
+            n_queries=n_queries,
+            gap=gap,
+            anyway=anyway,
+        )
+        table, encoder = source.kind == "table", None
+        if heads:
+            representation = public_representation(
+                source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
+            )
+            teacher, estimator = "head", HeadTeacherEnsemble(representation)
+        elif table and preprocess == "public":
+            encoder = TableEncoder(max_categories=max_categories).fit(source.public)
+        elif table and preprocess == "shard":
+            if isinstance(estimator, ShardEnsemble):
+                raise InvalidInputError(
+                    f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and "
+                    "no pipeline makes them inside their shards."
+                )
+            estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
+        rows = numbers = _encoded(source.public, source, encoder, heads=heads)
+        if table and encoder is None and select not in ("random", "first"):
+            # For choosing among them; by what the public rows teach in any case.
+            numbers = TableEncoder(max_categories=max_categories).fit_transform(source.public)
+        chooser = Chooser(choice, numbers, random_state)
+        road = plan_questions(terms, asking, chooser, source.hashed, n_teachers=n_teachers)
+        batch = road if isinstance(road, BatchPlan) else None
+        plan = LabelPlan(
+            n_records=len(source.y),
+            n_units=n_units,
+            n_public=len(source.public),
+            unit=unit,
+            n_teachers=n_teachers,
+            mechanism=asking.mechanism,
+            queries=None if batch is None else batch.queries,
+            gap=asking.gap,
+            n_free=road.n_free,
+            quote=road.quote,
+            teacher=name_of(teacher, estimator),
+            select=select if isinstance(select, str) else type(select).__name__,
+            rounds=road.rounds if isinstance(road, RoundsPlan) else (len(road.queries),),
+            encoding=encoding_of(source.kind, source.public.shape[1], rows.shape[1], "heads" if heads else preprocess),
+            affordable=affordable_answers(asking.mechanism, terms),
+        )
+        if isinstance(choice, Uncertain) and len(plan.rounds) > 1:
+            choice.try_out(numbers, sum(plan.rounds), n_classes)
+        teachers: ShardEnsemble = make_ensemble(
+            estimator,
+            n_teachers,
+            classes=classes,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            partition_seed=partition_seed,
+            checkpoint_dir=kept_in(folder, estimator, teacher),
+            verbose=verbose,
+        )
+        evidence = Evidence(
+            classes_inferred=classes is None,
+            trained=True,
+            preprocessing=preprocess if table else "none",
+            public_rows=public_rows,
+        )
+        return cls(source, teachers, encoder, rows, road, evidence, plan)
+
+    def run(self, y: npt.NDArray[Any]) -> Outcome:
+        """Train, ask and release; ``y`` holds the classes' own values."""
+        source, road = self.source, self.road
+        X = _encoded(source.X, source, self.encoder, heads=isinstance(self.teachers, HeadTeacherEnsemble))
+        shown = take(self.rows, np.arange(min(_REHEARSED, len(self.rows))))
+        self.teachers.fit(X, y, groups=source.groups, X_public=shown)
+        del X
+        rows = take(self.rows, road.queries) if isinstance(road, BatchPlan) else self.rows
+        return road.run(self.teachers, rows, self.evidence)
+
+
+def _encoded(rows: Any, source: Sources, encoder: TableEncoder | None, *, heads: bool) -> Any:
+    """Return rows as voters take them."""
+    if heads:
+        return in_planes(rows, source.image_shape)
+    return rows if encoder is None else encoder.transform(rows)
 
 
 def plan_questions(

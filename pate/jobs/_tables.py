@@ -9,47 +9,34 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.pipeline import make_pipeline
 
 from pate.core.checks import check_choice, check_classes, check_int
 from pate.core.secret import beside_ledger
-from pate.data import TableEncoder, check_other_file, check_public_rows, make_shard_encoder, records_fingerprint
-from pate.exceptions import InvalidInputError
-from pate.jobs._choice import Uncertain, make_choice
-from pate.jobs._inputs import as_classes, chosen_teacher, kept_in, name_of, read_classes, take, units_of
+from pate.data import check_other_file, check_public_rows, records_fingerprint
+from pate.jobs._choice import make_choice
+from pate.jobs._inputs import as_classes, chosen_teacher, read_classes, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
-from pate.jobs._records import BallotRoad, in_planes, public_representation
-from pate.jobs._rounds import Chooser
-from pate.jobs._shards import encoding_of, plan_questions
+from pate.jobs._records import BallotRoad
+from pate.jobs._shards import ShardRoad
 from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import (
-    BatchPlan,
-    Evidence,
     LabelRelease,
     RecordLabels,
     ReleasedLabels,
     ReleaseTerms,
-    affordable_answers,
     check_ballots_stated,
     check_release_stated,
-    default_heads,
-    plan_release,
-    warn_if_weak,
 )
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble
+from pate.teachers import class_indices
 from pate.teachers._usable import owned
 
 PREPROCESSING = ("public", "shard", "none")
-#: Public rows on which it is seen that a teacher can be trained at all.
-_REHEARSED = 100
-#: On shards, where nothing is said.
-_N_TEACHERS = 100
 
 
 class LabelJob:
@@ -236,7 +223,7 @@ class LabelJob:
         if new_ledger:
             check_absent(self._ledger)
         self._private, self._new_ledger = Path(private), new_ledger
-        unit, n_units = units_of(source)
+        unit = units_of(source)[0]
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
         public_rows = "declared" if overlap_is_public else "checked"
@@ -269,83 +256,29 @@ class LabelJob:
             )
             self.plan = self._ballots.plan
             return
-        n_records = None if unit == "group" else n_units
-        if n_teachers is None:
-            n_teachers = default_heads(n_records) if self.voters == "heads" else _N_TEACHERS
-        if n_units < n_teachers:
-            raise InvalidInputError(
-                f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
-            )
-        warn_if_weak(budget.delta, n_units)
-        asking = plan_release(
-            budget,
-            len(source.public),
+        self._shards = ShardRoad.of(
+            source,
+            terms,
+            classes=named,
+            heads=self.voters == "heads",
+            teacher=teacher,
+            estimator=estimator,
             n_teachers=n_teachers,
-            n_classes=2 if named is None else len(named),
-            n_records=n_records,
             mechanism=mechanism,
             n_queries=n_queries,
             gap=gap,
-            anyway=anyway,
-        )
-        table = source.kind == "table"
-        self._evidence = Evidence(
-            classes_inferred=named is None,
-            trained=True,
-            preprocessing=preprocess if table else "none",
+            choice=choice,
+            select=select,
+            preprocess=preprocess,
             public_rows=public_rows,
-        )
-        self._encoder = None
-        if self.voters == "heads":
-            teacher, estimator = "head", HeadTeacherEnsemble(public_representation(source, **fitted))
-        elif table and preprocess == "public":
-            self._encoder = TableEncoder(max_categories=max_categories).fit(source.public)
-        elif table and preprocess == "shard":
-            if isinstance(estimator, ShardEnsemble):
-                raise InvalidInputError(
-                    f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and "
-                    "no pipeline makes them inside their shards."
-                )
-            estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
-        self._rows = self._encoded(source.public)
-        chooser = Chooser(choice, self._numbers(select, max_categories), random_state)
-        self._road = plan_questions(terms, asking, chooser, source.hashed, n_teachers=n_teachers)
-        self.plan = LabelPlan(
-            n_records=len(source.y),
-            n_units=n_units,
-            n_public=len(source.public),
-            unit=unit,
-            n_teachers=n_teachers,
-            mechanism=asking.mechanism,
-            queries=self._road.queries if isinstance(self._road, BatchPlan) else None,
-            gap=asking.gap,
-            n_free=self._road.n_free,
-            quote=self._road.quote,
-            teacher=name_of(teacher, estimator),
-            select=select if isinstance(select, str) else type(select).__name__,
-            rounds=(len(self._road.queries),) if isinstance(self._road, BatchPlan) else self._road.rounds,
-            encoding=encoding_of(
-                source.kind,
-                source.public.shape[1],
-                self._rows.shape[1],
-                "heads" if self.voters == "heads" else preprocess,
-            ),
-            affordable=affordable_answers(asking.mechanism, terms),
-        )
-        if isinstance(choice, Uncertain) and len(self.plan.rounds) > 1:
-            choice.try_out(chooser.rows, sum(self.plan.rounds), 2 if named is None else len(named))
-        self._teachers: ShardEnsemble = make_ensemble(
-            estimator,
-            n_teachers,
-            classes=named,
+            anyway=anyway,
             n_jobs=n_jobs,
-            random_state=random_state,
             partition_seed=partition_seed,
-            checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
-            verbose=verbose,
+            **fitted,
         )
+        self.plan = self._shards.plan
         if self._ledger is not None:
-            self._teachers.keep_secret_in(beside_ledger(self._ledger.path))
+            self._shards.teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
     def __repr__(self) -> str:
         return f"LabelJob({self.plan})"
@@ -356,18 +289,6 @@ class LabelJob:
         if self.voters == "records":
             return check_ballots_stated(stated, residual=True)
         return check_release_stated(stated, unit=unit, classes_inferred=self._classes is None)
-
-    def _encoded(self, rows: Any) -> Any:
-        """Return rows as voters take them."""
-        if self.voters == "heads":
-            return in_planes(rows, self._source.image_shape)
-        return rows if self._encoder is None else self._encoder.transform(rows)
-
-    def _numbers(self, select: Any, max_categories: int) -> Any:
-        """Return public rows as numbers, for choosing among them; by what the public rows teach in any case."""
-        if self._source.kind == "images" or self._encoder is not None or select in ("random", "first"):
-            return self._rows
-        return TableEncoder(max_categories=max_categories).fit_transform(self._source.public)
 
     # Running -----------------------------------------------------------------------------------------------------
 
@@ -382,19 +303,13 @@ class LabelJob:
         source = self._source
         values = self._classes
         if values is None:
-            values = self._teachers.classes = read_classes(source.y)
+            values = self._shards.teachers.classes = read_classes(source.y)
         y = as_classes(source.y, values)
         self._check_ledger(class_indices(y, values), values)
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
             return self._ballots.run(y)
-        X = self._encoded(source.X)
-        shown = take(self._rows, np.arange(min(_REHEARSED, len(self._rows))))
-        self._teachers.fit(X, y, groups=source.groups, X_public=shown)
-        del X
-        road = self._road
-        rows = take(self._rows, road.queries) if isinstance(road, BatchPlan) else self._rows
-        outcome = road.run(self._teachers, rows, self._evidence)
+        outcome = self._shards.run(y)
         self.queries_ = outcome.queries
         return outcome.release
 
