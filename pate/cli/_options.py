@@ -20,6 +20,7 @@ TEACHERS = "Teachers"
 PRIVACY = "Privacy"
 NOISE = "Noise and queries"
 STATEMENT = "Statement"
+MODEL = "Model"
 OUTPUT = "Output"
 RUN = "Run"
 

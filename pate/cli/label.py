@@ -16,18 +16,24 @@ from pate.exceptions import InvalidInputError
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows with what private records, or teachers of theirs, say, within a budget."""
     _check_way_in(context, options)
-    from pate.jobs import LabelJob, VoteJob, check_new_files
+    from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba
 
-    check_new_files(options.out)
+    check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
     job: Any = LabelJob(**arguments, verbose=True) if options.way == "private" else VoteJob(**arguments)
     say(f"Plan\n{job.plan.text()}")
+    if options.proba:
+        check_proba(job.plan)
     if options.plan:
         return
     release = job.run()
-    paths = job.write(release, options.out, safe_csv=options.safe_csv)
+    paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
     say(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
     say("Wrote " + ", ".join(str(p) for p in paths))
+    if job.keeps_model:
+        model = paths[0].with_name(paths[0].stem + ".pate")
+        job.model(release).save(model)
+        say(f"Wrote {model}, the model: pate predict --model {model} ROWS.csv --out predictions.csv")
 
 
 def _check_way_in(context: typer.Context, options: LabelOptions) -> None:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_classes, check_int
 from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, records_fingerprint
+from pate.estimator import PATEClassifier
+from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.jobs._inputs import as_classes, chosen_teacher, read_classes, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
@@ -20,11 +22,13 @@ from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
 from pate.jobs._records import BallotRoad
 from pate.jobs._shards import ShardRoad
+from pate.jobs._student import Pupil, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
+from pate.recipes import RecordModel
 from pate.release import (
     LabelRelease,
     RecordLabels,
@@ -79,8 +83,13 @@ class LabelJob:
     select : {"auto", "random", "first", "spread", "cluster", "uncertain"} or QueryChoice
         How public rows are chosen, from public information alone. ``"uncertain"`` asks in rounds, each where a student
         that learnt from the labels so far is least sure; all rounds are paid for before the first.
-    rounds, student
-        For ``"uncertain"``; None takes 5 and ``"logistic-regression"``.
+    rounds : int or None
+        For ``"uncertain"``; None takes 5.
+    student : str, classifier or None
+        Who learns from the released labels, and is the model that :meth:`model` returns: a name of
+        :func:`pate.students.make_student`, or any scikit-learn classifier. None takes the strongest for such data: the
+        model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With ``"uncertain"``
+        its doubts also choose the rows of the next round (``"logistic-regression"``'s, where nobody is named).
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
     preprocess : {"public", "shard", "none"}
@@ -103,6 +112,8 @@ class LabelJob:
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
         Where finished teachers are kept (or what was fitted on public rows, where records vote): a killed run goes on.
+    keep_model : bool
+        Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
         See :class:`pate.PATEClassifier`.
 
@@ -145,6 +156,8 @@ class LabelJob:
 
     queries_: npt.NDArray[np.int64]
     plan: BallotPlan | LabelPlan
+    _pupil: Pupil | None = None
+    _model: RecordModel | None = None
 
     def __init__(
         self,
@@ -185,6 +198,7 @@ class LabelJob:
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        keep_model: bool = True,
         anyway: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -198,7 +212,6 @@ class LabelJob:
             "n_queries": n_queries,
             "select": select,
             "rounds": rounds,
-            "student": student,
             "gap": gap,
             "max_answers": max_answers,
             "on_exhausted": on_exhausted,
@@ -208,7 +221,7 @@ class LabelJob:
         self.voters = who_votes(voters, said)
         if n_teachers is not None:
             n_teachers = check_int("n_teachers", n_teachers, low=1)
-        choice = make_choice(select, rounds=rounds, student=student)
+        choice = make_choice(select, rounds=rounds, student=student if select == "uncertain" else None)
         named = check_classes(classes) if classes is not None else None
         teacher = "logistic-regression" if teacher is None else teacher
         estimator = chosen_teacher(teacher, allow_import=allow_import)
@@ -255,6 +268,14 @@ class LabelJob:
                 **fitted,
             )
             self.plan = self._ballots.plan
+            if keep_model:
+                self._pupil = pupil_of_ballots(
+                    source,
+                    student,
+                    n_classes=len(self._classes),
+                    max_categories=max_categories,
+                    random_state=random_state,
+                )
             return
         self._shards = ShardRoad.of(
             source,
@@ -277,6 +298,15 @@ class LabelJob:
             **fitted,
         )
         self.plan = self._shards.plan
+        if keep_model:
+            self._pupil = pupil_of_shards(
+                self._shards,
+                student,
+                teacher=estimator,
+                n_classes=2 if named is None else len(named),
+                max_categories=max_categories,
+                random_state=random_state,
+            )
         if self._ledger is not None:
             self._shards.teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
@@ -308,7 +338,8 @@ class LabelJob:
         self._check_ledger(class_indices(y, values), values)
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
-            return self._ballots.run(y)
+            labels, self._model = self._ballots.run(y)
+            return labels
         outcome = self._shards.run(y)
         self.queries_ = outcome.queries
         return outcome.release
@@ -325,7 +356,45 @@ class LabelJob:
         if not self.plan.is_paid:
             self._ledger.check_writable()
 
-    def write(self, release: ReleasedLabels, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+    @property
+    def keeps_model(self) -> bool:
+        """Whether :meth:`model` makes one."""
+        return self._pupil is not None
+
+    def model(self, release: ReleasedLabels) -> PATEClassifier:
+        """Return the model of what :meth:`run` released, for any further rows; it costs nothing.
+
+        Returns
+        -------
+        PATEClassifier
+            With ``save(path)``; what ``pate label`` writes beside the labels.
+
+        Raises
+        ------
+        StudentError
+            The student cannot learn from these labels; they are paid for, and another may.
+        InvalidInputError
+            ``keep_model`` was False.
+
+        Examples
+        --------
+        >>> import tempfile, pandas as pd
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
+        >>> rows.to_csv(folder / "private.csv", index=False)
+        >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
+        >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
+        ...     budget=Budget(1.0, 1e-4))
+        >>> job.model(job.run()).predict(pd.DataFrame({"age": [20.0, 580.0]}))
+        array(['no', 'yes'], dtype='<U3')
+        """
+        if self._pupil is None:
+            raise InvalidInputError("keep_model must be True for a model to be made of the labels.")
+        return self._pupil.learn(release, self.queries_, model=self._model)
+
+    def write(
+        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+    ) -> list[Path]:
         """Write the labels and the statement.
 
         Parameters
@@ -333,9 +402,12 @@ class LabelJob:
         release : LabelRelease
         out : path
             A CSV file: ``row`` (position in the public file, from 0; for images ``file``, their name), ``label`` (empty
-            where there is none) and ``status`` of *every* public row; where records vote also ``confidence``, the
-            probability of the label by the model that was released. The statement goes beside it as
-            ``.statement.json``, ``.statement.txt`` and ``.statement.html`` (one page to print).
+            where there is none) and ``status`` of *every* public row. Where records vote also ``confidence``, the
+            probability of the label by the model that was released; where noisy counts were released ``lead``, in
+            votes, and ``confidence``, how probable it is that the label leads the votes without their noise. The
+            statement goes beside it as ``.statement.json``, ``.statement.txt`` and ``.statement.html``.
+        proba : bool
+            Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
         safe_csv : bool
             Put an apostrophe before labels and names that a spreadsheet would take for a formula.
 
@@ -349,5 +421,6 @@ class LabelJob:
             out,
             n_public=self.plan.n_public,
             names=self._source.names,
+            proba=proba,
             safe_csv=safe_csv,
         )

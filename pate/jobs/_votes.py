@@ -12,13 +12,15 @@ import numpy as np
 
 from pate.core.checks import check_choice, check_int
 from pate.data import read_table, votes_fingerprint
+from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
+from pate.jobs._student import Pupil
 from pate.jobs._writing import write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
-from pate.mechanisms import Mechanism
+from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
 from pate.release import (
@@ -33,6 +35,8 @@ from pate.release import (
 from pate.votes import Votes, hash_queries
 
 UNITS = ("record", "group")
+#: Most columns that one text column becomes for the student.
+_MAX_CATEGORIES = 50
 
 
 class FileVotes:
@@ -91,6 +95,10 @@ class VoteJob:
     new_ledger : bool
         Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
         there must be one.
+    student : str, classifier or None
+        Who learns from the labels of ``public``, see :class:`pate.jobs.LabelJob`.
+    keep_model : bool
+        With ``public``: choose a student, and see that it learns, before anything is paid for.
     random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
 
@@ -127,6 +135,8 @@ class VoteJob:
     ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
     """
 
+    _pupil: Pupil | None = None
+
     def __init__(
         self,
         votes: str | os.PathLike[str],
@@ -152,6 +162,8 @@ class VoteJob:
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        student: Any = None,
+        keep_model: bool = True,
         anyway: bool = False,
     ) -> None:
         check_budget(budget)
@@ -201,6 +213,24 @@ class VoteJob:
             stated=said,
         )
         self._asked, self._batch = places[queries], BatchPlan.of(terms, asking, queries, hashes)
+        if rows is None and student is not None:
+            raise InvalidInputError(
+                f"student={student!r} has no rows to learn from: votes say nothing of what they are about. Name the "
+                "public table too (public=, --public), line for line."
+            )
+        if rows is not None and keep_model:
+            self._pupil = Pupil.of(
+                rows,
+                None,
+                student=student,
+                voters="shards",
+                noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
+                n_classes=cast.n_classes,
+                queries=queries,
+                n_answers=self._batch.n_free + self._batch.quote.max_answers,
+                max_categories=_MAX_CATEGORIES,
+                random_state=random_state,
+            )
         self.plan = VotePlan(
             n_public=cast.n_queries,
             n_teachers=cast.n_teachers,
@@ -222,7 +252,20 @@ class VoteJob:
         """
         return self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release
 
-    def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+    @property
+    def keeps_model(self) -> bool:
+        """Whether :meth:`model` makes one: with public rows."""
+        return self._pupil is not None
+
+    def model(self, release: LabelRelease) -> PATEClassifier:
+        """Return the model of the labels and the public rows, see :meth:`pate.jobs.LabelJob.model`."""
+        if self._pupil is None:
+            raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
+        return self._pupil.learn(release, self._batch.queries)
+
+    def write(
+        self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+    ) -> list[Path]:
         """Write the labels and the statement.
 
         Parameters
@@ -230,8 +273,11 @@ class VoteJob:
         release : LabelRelease
         out : path
             A CSV file: ``row`` (position among the votes' queries, from 0), ``label`` (empty where there is none) and
-            ``status`` of *every* row. The statement goes beside it as ``.statement.json``, ``.statement.txt`` and
-            ``.statement.html``.
+            ``status`` of *every* row; where noisy counts are released ``lead`` and ``confidence``, see
+            :meth:`pate.jobs.LabelJob.write`. The statement goes beside it as ``.statement.json``, ``.statement.txt``
+            and ``.statement.html``.
+        proba : bool
+            Also one column per class, ``p_CLASS``.
         safe_csv : bool
             Put an apostrophe before labels that a spreadsheet would take for a formula.
 
@@ -245,4 +291,6 @@ class VoteJob:
             One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
             :meth:`run`.
         """
-        return write_labels(release, self._batch.queries, out, n_public=self.plan.n_public, safe_csv=safe_csv)
+        return write_labels(
+            release, self._batch.queries, out, n_public=self.plan.n_public, proba=proba, safe_csv=safe_csv
+        )

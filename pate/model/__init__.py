@@ -7,7 +7,7 @@ Examples
 a table with the columns 'age' (number), 'town' (text)
 """
 
-from pate.model._archive import ModelFile, check_model_path, read_model, write_model
+from pate.model._archive import ModelFile, check_model_path, read_model, write_model, write_page
 from pate.model._manifest import Door, Manifest
 
-__all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model"]
+__all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]

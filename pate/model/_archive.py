@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pate.core.files import atomic_path
+from pate.core.files import atomic_path, write_text
 from pate.core.pages import render
 from pate.core.strict_json import parse_json
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
@@ -190,6 +190,37 @@ def write_model(
             f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}. Name a file in a folder that you "
             "may write to, on a disk with room."
         ) from None
+
+
+def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
+    """Write what a model is, and its statement, as one page.
+
+    Parameters
+    ----------
+    file : ModelFile
+    out : path
+        ``.html`` or ``.txt``; it must not exist.
+
+    Raises
+    ------
+    InvalidInputError
+        It ends otherwise, exists or cannot be written.
+
+    Examples
+    --------
+    >>> write_page(None, "page.pdf")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: out must end in .html or .txt, got 'page.pdf'. Rename it.
+    """
+    goal = Path(out)
+    if goal.suffix not in (".html", ".txt"):
+        raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
+    if os.path.lexists(goal):
+        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    try:
+        write_text(goal, file.html() if goal.suffix == ".html" else file.text())
+    except OSError as error:
+        raise InvalidInputError(f"{goal} cannot be written ({error.strerror}). Name another place.") from error
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
