@@ -70,7 +70,7 @@ def predict_file(
     resize: bool = False,
     safe_csv: bool = False,
 ) -> Predictions:
-    """Write what a model says of the rows of a file; nothing is spent.
+    r"""Write what a model says of the rows of a file; nothing is spent.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def predict_file(
     >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
     >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=X[::4] + 0.5)
     >>> clf.save(folder / "model.pate")
-    >>> _ = (folder / "rows.csv").write_text("age\\n1\\n39\\n")
+    >>> _ = (folder / "rows.csv").write_text("age\n1\n39\n")
     >>> predict_file(folder / "model.pate", folder / "rows.csv", folder / "predictions.csv").n_rows
     2
     >>> print((folder / "predictions.csv").read_text().splitlines()[0])
@@ -193,8 +193,8 @@ def _read(
         return X.iloc[:, 0].fillna("").to_numpy(dtype=object), ids, None, ()
     if X.shape[1] != door.n_features:
         raise InvalidInputError(
-            f"the model takes {door} by their places: {rows.name} has {X.shape[1]} columns beside the id. It was made of "
-            "arrays, which have no names."
+            f"the model takes {door} by their places: {rows.name} has {X.shape[1]} columns beside the id. It was "
+            "made of arrays, which have no names."
         )
     return X.to_numpy(dtype=object if door.mixed else np.float64), ids, None, ()
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from pate.core.files import atomic_path, write_text
@@ -28,6 +29,8 @@ _MANIFEST, _STATEMENT = "manifest.json", "statement.json"
 _PART = re.compile(r"[a-z][a-z0-9_]{0,40}\.(safetensors|skops)")
 _MOST_PARTS = 16
 _MOST_JSON_BYTES = 50_000_000
+#: Characters beside the headings, as in a statement.
+_WIDTH = 84
 #: The same model gives the same bytes, whenever it is saved.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -102,8 +105,10 @@ class ModelFile:
         """Return the model and its statement as plain text."""
         lines = ["MODEL", "====="]
         for name, value in self.rows():
-            first, *rest = [value] if isinstance(value, str) else [f"- {item}" for item in value] or [""]
-            lines += [f"{name + ':':<24}{first}", *(" " * 24 + item for item in rest)]
+            items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
+            body = [line for item in items for line in wrap(item, _WIDTH, subsequent_indent="  " * (item != value))]
+            first, *rest = body or [""]
+            lines += [f"{name + ':':<24}{first}", *(" " * 24 + line for line in rest)]
         return "\n".join(lines) + "\n\n" + self.statement.text()
 
     def html(self) -> str:

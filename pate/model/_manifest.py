@@ -94,7 +94,7 @@ class Door:
             return f"images of {self.size[0]} x {self.size[1]} pixels, {self.color}"
         if self.kind == "texts":
             return "texts"
-        cells = "cells" if self.mixed else "numbers"
+        cells = ("cell" if self.mixed else "number") + "s" * (self.n_features != 1)
         shape = "" if self.image_shape is None else f", images of shape {self.image_shape}"
         return f"rows of {self.n_features} {cells}{shape}"
 
