@@ -205,7 +205,10 @@ def as_csv(
     if safe_csv:
         for column in frame.columns:
             if column not in ("row", "status") and not pd.api.types.is_float_dtype(frame[column].dtype):
-                frame[column] = frame[column].map(harmless, na_action="ignore")
+                there = zip(frame[column], frame[column].notna(), strict=True)
+                cells = [harmless(cell) if present else cell for cell, present in there]
+                # As objects: class 5 stays 5 beside a missing one.
+                frame[column] = pd.Series(cells, dtype=object, index=frame.index)
         frame.columns = [harmless(name) for name in frame.columns]
     return bytes(frame.to_csv(index=False).encode("utf-8"))
 

@@ -43,6 +43,11 @@ def mixed():
     return made, y
 
 
+def two_types():
+    X, y = frame()
+    return X, np.array([value if value == "no" else 1 for value in y], dtype=object)
+
+
 def texts():
     y = frame()[1]
     rng = np.random.default_rng(2)
@@ -80,7 +85,7 @@ CASES = {
     "pixels": (records(classes=range(10), image_shape=(8, 8)), digits()),
     "truth values": (records(classes=[False, True]), (frame()[0], frame()[1] == "yes")),
     "classes of two types": (
-        records(classes=["no", 1]), (frame()[0], np.array(["no" if v == "no" else 1 for v in frame()[1]], dtype=object)),
+        records(classes=["no", 1]), two_types(),
     ),
     "heads": (PATEClassifier(voters="heads", budget=Budget(20.0, 1e-4), classes=range(10), random_state=0), digits()),
     "spreading": (shards(), digits()),
