@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-lowest check format slow clean
+.PHONY: demo test test-lowest check format slow wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,9 @@ check: $(READY)  ## format, lint, types
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+wheel: $(READY)  ## builds wheel and sdist into dist/, and proves both in a clean environment
+	$(BIN)/python tests/wheel/prove.py --out dist
 
 clean:
 	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -38,6 +38,7 @@ from torch import nn
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._noise import gaussian
 from pate.dpsgd._training import _parts
+from pate.dpsgd._units import Units
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.networks import make_module
@@ -78,7 +79,7 @@ def plain(name: str, X: torch.Tensor, y: torch.Tensor, c: Config) -> Step:
 
     def step(index: torch.Tensor) -> None:
         optimizer.zero_grad(set_to_none=True)
-        nn.functional.cross_entropy(module(X[index]), y[index]).backward()
+        nn.functional.cross_entropy(module(X.index_select(0, index)), y[index]).backward()
         optimizer.step()
 
     return step
@@ -89,15 +90,16 @@ def ours(kind: type) -> Callable[..., Step]:
         torch.manual_seed(c.seed)
         engine = build_engine(name, c.n_features, c.n_classes, engine=kind)
         parameters = list(engine.module.parameters())
+        units, source = Units(X.numpy(), y.numpy()), NoiseSource()
         optimizer = torch.optim.SGD(parameters, lr=RATE)
 
         def step(index: torch.Tensor) -> None:
-            sums = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+            sums: list[torch.Tensor] = []
             # As a fit runs it where records are sampled: blocks by their numbers, the same draws for all.
             for _, some, blocks in _parts(index.numpy(), engine.at_once, len(index) / c.n_records):
-                found = engine.clipped_sum(X[some], y[some], NORM, seed=0, shared=True, blocks=blocks)
-                for total, part in zip(sums, found, strict=True):
-                    total += part
+                X_part, y_part, _ = units.take(some, source)
+                found = engine.clipped_sum(X_part, y_part, NORM, seed=0, shared=True, blocks=blocks)
+                sums = [total.add_(part) for total, part in zip(sums, found, strict=True)] if sums else found
             for p, total in zip(parameters, sums, strict=True):
                 p.grad = (total / len(index)).to(p.dtype)
             optimizer.step()
@@ -128,7 +130,7 @@ def of_opacus(mode: str) -> Callable[..., Step]:
         def step(index: torch.Tensor) -> None:
             optimizer.zero_grad(set_to_none=True)
             optimizer.expected_batch_size = len(index)
-            loss(module(X[index]), y[index]).backward()
+            loss(module(X.index_select(0, index)), y[index]).backward()
             optimizer.step()
 
         return step

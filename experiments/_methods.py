@@ -245,22 +245,11 @@ def pate_2018(problem: Problem, budget: Budget, code: str) -> Fit:
     return _fit_of(clf, problem.encoded.test.X, told, clf.release_.guarantee)
 
 
-def _one_each(data: Dataset) -> tuple[Dataset, str]:
-    """Return the data with one record of every person, so that DP-SGD, which protects records, promises as much."""
-    if data.private.groups is None:
-        return data, ""
-    _, first = np.unique(np.asarray(data.private.groups), return_index=True)
-    X = data.private.X
-    rows = X.iloc[first] if hasattr(X, "iloc") else X[first]
-    private = replace(data.private, X=rows, y=np.asarray(data.private.y)[first], groups=None)
-    return replace(data, private=private), ", on the first record of every person"
-
-
-def _dpsgd(problem: Problem, budget: Budget, module: str, data: Dataset, told: str, **settings: Any) -> Fit:
+def _dpsgd(problem: Problem, budget: Budget, module: str, data: Dataset, told: str = "", **settings: Any) -> Fit:
     clf = make_dpsgd(module, data, budget, random_state=problem.seed).set_params(**settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        clf.fit(data.private.X, data.private.y)
+        clf.fit(data.private.X, data.private.y, groups=data.private.groups)
     words = f"{module}, {clf.epochs} epochs, batch {clf.expected_batch_size}, rate {clf.learning_rate:g}{told}"
     return _fit_of(clf, data.test.X, words, clf.guarantee_)
 
@@ -273,13 +262,12 @@ def _module(data: Dataset) -> str:
 
 def dp_sgd(problem: Problem, budget: Budget, code: str) -> Fit:
     """DP-SGD on the rows themselves, by a named module's defaults (recipes: ``dpsgd_recipes.py``)."""
-    data, told = _one_each(problem.encoded)
-    return _dpsgd(problem, budget, _module(data), data, told)
+    return _dpsgd(problem, budget, _module(problem.encoded), problem.encoded)
 
 
 def _represented(problem: Problem, code: str) -> tuple[Dataset, str]:
     """Return the data in the records' representation, centred and scaled by one public number."""
-    data, told = _one_each(problem.data)
+    data = problem.data
     rep = problem.representation(code)
 
     def blocks(X: Any) -> Any:
@@ -294,7 +282,7 @@ def _represented(problem: Problem, code: str) -> tuple[Dataset, str]:
         private=replace(data.private, X=(blocks(data.private.X) - centre) / unit),
         test=replace(data.test, X=(blocks(data.test.X) - centre) / unit),
     )
-    return mapped, f", {public.shape[1]} numbers of the representation{told}"
+    return mapped, f", {public.shape[1]} numbers of the representation"
 
 
 def dp_sgd_on_representation(problem: Problem, budget: Budget, code: str) -> Fit:
@@ -305,12 +293,11 @@ def dp_sgd_on_representation(problem: Problem, budget: Budget, code: str) -> Fit
 
 def dp_sgd_best(problem: Problem, budget: Budget, code: str) -> Fit:
     """DP-SGD's best of six settings, chosen on the test rows themselves: an upper bound of what choosing would give."""
-    rows, told = _one_each(problem.encoded)
-    mapped, told_mapped = _represented(problem, code)
-    fits = []
-    for module, data, words in ((_module(rows), rows, told), ("linear", mapped, told_mapped)):
+    rows, (mapped, told) = problem.encoded, _represented(problem, code)
+    fits, groups = [], rows.private.groups
+    n = len(rows.private.y) if groups is None else len(np.unique(np.asarray(groups)))
+    for module, data, words in ((_module(rows), rows, ""), ("linear", mapped, told)):
         fits.append(_dpsgd(problem, budget, module, data, words))
-        n = len(data.private.y)
         for batch, rate in ((n // 2, 0.5), (n, 1.0)):  # large batches, which small budgets ask for
             fits.append(_dpsgd(problem, budget, module, data, words, expected_batch_size=batch, learning_rate=rate))
     return max(fits, key=lambda fit: float(np.mean(fit.labels == problem.data.test.y)))

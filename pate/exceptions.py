@@ -19,6 +19,7 @@ __all__ = [
     "DuplicateRecordsWarning",
     "InvalidInputError",
     "LedgerError",
+    "MissingExtraError",
     "NothingSelectedError",
     "PateError",
     "PateWarning",
@@ -82,6 +83,16 @@ class LedgerError(PateError, RuntimeError):
     Examples
     --------
     >>> issubclass(LedgerError, RuntimeError)
+    True
+    """
+
+
+class MissingExtraError(PateError, ImportError):
+    """A package is missing that only some people need; the text says which, and how to install it.
+
+    Examples
+    --------
+    >>> issubclass(MissingExtraError, ImportError)
     True
     """
 

@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from pate import Budget
+from pate.dpsgd._plan import make_plan
 from pate.dpsgd._training import training_steps
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import FlatClipping
@@ -30,3 +32,9 @@ def train(engine, X, y, *, q=1.0, n_steps=1, seed=0, sigma=1e-9, clip=1.0, batch
     ):
         pass
     return engine.module.eval()
+
+
+def least_noise_for(epsilon, delta, *, sample_rate, n_steps, adjacency="replace-one"):
+    """Return the noise multiplier that a fit would take: its plan's."""
+    shape = Shape(1000, sample_rate, n_steps, 100)
+    return make_plan(Budget(epsilon, delta), shape, adjacency=adjacency).noise_multiplier

@@ -4,13 +4,13 @@ Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
 from pate.cli import account, compare, experiment, label, ledger, plan, predict, show, statement
+from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
-from pate.cli._declared import GroupedCommand
 
-# The commands, in the order of ``pate --help``. A group of commands is a typer of its own, added by
-# ``app.add_typer(module.app, name="group")``.
-for command in (
+# The commands, in the order of ``pate --help``. A group of commands is a typer of its own.
+add_commands(
+    app,
     experiment.demo,
     experiment.run,
     label.label,
@@ -20,8 +20,8 @@ for command in (
     plan.plan,
     compare.compare,
     statement.statement,
-):
-    app.command(cls=GroupedCommand)(command)
+)
+add_commands(ledger.app, *ledger.COMMANDS, under="ledger ")
 app.add_typer(ledger.app, name="ledger")
 
 __all__ = ["app", "main"]

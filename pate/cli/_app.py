@@ -5,10 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
+from pate.cli._declared import CommandGroup, GroupedCommand
+from pate.cli._examples import EXAMPLES
+from pate.cli._output import answer as answer
+from pate.cli._output import as_command, begin, complain, manner
+from pate.cli._output import say as say
+from pate.cli._output import say_json as say_json
+from pate.cli._words import in_own_words
 from pate.exceptions import PateError, PateWarning
 
 #: What typer makes of Ctrl-C.
@@ -16,17 +24,46 @@ _INTERRUPTED = 130
 
 app = typer.Typer(
     name="pate",
-    help="Learn from private data by asking an ensemble of teachers, and know exactly what it cost.",
+    cls=CommandGroup,
+    help="Learn from private data by letting it vote, and know exactly what it cost.",
+    epilog="Exit codes: 0 done; 1 a check found something, or you said no; 2 refused, with the reason; 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
-def say(text: str) -> None:
-    """Print a line on standard output."""
-    typer.echo(text)
+def _print_version(value: bool) -> None:
+    if value:
+        from pate import __version__
+
+        typer.echo(f"pate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Learn from private data by letting it vote, and know exactly what it cost."""
+
+
+def add_commands(group: typer.Typer, *commands: Callable[..., None], under: str = "") -> None:
+    """Add commands to a group, each with its examples and with how it speaks.
+
+    Parameters
+    ----------
+    group : typer.Typer
+    commands : callable
+    under : str
+        The group's own name, with a space after it; empty: the app itself.
+    """
+    for command in commands:
+        examples = "\n".join(EXAMPLES[under + command.__name__])
+        group.command(cls=GroupedCommand, epilog=examples)(as_command(command))
 
 
 def command_line() -> str:
@@ -36,7 +73,7 @@ def command_line() -> str:
 
 def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
     if issubclass(category, PateWarning):
-        typer.secho(f"warning: {message}", fg="yellow", err=True)
+        complain(f"warning: {in_own_words(str(message), manner.options)}", "yellow")
 
 
 def main() -> None:
@@ -48,25 +85,25 @@ def main() -> None:
     'main'
     """
     warnings.showwarning = _show_warning  # type: ignore[assignment]
+    begin()
     try:
-        app()
+        app(prog_name="pate")
     except PateError as error:
-        typer.secho(f"error: {error}", fg="red", err=True)
+        complain(f"error: {in_own_words(str(error), manner.options)}", "red")
         for note in getattr(error, "__notes__", ()):
-            typer.secho(f"  {note}", fg="red", err=True)
+            complain(f"  {in_own_words(note, manner.options)}", "red")
         sys.exit(2)
     except OSError as error:  # a disk that filled up, a folder that went away: no fault of the program
         where = "" if error.filename is None else f" {error.filename!r}"
         told = (
             f"error: the system refused{where}: {error.strerror or error}. Mend that and give the same command again:"
         )
-        typer.secho(f"{told} finished teachers and paid labels are kept.", fg="red", err=True)
+        complain(f"{told} finished teachers and paid labels are kept.", "red")
         sys.exit(2)
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
-            typer.secho(
+            complain(
                 "interrupted: nothing was lost. Finished teachers and paid labels are kept; the same command goes on.",
-                fg="yellow",
-                err=True,
+                "yellow",
             )
         raise

@@ -6,15 +6,26 @@ From these come the command's parameters, the keys of its job file and the argum
 
 from __future__ import annotations
 
+import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from inspect import Parameter, Signature
 from types import NoneType
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from pate.exceptions import InvalidInputError
+
+#: What every misuse of a command line is to the library that reads it (typer brings one of its own, or takes click's).
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+#: Where :func:`takes_options` leaves what the options are called in Python.
+OPTIONS_OF = "__pate_options__"
+#: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
+_CALLED = {"random_state": "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +75,31 @@ def uses_of(declaration: type) -> dict[str, Use]:
     return found
 
 
+def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]:
+    """Return a command's options, such as ``--teachers``, by what errors may call them: ``teachers``, ``n_teachers``.
+
+    Parameters
+    ----------
+    signature : inspect.Signature
+    hints : mapping of str to type
+        The parameters' annotations, resolved.
+
+    Examples
+    --------
+    >>> from typing import Annotated
+    >>> said = {"jobs": Annotated[int, typer.Option()], "file": Annotated[str, typer.Argument()]}
+    >>> options_of(Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in said]), said)
+    {'jobs': '--jobs', 'n_jobs': '--jobs'}
+    """
+    found = {}
+    for name in signature.parameters:
+        (info,) = [x for x in typing.get_args(hints.get(name))[1:] if type(x).__name__ == "OptionInfo"] or [None]
+        if info is not None:
+            flag = next(iter(info.param_decls or ()), "--" + name.replace("_", "-")).split("/")[0]
+            found |= {name: flag, f"n_{name}": flag}
+    return found | {python: found[name] for python, name in _CALLED.items() if name in found}
+
+
 def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
     """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
     said = typing.get_type_hints(declaration, include_extras=True)
@@ -79,14 +115,58 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
         command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
         # typer reads both.
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        called = {
+            use.argument: "--" + name.replace("_", "-") for name, use in reversed(uses_of(declaration).items())
+            if use.argument is not None
+        }  # fmt: skip
+        setattr(command, OPTIONS_OF, called)
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
 
     return wrap
 
 
+@contextmanager
+def _refused_in_one_line(where: str, args: list[str]) -> Iterator[None]:
+    """Say what is wrong with a command line as every other refusal is said: one line, and what would be right."""
+    given = list(args)
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        raise InvalidInputError(_misuse(error, given, where)) from None
+
+
+def _misuse(error: Any, args: list[str], where: str) -> str:
+    # Some versions of typer put their own machinery's words before an error's.
+    told = str(error.format_message()).replace("Value error, ", "").strip()
+    see = f"See {where} -h."
+    if (possible := getattr(error, "possibilities", None)) is not None and getattr(error, "option_name", None):
+        near = f" Did you mean {' or '.join(list(possible)[:2])}?" if possible else ""
+        return f"there is no option {error.option_name}.{near} {see}"
+    if (missing := re.match(r"Missing (?:option|argument|parameter):? '?([^'.]+?)'?\.", told)) is not None:
+        return f"{missing[1]} is missing. {see}"
+    if (invalid := re.match(r"Invalid value for '?([^':]+?)'?(?: / [^:]*)?: (.*)", told, re.DOTALL)) is not None:
+        option, why = invalid[1].split(" ")[0], " ".join(invalid[2].split())
+        if (kind := re.search(r"valid (number|float|integer)", why)) is not None:
+            whole = "a whole number" if kind[1] == "integer" else "a number"
+            return f"{option} must be {whole}{_value_of(option, args)}. {see}"
+        return f"{why} {see}" if why.startswith(option) else f"{option}: {why.rstrip('.')}. {see}"
+    return f"{told[:1].lower()}{told[1:].rstrip('.?')}{'?' if told.endswith('?') else '.'} {see}"
+
+
+def _value_of(option: str, args: list[str]) -> str:
+    for i, word in enumerate(args):
+        if word.startswith(option + "="):
+            return f", got {word[len(option) + 1 :]!r}"
+        if word == option and i + 1 < len(args):
+            return f", got {args[i + 1]!r}"
+    return ""
+
+
 class GroupedCommand(TyperCommand):
-    """A command whose help has its options in groups, as plain text."""
+    """A command whose help has its options in groups, as plain text, and examples to copy below them."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options group by group."""
@@ -95,16 +175,34 @@ class GroupedCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 argument = parameter.param_type_name == "argument"
-                group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "Run")
+                group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "On the screen")
                 groups.setdefault(group, []).append(record)
         for group, records in groups.items():
             with formatter.section(group):
                 formatter.write_dl(records)
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples as they stand: a line that is broken anew cannot be copied."""
+        if self.epilog:
+            with formatter.section("Examples"):
+                for line in self.epilog.splitlines():
+                    formatter.write(f"  {line}\n")
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line; some versions of typer put their own machinery's words before an error's."""
-        try:
+        """Read the command line."""
+        with _refused_in_one_line(ctx.command_path, args):
             return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")
-            raise
+
+
+class CommandGroup(TyperGroup):
+    """Commands under one name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line up to the command's name."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of that name."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().resolve_command(ctx, args)

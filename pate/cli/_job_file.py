@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.cli._declared import Use
-from pate.cli._options import Names, Size
+from pate.cli._options import Size
 from pate.exceptions import InvalidInputError
 
 
@@ -35,7 +35,6 @@ _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     Size: ("a text", _is_text),
     float: ("a number", lambda v: _is_whole(v) or (isinstance(v, float) and math.isfinite(v))),
     int: ("a whole number", _is_whole),
-    Names: ("a list of texts", _are_texts),
     list[str]: ("a list of texts", _are_texts),
     bool: ("true or false", lambda v: isinstance(v, bool)),
 }
@@ -66,7 +65,7 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
     Examples
     --------
     >>> import tempfile
-    >>> uses = {"epsilon": Use(kind=float), "classes": Use(kind=Names)}
+    >>> uses = {"epsilon": Use(kind=float), "classes": Use(kind=list[str])}
     >>> file = Path(tempfile.mkdtemp()) / "job.toml"
     >>> _ = file.write_text("epsilon = 2.0\nclasses = ['no', 'yes']")
     >>> read_job_file(file, uses)
@@ -123,4 +122,16 @@ def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
         from pate.core.checks import check_choice  # --help needs no numpy
 
         check_choice(f"{path}: {key}", value, allowed)
-    return str(path.parent / value) if kind is Path else value
+    return _placed(path.parent, value) if kind is Path else value
+
+
+def _placed(folder: Path, value: str) -> str:
+    """Return a path that starts at the file's folder; of a database (``duckdb:FILE?table=NAME``) its file's.
+
+    Examples
+    --------
+    >>> _placed(Path("jobs"), "a.csv"), _placed(Path("jobs"), "duckdb:a.db?table=t")
+    ('jobs/a.csv', 'duckdb:jobs/a.db?table=t')
+    """
+    kind, sign, place = value.partition(":")
+    return f"{kind}:{folder / place}" if sign and kind in ("duckdb", "sqlite") else str(folder / value)

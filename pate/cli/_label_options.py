@@ -25,6 +25,7 @@ from pate.cli._options import (
     PUBLIC,
     RUN,
     STATEMENT,
+    TABLES,
     TEACHERS,
     VOTES,
     option,
@@ -55,15 +56,26 @@ class LabelOptions:
 
     private: Annotated[
         Path | None,
-        option("Private table (CSV, csv.gz, Parquet, npz, npy), or folder of one sub-folder per class.", PRIVATE),
+        option(
+            "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
+            "folder of images, one sub-folder per class.",
+            PRIVATE,
+        ),
         HERE,
     ] = None
     target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE), HERE] = None
     classes: Annotated[
-        o.Names | None,
+        list[str] | None,
         o.names_option(
-            "Every class that could occur, by commas. Public knowledge: left out, it is read off and leaks.", PRIVATE
+            "Every class that could occur, by commas, or one each time it is given. Public knowledge: left out, it is "
+            "read off and leaks.",
+            PRIVATE,
         ),
+    ] = None
+    classes_file: Annotated[
+        Path | None,
+        option("Instead of --classes: a text file with one class a line, commas and all.", PRIVATE),
+        Use(argument="classes"),
     ] = None
     group: Annotated[
         str | None,
@@ -74,11 +86,6 @@ class LabelOptions:
         ),
         HERE,
     ] = None
-    drop: Annotated[o.Names, o.names_option("Columns to leave out, separated by commas.", PRIVATE), HERE] = NO_NAMES
-    text: Annotated[
-        o.Names, o.names_option("Columns of codes: text even where they look like numbers.", PRIVATE), HERE
-    ] = NO_NAMES
-
     public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
         None
     )
@@ -95,6 +102,44 @@ class LabelOptions:
     max_categories: Annotated[
         int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC), HERE
     ] = 50
+
+    id: Annotated[
+        str | None,
+        option("Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES),
+        HERE,
+    ] = None
+    drop: Annotated[
+        list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES), HERE
+    ] = NO_NAMES  # type: ignore[assignment]
+    text: Annotated[
+        list[str], o.names_option("Columns of codes: text even where they look like numbers.", TABLES), HERE
+    ] = NO_NAMES  # type: ignore[assignment]
+    only_common: Annotated[
+        bool, option("Leave out columns that stand in one file only.", TABLES, "--only-common"), HERE
+    ] = False
+    sep: Annotated[
+        str | None,
+        option("What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES),
+        HERE,
+    ] = None
+    encoding: Annotated[
+        str | None,
+        option(
+            "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
+            "one's is taken to be the same.",
+            TABLES,
+        ),
+        HERE,
+    ] = None
+    decimal: Annotated[
+        Literal[".", ","] | None, option("What stands before the decimals of a CSV file; a point.", TABLES), HERE
+    ] = None
+    dates: Annotated[
+        Literal["auto", "day-first", "month-first", "text"],
+        option("Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES),
+        HERE,
+    ] = "auto"
+    sheet: Annotated[str | None, option("Which sheet of an Excel workbook that has several.", TABLES), HERE] = None
 
     size: Annotated[
         o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES), HERE
@@ -270,6 +315,11 @@ class LabelOptions:
     seed: Annotated[o.Seed, Use(argument="random_state")] = 0
     jobs: Annotated[o.Jobs, Use(argument="n_jobs", way="private")] = o.JOBS
 
+    def __post_init__(self) -> None:
+        """Bring names to one form: what reads the command line gives lists."""
+        for name in ("drop", "text"):
+            object.__setattr__(self, name, o.Names(getattr(self, name)))
+
     @property
     def way(self) -> str:
         """The way in: votes cast elsewhere, or private data to train teachers on."""
@@ -289,6 +339,7 @@ class LabelOptions:
         from pate.privacy.budget import Budget
 
         made = {
+            "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "budget": Budget(self.epsilon, self.delta),
             "mechanism": o.chosen_mechanism(
                 self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
@@ -302,8 +353,23 @@ class LabelOptions:
             else None,
         }
         if self.private is not None and self.ledger is None:
-            made["ledger"] = self.private.with_name(self.private.name + ".ledger.sqlite")
+            from pate.data.files._databases import beside
+
+            made["ledger"] = beside(self.private, ".ledger.sqlite")
         return made
+
+
+def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
+    """Return the lines of a file of classes."""
+    if classes is not None:
+        raise InvalidInputError("--classes and --classes-file both name the classes. Keep one.")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError):
+        raise InvalidInputError(
+            f"--classes-file {str(path)!r} cannot be read as UTF-8 text. Write one class a line."
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:

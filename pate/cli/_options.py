@@ -5,6 +5,7 @@ Defaults that mean the same everywhere stand here too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
@@ -14,6 +15,7 @@ from pate.exceptions import InvalidInputError
 # Groups of ``--help``, in no order: a command's help has them in the order of its options.
 PRIVATE = "Private data"
 PUBLIC = "Public rows"
+TABLES = "Tables"
 IMAGES = "Folders of images"
 VOTES = "Votes cast elsewhere"
 TEACHERS = "Teachers"
@@ -23,26 +25,29 @@ STATEMENT = "Statement"
 MODEL = "Model"
 OUTPUT = "Output"
 RUN = "Run"
+SCREEN = "On the screen"
 
 DELTA = 1e-5
 JOBS = -1
 
 
 class Names(tuple[str, ...]):
-    """Names as a command line gives them, ``a,b``, or a configuration file, ``['a', 'b']``.
+    """Names as a command line gives them, ``--classes a,b`` or, commas and all, ``--classes a --classes b,c``.
 
     Examples
     --------
-    >>> Names.parse("no, yes"), Names.parse(["a,b", "c"])
-    (('no', 'yes'), ('a,b', 'c'))
+    >>> Names.of(["no, yes"]), Names.of(["a,b", "c"]), Names.of(["a,b"], listed=True)
+    (('no', 'yes'), ('a,b', 'c'), ('a,b',))
     """
 
     __slots__ = ()
 
     @classmethod
-    def parse(cls, value: Any) -> Names:
-        """Return the names in a text or a list."""
-        return cls(value if not isinstance(value, str) else (part.strip() for part in value.split(",") if part.strip()))
+    def of(cls, values: Sequence[str], *, listed: bool = False) -> Names:
+        """Return the names in texts: one holds several by commas, unless it is from a list; of several each is one."""
+        if listed or len(values) != 1:
+            return cls(value.strip() for value in values)
+        return cls(part.strip() for part in values[0].split(",") if part.strip())
 
 
 class Size(tuple[int, int]):
@@ -73,8 +78,15 @@ def option(text: str, group: str, *names: str, **more: Any) -> Any:
 
 
 def names_option(text: str, group: str) -> Any:
-    """Return what ``Annotated`` says of an option that takes :class:`Names`."""
-    return option(text, group, parser=Names.parse, metavar="A,B,...", show_default=False)
+    """Return what ``Annotated`` says of an option that takes :class:`Names`; its type is ``list[str]``."""
+    return option(text, group, callback=_names, metavar="A,B,...", show_default=False)
+
+
+def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    if not value:
+        return value if value is None else Names()
+    source = context.get_parameter_source(str(parameter.name))
+    return Names.of(value, listed=source is not None and source.name == "DEFAULT_MAP")
 
 
 def size_option(text: str, group: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pate.cli import _options as o
-from pate.cli._app import say
+from pate.cli._app import answer, say_json
 
 
 def account(
@@ -58,11 +58,10 @@ def account(
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
     from pate.core.checks import check_int
+    from pate.core.extras import need
     from pate.core.files import atomic_path, check_can_write
     from pate.exceptions import InvalidInputError
     from pate.jobs.vote_files import read_votes
-    from pate.privacy.convert import format_up
-    from pate.studies.account import USES
     from pate.studies.account import account as account_votes
 
     if plot is not None and not reveal:
@@ -77,9 +76,10 @@ def account(
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InvalidInputError(f"--plot must end in .png or .svg, got {plot.name!r}.")
     if plot is not None:
+        need("matplotlib", extra="plots", why="--plot")
         check_can_write("--plot", plot)
 
-    ask = (lambda q: str(typer.prompt(f"{q} [counts/labels]"))) if sys.stdin.isatty() else None
+    ask = (lambda q: str(typer.prompt(f"{q} [counts/labels]", err=True))) if sys.stdin.isatty() else None
     matrix = read_votes(votes, kind=kind, key=key, n_teachers=teachers, classes=classes, rows=None, ask=ask)
     whole = matrix
     if rows is not None:
@@ -90,27 +90,9 @@ def account(
     smooth = None if sanitise is None else _smooth(sanitise, delta)
     purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta, votes, whole)
     report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=purse)
-    say(f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}")
-    say(f"public            {report.public}")
-    say(f"                  {USES['public']}")
-    if report.sanitised is not None:
-        say(f"sanitised         {report.sanitised}")
-        say(f"                  {USES['sanitised']}")
-    for name in ("data_dependent", "papernot2018", "papernot2017"):
-        wrapped = getattr(report, name)
-        if wrapped is None:
-            continue
-        title = f"{name.replace('_', '-'):<17} "
-        if not reveal:
-            say(f"{title}hidden: it is a function of the votes; --reveal prints it")
-            continue
-        say(f"{title}{wrapped.reveal()}")
-        if name == "data_dependent":
-            for guarantee in report.exact.reveal().values():
-                say(f"                  by {guarantee.method}: {format_up(guarantee.epsilon, 6)}")
-        say(f"                  {USES[name]}")
-    if reveal:
-        say(f"expected answers  {report.expected_answers.reveal():.1f} (private)")
+    what = f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}"
+    if not say_json(_document(report, matrix, chosen, reveal=reveal)):
+        _tell(report, what, reveal=reveal)
     if plot is not None:
         from pate.report.plots import cost_curves, figure_to_png, figure_to_svg
         from pate.studies.account import cost_by_queries
@@ -120,7 +102,59 @@ def account(
         axes = cost_curves(curves.reveal(), ylabel=f"ε at δ = {delta:g}", title=warning)
         with atomic_path(plot, mode=0o600) as path:
             path.write_bytes(figure_to_png(axes) if plot.suffix == ".png" else figure_to_svg(axes).encode())
-        say(f"{plot} is sensitive: only its public curve may be published.")
+        answer(f"{plot} is sensitive: only its public curve may be published.")
+
+
+#: What is a function of the votes, each by an analysis of its own.
+_PRIVATE = ("data_dependent", "papernot2018", "papernot2017")
+
+
+def _document(report: Any, matrix: Any, mechanism: Any, *, reveal: bool) -> dict[str, Any]:
+    """Return what it costs as JSON; what is a function of the votes only where that was asked for."""
+    found = {
+        "n_queries": matrix.n_queries,
+        "n_classes": matrix.n_classes,
+        "n_teachers": matrix.n_teachers,
+        "mechanism": str(mechanism),
+        "public": report.public.to_dict(),
+        "sanitised": None if report.sanitised is None else report.sanitised.to_dict(),
+    }
+    if not reveal:
+        return found
+    numbers = {name: getattr(report, name) for name in _PRIVATE}
+    return found | {
+        "private": {
+            **{n: None if w is None else w.reveal().to_dict(include_sensitive=True) for n, w in numbers.items()},
+            "expected_answers": report.expected_answers.reveal(),
+        }
+    }
+
+
+def _tell(report: Any, what: str, *, reveal: bool) -> None:
+    from pate.privacy.convert import format_up
+    from pate.studies.account import USES
+
+    answer(what)
+    answer(f"public            {report.public}")
+    answer(f"                  {USES['public']}")
+    if report.sanitised is not None:
+        answer(f"sanitised         {report.sanitised}")
+        answer(f"                  {USES['sanitised']}")
+    for name in _PRIVATE:
+        wrapped = getattr(report, name)
+        if wrapped is None:
+            continue
+        title = f"{name.replace('_', '-'):<17} "
+        if not reveal:
+            answer(f"{title}hidden: it is a function of the votes; --reveal prints it")
+            continue
+        answer(f"{title}{wrapped.reveal()}")
+        if name == "data_dependent":
+            for guarantee in report.exact.reveal().values():
+                answer(f"                  by {guarantee.method}: {format_up(guarantee.epsilon, 6)}")
+        answer(f"                  {USES[name]}")
+    if reveal:
+        answer(f"expected answers  {report.expected_answers.reveal():.1f} (private)")
 
 
 def _smooth(text: str, delta: float) -> Any:
@@ -132,7 +166,7 @@ def _smooth(text: str, delta: float) -> Any:
         (delta0,) = rest or [delta / 10]
     except ValueError:
         raise InvalidInputError(
-            f"sanitise must be ORDER,BETA,NOISE or ORDER,BETA,NOISE,DELTA0 such as 8,0.0125,4,1e-6, got {text!r}."
+            f"--sanitise must be ORDER,BETA,NOISE or ORDER,BETA,NOISE,DELTA0 such as 8,0.0125,4,1e-6, got {text!r}."
         ) from None
     return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
 

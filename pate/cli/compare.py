@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from pate.cli import _options as o
-from pate.cli._app import command_line, say
+from pate.cli._app import answer, command_line, say_json
+from pate.cli._output import show_progress
 
 
 def compare(
@@ -25,13 +26,15 @@ def compare(
     jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
+    from pate.core.extras import need
     from pate.exceptions import InvalidInputError
     from pate.studies.contestants import compare_on
 
     try:
         levels = [float(e) for e in epsilons.split(",")]
     except ValueError:
-        raise InvalidInputError(f"epsilons must be numbers separated by commas, got {epsilons!r}.") from None
+        raise InvalidInputError(f"--epsilons must be numbers separated by commas, got {epsilons!r}.") from None
+    need("matplotlib", extra="plots", why="The comparison's report")
     report = compare_on(
         dataset,
         epsilons=levels,
@@ -44,8 +47,9 @@ def compare(
         random_state=seed,
         n_jobs=jobs,
         out=out,
-        verbose=True,
+        verbose=show_progress(),
     )
     report.save(out, command=command_line())
-    say(str(report))
-    say(f"Open {out / 'report.html'}.")
+    say_json({**report.to_dict(command=command_line()), "file": out / "report.html"})
+    answer(str(report))
+    answer(f"Open {out / 'report.html'}.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pate.cli import _options as o
-from pate.cli._app import command_line, say
+from pate.cli._app import answer, command_line, say, say_json
+from pate.cli._output import manner, show_progress, show_table
 
 if TYPE_CHECKING:
     from pate.report.result import Result, SensitiveResult
@@ -21,6 +21,7 @@ def demo(
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
     from pate.privacy.budget import Budget
+    from pate.report._public import NEXT
     from pate.studies.config import demo_config
     from pate.studies.run import run_experiment
 
@@ -32,10 +33,9 @@ def demo(
         "This demo also writes sensitive.html: digits are nobody's secret, and seeing what the noise costs is the best "
         "way to understand it. With real private data that file must stay inside."
     )
-    done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=True)
-    _summary(done.result, done.sensitive)
-    say(done.release.statement.headline)
-    say(f"Open {folder / 'report.html'} (and {folder / 'sensitive.html'}).")
+    done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=show_progress())
+    _tell(done, folder)
+    say(f"Next, your own table: {NEXT}")
 
 
 def run(
@@ -110,39 +110,36 @@ def run(
         n_jobs=jobs,
         tuning=tuning,
     )
-    done = run_experiment(config, out=out, sensitive_report=sensitive_report, command=command_line(), verbose=True)
-    _summary(done.result, done.sensitive)
-    say(done.release.statement.headline)
-    say(f"Open {out / 'report.html'}.")
+    done = run_experiment(
+        config, out=out, sensitive_report=sensitive_report, command=command_line(), verbose=show_progress()
+    )
+    _tell(done, out)
+
+
+def _tell(done: Any, folder: Path) -> None:
+    """Print what came of a run, and where to look at it."""
+    pages = [folder / name for name in ("report.html", "sensitive.html") if (folder / name).exists()]
+    say_json({**done.result.to_dict(), "files": pages})  # what is sensitive goes to its own page alone
+    if not manner.json:
+        _summary(done.result, done.sensitive)
+    answer(done.release.statement.headline)
+    answer(f"Open {' and '.join(map(str, pages))}.")
 
 
 def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    table = Table(title=f"{result.title}: accuracy on test rows", title_justify="left")
-    for name in ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers"):
-        table.add_column(name, justify="left" if name == "contestant" else "right")
-    for name, epsilon, rows in _groups([row.to_dict() for row in result.rows], "epsilon"):
-        answers = [r["answers"] for r in rows if r["answers"] is not None]
-        table.add_row(
-            name,
-            f"{epsilon:g}",
-            *_spread([r["accuracy"] for r in rows]),
-            f"{_mean(answers):.0f}" if answers else "",
-        )
-    console.print(table)
+    rows = []
+    for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows], "epsilon"):
+        answers = [r["answers"] for r in of_it if r["answers"] is not None]
+        told = f"{_mean(answers):.0f}" if answers else ""
+        rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), told))
+    heading = ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers")
+    show_table(f"{result.title}: accuracy on test rows", heading, rows)
     if sensitive is None:
         return
-    table = Table(title="SENSITIVE, not for publication: without privacy", title_justify="left", style="red")
-    for name in ("reference", "accuracy", "spread", "seeds"):
-        table.add_column(name, justify="left" if name == "reference" else "right")
-    for name, _, rows in _groups(
-        [{"contestant": r.name, "accuracy": r.accuracy} for r in sensitive.references], "epsilon"
-    ):
-        table.add_row(name, *_spread([r["accuracy"] for r in rows]))
-    console.print(table)
+    references = [{"contestant": r.name, "accuracy": r.accuracy} for r in sensitive.references]
+    rows = [(name, *_spread([r["accuracy"] for r in of_it])) for name, _, of_it in _groups(references, "epsilon")]
+    heading = ("reference", "accuracy", "spread", "seeds")
+    show_table("SENSITIVE, not for publication: without privacy", heading, rows, style="red")
 
 
 def _groups(rows: list[dict[str, Any]], key: str) -> list[tuple[str, Any, list[dict[str, Any]]]]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
-from pate.cli._app import say
+from pate.cli._app import answer, say, say_json
 from pate.cli._declared import takes_options, uses_of
 from pate.cli._label_options import LabelOptions
+from pate.cli._output import show_progress
 from pate.exceptions import InvalidInputError
 
 
@@ -20,20 +21,26 @@ def label(context: typer.Context, options: LabelOptions) -> None:
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
-    job: Any = LabelJob(**arguments, verbose=True) if options.way == "private" else VoteJob(**arguments)
-    say(f"Plan\n{job.plan.text()}")
+    job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
     if options.proba:
         check_proba(job.plan)
+    planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
+        say_json(planned)
+        answer(f"Plan\n{job.plan.text()}")
         return
+    say(f"Plan\n{job.plan.text()}")
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
-    say(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
-    say("Wrote " + ", ".join(str(p) for p in paths))
+    answer(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
+    answer("Wrote " + ", ".join(str(p) for p in paths))
     if job.keeps_model:
         model = paths[0].with_name(paths[0].stem + ".pate")
         job.model(release).save(model)
-        say(f"Wrote {model}, the model: pate predict --model {model} ROWS.csv --out predictions.csv")
+        paths.append(model)
+        answer(f"Wrote {model}, the model: pate predict ROWS.csv --model {model} --out predictions.csv")
+    done = {"answered": release.n_answered, "queries": release.n_queries}
+    say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
 
 
 def _check_way_in(context: typer.Context, options: LabelOptions) -> None:

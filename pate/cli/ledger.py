@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pate.cli._app import say
+from pate.cli._app import answer, say_json
+from pate.cli._declared import CommandGroup
 
-app = typer.Typer(help="Look at the record of everything released from a private data set.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Look at the record of everything released from a private data set.",
+    no_args_is_help=True,
+)
 
 File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 #: What a run of ``verify`` that found something ends with.
 _NOT_VERIFIED = 1
 
@@ -33,37 +37,34 @@ def _plain(text: object) -> str:
     return ascii(str(text))[1:-1]
 
 
-@app.command()
-def show(file: File, as_json: Json = False) -> None:
+def show(file: File) -> None:
     """Show every release, its cost, and the ledger's head, to be noted elsewhere."""
     ledger = _open(file)
     rows, left, data, head = ledger.show(), ledger.remaining(), ledger.registration, ledger.head
-    if as_json:
-        say(json.dumps({"data_set": data, "releases": rows, "remaining": left.to_dict(), "head": head}, indent=2))
+    if say_json({"data_set": data, "releases": rows, "remaining": left.to_dict(), "head": head}):
         return
     if data is not None:
         units = "" if data["n_units"] is None else f", {data['n_units']} units"
         known = "recognised by its fingerprint" if data["fingerprinted"] else "not fingerprinted"
-        say(_plain(f"data set: unit {data['unit']}{units}, {data['adjacency']} adjacency, {known}"))
+        answer(_plain(f"data set: unit {data['unit']}{units}, {data['adjacency']} adjacency, {known}"))
     if left.terms is not None:
         currency = left.terms.currency
-        say(
+        answer(
             f"currency: {currency.name}, fixed before the first charge: the sum of {currency.unit} stays within a limit"
         )
     heading = f"{'release':>7} {'created (UTC)':<20}{'paid for':<16}{'asked':>9}{'answers':>9}{'epsilon':>9}"
-    say(f"{heading}{'price':>11}{'share':>8}  mechanism")
+    answer(f"{heading}{'price':>11}{'share':>8}  mechanism")
     for row in rows:
         seeded = "  SEEDED: NOT PRIVATE" if row["seeded"] else ""
-        say(
+        answer(
             f"{row['release']:>7} {_plain(row['created'])[:19]:<20}{_plain(row['kind'])[:15]:<16}"
             f"{row['n_queries']:>9}{row['n_answers']:>9}{_up(row['epsilon']):>9}{_up(row['price']):>11}"
             f"{row['share']:>8.1%}  {_plain(row['mechanism'])}{seeded}"
         )
-    say(_left(left))
-    say(f"head: {head}")
+    answer(_left(left))
+    answer(f"head: {head}")
 
 
-@app.command()
 def verify(
     file: File,
     head: Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")] = None,
@@ -72,12 +73,12 @@ def verify(
     from pate.ledger import verify_ledger
 
     found = verify_ledger(file, head=head)
-    say("\n".join(_plain(line) for line in str(found).splitlines()))
+    say_json({"ok": found.ok, **dataclasses.asdict(found)})
+    answer("\n".join(_plain(line) for line in str(found).splitlines()))
     if not found.ok:
         raise typer.Exit(_NOT_VERIFIED)
 
 
-@app.command()
 def export(
     file: File,
     out: Annotated[Path, typer.Argument(help="A new .csv or .jsonl file.", show_default=False)],
@@ -87,24 +88,29 @@ def export(
 ) -> None:
     """Write every label that was ever paid for."""
     n = _open(file).export(out, escape_formulas=escape_formulas)
-    say(f"Wrote {n} answers to {out}")
+    say_json({"answers": n, "file": out})
+    answer(f"Wrote {n} answers to {out}")
 
 
-@app.command()
-def remaining(file: File, as_json: Json = False) -> None:
+def remaining(file: File) -> None:
     """Say what the total budget still allows."""
     left = _open(file).remaining()
-    say(json.dumps(left.to_dict(), indent=2) if as_json else _left(left))
+    say_json(left.to_dict())
+    answer(_left(left))
 
 
-@app.command()
 def revise(
     file: File,
     reason: Annotated[str, typer.Option(help="Public: why the private records changed. It is kept in the ledger.")],
 ) -> None:
     """Declare that the private records were corrected or added to; all stays charged to one total."""
     _open(file).revise(reason)
-    say("Noted. The records of the next release are taken as this data set's.")
+    say_json({"revised": True, "reason": reason})
+    answer("Noted. The records of the next release are taken as this data set's.")
+
+
+#: In the order of ``pate ledger --help``.
+COMMANDS = (show, verify, export, remaining, revise)
 
 
 def _up(epsilon: float) -> str:

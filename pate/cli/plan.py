@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pate.cli import _options as o
-from pate.cli._app import say
+from pate.cli._app import answer, say_json
+from pate.cli._output import show_table
 
 
 def plan(
@@ -34,9 +34,6 @@ def plan(
     ] = None,
 ) -> None:
     """Show what a budget buys, by records or by teachers on shards, before private data is touched."""
-    from rich.console import Console
-    from rich.table import Table
-
     from pate.exceptions import InvalidInputError
     from pate.ledger import Ledger
     from pate.privacy.budget import Budget
@@ -45,7 +42,7 @@ def plan(
     try:
         numbers = None if teachers is None else [int(k) for k in teachers.split(",")]
     except ValueError:
-        raise InvalidInputError(f"teachers must be whole numbers separated by commas, got {teachers!r}.") from None
+        raise InvalidInputError(f"--teachers must be whole numbers separated by commas, got {teachers!r}.") from None
     done = make_plan(
         Budget(epsilon, delta),
         n_queries=queries,
@@ -58,15 +55,12 @@ def plan(
         right=right,
         ledger=None if ledger is None else Ledger(ledger),
     )
+    if say_json(done.to_dict()):
+        return
     heading, body = done.columns()
-    table = Table(title=done.title, title_justify="left")
-    for i, name in enumerate(heading):
-        table.add_column(name, justify="right" if i else "left")
-    for row in body:
-        table.add_row(*row)
     if body:
-        Console(width=None if sys.stdout.isatty() else 110).print(table)
+        show_table(done.title, heading, body)
     else:
-        say(done.title)
+        answer(done.title)
     for line in done.advice():
-        say(f"- {line}")
+        answer(f"- {line}")

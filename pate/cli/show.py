@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pate.cli import _options as o
-from pate.cli._app import say
+from pate.cli._app import answer, say_json
 
 
 def show(
     model: Annotated[Path, typer.Argument(help="Model file, such as labels.pate.")],
-    as_json: Annotated[bool, o.option("Print it as JSON.", o.OUTPUT, "--json")] = False,
     out: Annotated[
         Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
     ] = None,
@@ -25,8 +23,5 @@ def show(
     file = read_model(model)
     if out is not None:
         write_page(file, out)
-        say(f"Wrote {out}")
-    elif as_json:
-        say(json.dumps(file.to_dict(), indent=2))
-    else:
-        say(file.text().rstrip())
+    say_json({**file.to_dict(), "page": out})
+    answer(file.text().rstrip() if out is None else f"Wrote {out}")

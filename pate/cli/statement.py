@@ -8,22 +8,41 @@ from typing import Annotated
 import typer
 
 from pate.cli import _options as o
-from pate.cli._app import say
+from pate.cli._app import answer, say_json
 
 
 def statement(
-    file: Annotated[Path, typer.Argument(help="The statement's JSON, such as labels.statement.json.")],
+    file: Annotated[Path | None, typer.Argument(help="The statement's JSON, such as labels.statement.json.")] = None,
     out: Annotated[
         Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
     ] = None,
     ledger: Annotated[
         Path | None, o.option("Also compare epsilon, releases, mechanism and head with this ledger.", o.PRIVACY)
     ] = None,
+    language: Annotated[str, o.option("Of the plain words of the .html page; en ships.", o.OUTPUT)] = "en",
+    catalogue: Annotated[
+        Path | None, o.option("Your own translation of those words; comes before --language.", o.OUTPUT)
+    ] = None,
+    new_catalogue: Annotated[
+        Path | None, o.option("Write the English words to this .toml file, to be translated.", o.OUTPUT)
+    ] = None,
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""
+    from pate.exceptions import InvalidInputError
+    from pate.statement.catalogue import new_catalogue as write_catalogue
     from pate.statement.files import check_against_ledger, read_statement, render_statement
 
+    if new_catalogue is not None:
+        write_catalogue(new_catalogue)
+        answer(f"Wrote {new_catalogue}")
+    if file is None:
+        if new_catalogue is None:
+            raise InvalidInputError("FILE must be the statement's JSON, such as labels.statement.json; none was given.")
+        say_json({"catalogue": new_catalogue})
+        return
+    held = read_statement(file)
     if ledger is not None:
-        check_against_ledger(read_statement(file), ledger)
-    made = render_statement(file, out)
-    say(made.rstrip() if out is None else f"Wrote {out}")
+        check_against_ledger(held, ledger)
+    made = render_statement(file, out, language=language, catalogue=catalogue)
+    say_json({"statement": held.to_dict(), "compared_with": ledger, "file": out, "catalogue": new_catalogue})
+    answer(made.rstrip() if out is None else f"Wrote {out}")

@@ -29,7 +29,7 @@ def render(template: str, **values: Any) -> str:
 
     Examples
     --------
-    >>> page = render("statement.html", headline="<b>&", rows=[], seeded=False)
+    >>> page = render("cell_rows.html", kind="<b>&", line="", heads=[], rows=[], more=[])
     >>> "&lt;b&gt;&amp;" in page, "<b>" in page
     (True, False)
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 #: The packages a result depends on.
-PACKAGES = ("pate", "numpy", "scipy", "scikit-learn", "pandas", "torch", "opacus", "dp-accounting")
+PACKAGES = ("pate", "numpy", "scipy", "scikit-learn", "pandas", "torch", "dp-accounting")
 _GIT_SECONDS = 5.0
 
 

@@ -17,8 +17,11 @@ from pate.data._overlap import check_other_file as check_other_file
 from pate.data._overlap import check_public_rows as check_public_rows
 from pate.data.files.images import ImageFolder as ImageFolder
 from pate.data.files.images import read_images as read_images
+from pate.data.files.pairs import ColumnUse as ColumnUse
+from pate.data.files.pairs import TablePair as TablePair
+from pate.data.files.pairs import align_columns as align_columns
+from pate.data.files.pairs import read_both as read_both
 from pate.data.files.tables import Table as Table
-from pate.data.files.tables import align_columns as align_columns
 from pate.data.files.tables import read_table as read_table
 from pate.data.named.datasets import Dataset as Dataset
 from pate.data.named.datasets import HeldOutRows as HeldOutRows
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 _LAZY = ("TableEncoder", "encode_dataset", "make_shard_encoder")  # they need scikit-learn, whose import takes a second
 
 __all__ = [
+    "ColumnUse",
     "Dataset",
     "HeldOutRows",
     "ImageFolder",
@@ -46,6 +50,7 @@ __all__ = [
     "PublicRows",
     "Table",
     "TableEncoder",
+    "TablePair",
     "align_columns",
     "check_other_file",
     "check_public_rows",
@@ -55,6 +60,7 @@ __all__ = [
     "load_dataset",
     "make_shard_encoder",
     "partition",
+    "read_both",
     "read_images",
     "read_table",
     "records_fingerprint",

@@ -7,6 +7,7 @@ would change what every teacher is given.
 from __future__ import annotations
 
 import numbers
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,29 @@ def as_float(column: pd.Series) -> pd.Series:
 
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return pd.Series(values, index=column.index, name=column.name)
+
+
+def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
+    """Return a **public** table of objects with its columns of numbers alone as float64.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> made = settled(pd.DataFrame({"a": [1, None], "b": [1, "x"]}, dtype=object))
+    >>> made["a"].tolist(), made["b"].tolist()
+    ([1.0, nan], [1, 'x'])
+    """
+    import pandas as pd
+
+    def settle(column: pd.Series) -> pd.Series:
+        cells = column.dropna().tolist()
+        plain = all(isinstance(c, numbers.Real) and not isinstance(c, bool | np.bool_) for c in cells)
+        return column.map(float, na_action="ignore").astype(np.float64) if cells and plain else column
+
+    made = [settle(frame.iloc[:, j]) if name not in text else frame.iloc[:, j] for j, name in enumerate(frame.columns)]
+    found = pd.DataFrame(dict(enumerate(made)), index=frame.index)
+    found.columns = frame.columns
+    return found
 
 
 def as_number(cell: Any) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pate.core.checks import cell_kind
 from pate.data._columns import as_float, as_number, as_text, column_kind, holds_numbers
+from pate.data._dates import DATE, days_in
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | N
     """
     if not (hasattr(like, "columns") and hasattr(like, "iloc")):
         raise InvalidInputError(
-            f"like must be the public rows as a DataFrame, such as read_table(public).X, got {type(like).__name__}."
+            "like must be the public rows as a DataFrame, such as read_table(public).X (or that table itself), got "
+            f"{type(like).__name__}."
         )
     names = [str(c) for c in like.columns]
     if len(set(names)) < len(names):
@@ -43,13 +45,18 @@ def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | N
     }
 
 
-def cell_reader(missing: tuple[str, ...]) -> Any:
+def cell_reader(missing: tuple[str, ...], *, decimal: str = ".") -> Any:
     """Return a function from a cell's text to a number, NaN where it is missing, or the text where it is neither.
+
+    Where commas are decimal marks, a cell with a point is no number (and comes back in quotes, so that nobody takes it
+    for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
 
     Examples
     --------
     >>> [cell_reader(("", "?"))(cell) for cell in ("1.50", "?", "12 or so")]
     [1.5, nan, '12 or so']
+    >>> [cell_reader((), decimal=",")(cell) for cell in ("1,5", "2", "1.500")]
+    [1.5, 2.0, "'1.500'"]
     """
     known = frozenset(missing)
 
@@ -60,10 +67,14 @@ def cell_reader(missing: tuple[str, ...]) -> Any:
             number = as_number(cell)
         return cell if number != number and cell.strip() not in known else number
 
-    return read
+    def read_comma(cell: str) -> Any:
+        found = read(repr(cell) if "." in cell else cell.replace(",", "."))
+        return repr(cell) if isinstance(found, str) else found
+
+    return read if decimal == "." else read_comma
 
 
-def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
+def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
     """Bring private columns to the kinds that public ones have: float64, or text as objects; NaN where missing.
 
     Parameters
@@ -72,20 +83,23 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str], *, text: Sequen
         Columns as a file has them.
     file : str
         Its name, for messages.
-    kinds : dict of str -> {"numeric", "text"}
-        What :func:`kinds_like` returns. Other columns are text.
+    kinds : mapping of str to str
+        What :func:`kinds_like` returns, or a public table's :attr:`pate.data.Table.kinds`: ``"numeric"``, ``"text"`` or
+        ``"date:"`` and a form. Other columns are text.
     text : sequence of str
         Columns that somebody said are text.
 
     Returns
     -------
     DataFrame of shape (n, n_features)
-        A cell that is no finite number where numbers belong, or neither number nor text where texts do, is NaN.
+        A cell that is no finite number where numbers belong, no date of the form where dates do, or neither number nor
+        text where texts do, is NaN.
 
     Raises
     ------
     InvalidInputError
-        A column's declared type (dates, complex numbers) is of neither kind: a fact of the file, not of a cell.
+        A column's declared type (dates where the public column has none, complex numbers) is of no such kind: a fact of
+        the file, not of a cell.
 
     Warns
     -----
@@ -110,9 +124,15 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: dict[str, str], *, text: Sequen
     odd: list[str] = []
     for name in X.columns:
         column = X[name]
+        kind = kinds.get(name, "text")
+        if kind.startswith(DATE):
+            tidy[name], n_odd = days_in(column, kind.removeprefix(DATE))
+            if n_odd:
+                odd.append(odd_cells(name, tidy[name], n_odd))
+            continue
         if not isinstance(column.dtype, pd.CategoricalDtype) and not pd.api.types.is_object_dtype(column.dtype):
             column_kind(name, column)  # a declared type
-        if kinds.get(name) == "numeric":
+        if kind == "numeric":
             tidy[name], n_odd = numbers_in(column)
         else:
             tidy[name], n_odd = _texts(column)

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from pate.core.seeds import system_bytes
 from pate.data._ids import has_id, id_bytes
+from pate.data.files._databases import Database
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
 _REMEDY = (
@@ -46,9 +47,10 @@ def check_other_file(private: str | os.PathLike[str], public: str | os.PathLike[
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: private and public are one file ('a.csv'): ...
     """
-    if not (os.path.exists(private) and os.path.exists(public)):
+    bases = Database.of(private), Database.of(public)
+    if bases[0] is None and bases[1] is None and not (os.path.exists(private) and os.path.exists(public)):
         return  # the readers say so better
-    same = os.path.samefile(private, public)
+    same = bases[0] == bases[1] if any(bases) else os.path.samefile(private, public)
     if not same and not (os.path.isfile(private) and os.path.isfile(public) and _same_bytes(private, public)):
         return
     what = f"one file ({os.path.basename(public)!r})" if same else "copies of one file"

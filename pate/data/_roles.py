@@ -75,6 +75,25 @@ def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDA
     return owners
 
 
+def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
+    """Return ids to be carried along, as texts as they are written; None where a cell is empty.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> ids_of(pd.DataFrame({"visit": ["007", 7.0, None, " "]}), "visit")
+    array(['007', '7', None, None], dtype=object)
+    """
+    if name is None:
+        return None
+    column = frame[name]
+    ids = np.empty(len(column), dtype=object)
+    for i, (value, gone) in enumerate(zip(column.tolist(), column.isna().tolist(), strict=True)):
+        text = "" if gone else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        ids[i] = text.strip() or None
+    return ids
+
+
 def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
     column = frame[name]
     if column.isna().any():

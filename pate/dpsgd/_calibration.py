@@ -57,7 +57,7 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.compose.dp_events import sampled_gaussian_rdp
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, gdp_from_budget, gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.exact.sampled_gaussian import tilted_epsilon
-from pate.privacy.losses import LEAST_NOISE, discretization_interval, needs_tilt, rounding_slack
+from pate.privacy.losses import LEAST_NOISE, needs_tilt, rounding_slack
 
 #: Neighbouring relations that can be accounted for, by dp_accounting's name.
 ADJACENCIES = {
@@ -175,56 +175,6 @@ def _by_rdp(noise_multiplier: float, delta: float, q: float, n_steps: int, adjac
         return rdp_to_epsilon(n_steps * sampled_gaussian_rdp(q, noise_multiplier), delta)[0]
     accountant = rdp.RdpAccountant([a for a in DEFAULT_ORDERS if a == int(a)], ADJACENCIES[adjacency])
     return float(accountant.compose(_event(noise_multiplier, q, n_steps)).get_epsilon(delta))
-
-
-@lru_cache(maxsize=256)
-def calibrate_noise_multiplier(
-    epsilon: float,
-    delta: float,
-    *,
-    sample_rate: float,
-    n_steps: int,
-    adjacency: str = "replace-one",
-) -> float:
-    """Return a noise multiplier whose epsilon is at most ``epsilon`` and, above the floor, within 1 % of it.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-    sample_rate : float
-    n_steps : int
-    adjacency : {"replace-one", "add-or-remove", "zero-out"}
-
-    Returns
-    -------
-    float
-        At least ``SMALLEST_NOISE_MULTIPLIER``.
-
-    Examples
-    --------
-    >>> sigma = calibrate_noise_multiplier(3.0, 1e-5, sample_rate=0.256, n_steps=80)
-    >>> 2.97 < dpsgd_epsilon(sigma, delta=1e-5, sample_rate=0.256, n_steps=80, interval=1e-3) <= 3.0
-    True
-    """
-    epsilon = check_real("epsilon", epsilon, low=0, low_open=True)
-    delta = _check_delta(delta)
-    sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
-    n_steps = check_int("n_steps", n_steps, low=1)
-    check_choice("adjacency", adjacency, ADJACENCIES)
-    interval = discretization_interval(epsilon, n_steps)
-
-    def fits(sigma: float) -> bool:
-        found = dpsgd_epsilon(
-            sigma,
-            delta=delta,
-            sample_rate=sample_rate,
-            n_steps=n_steps,
-            adjacency=adjacency,
-            interval=interval,
-        )
-        return found <= epsilon
-
-    return least_noise(fits, central_limit_guess(epsilon, delta, sample_rate, n_steps, adjacency))
 
 
 def least_noise(fits: Callable[[float], bool], start: float) -> float:

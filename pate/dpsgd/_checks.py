@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.validators import ModuleValidator
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pate.exceptions import InvalidInputError
 from pate.networks._generators import own_generator
@@ -24,6 +23,8 @@ from pate.networks._generators import own_generator
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
 SIZES = (1, 2, 3, 4, 7)
 _TABLES = (nn.Embedding, nn.EmbeddingBag)
+#: Torch's own kernels for whole sequences, which know no gradient of one record.
+_FUSED = (nn.LSTM, nn.GRU, nn.MultiheadAttention)
 #: float32, in which rows are read, has all whole numbers up to that.
 _MOST_IDS = 2**24
 _MIXES = (
@@ -59,7 +60,7 @@ class Trial:
 
 
 def check_trainable(module: nn.Module) -> None:
-    """Refuse a module without trainable parameters, and what Opacus' validators refuse.
+    """Refuse a module without trainable parameters, and whatever Opacus' validators would refuse.
 
     Examples
     --------
@@ -69,11 +70,7 @@ def check_trainable(module: nn.Module) -> None:
     """
     if not any(p.requires_grad for p in module.parameters()):
         raise InvalidInputError("module has no parameters to train. Give it at least one layer with weights.")
-    problems = [str(error).split(".")[0] for error in ModuleValidator.validate(module, strict=False)]
-    # Opacus looks at trainable layers only; a frozen batch norm mixes records just the same.
-    if any(isinstance(part, _BatchNorm) for part in module.modules()):
-        problems = ["BatchNorm makes each record's output depend on its batch"]
-    problems = problems or [str(e) for e in GradSampleModule.validate(module, strict=False)]
+    problems = _problems(module)
     for part in module.modules():
         if isinstance(part, _TABLES) and (part.max_norm is not None or part.sparse):
             raise InvalidInputError(
@@ -86,6 +83,25 @@ def check_trainable(module: nn.Module) -> None:
             f"module cannot be trained with differential privacy: {'; '.join(problems)}. "
             "Use torch.nn.GroupNorm or LayerNorm instead of batch norm, and no buffers in trained layers."
         )
+
+
+def _problems(module: nn.Module) -> list[str]:
+    """Return what speaks against a module, each thing once."""
+    # A frozen batch norm mixes records just the same; all else is asked of trained layers alone.
+    if any(isinstance(part, _BatchNorm) for part in module.modules()):
+        return ["BatchNorm makes each record's output depend on its batch"]
+    found = [] if module.training else ["it does not stay in training mode"]
+    for part in module.modules():
+        kind = type(part).__name__
+        if not any(p.requires_grad for p in part.parameters(recurse=False)):
+            continue
+        if type(part) in _FUSED:
+            found.append(f"torch.nn.{kind} gives no gradients record by record (opacus.layers.DP{kind} does)")
+        elif isinstance(part, _InstanceNorm) and part.track_running_stats:
+            found.append(f"{kind} keeps running statistics of the records (track_running_stats=False keeps none)")
+        elif any(True for _ in part.buffers()):
+            found.append(f"the trained layer {kind} has buffers, which nothing protects")
+    return list(dict.fromkeys(found))
 
 
 def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:

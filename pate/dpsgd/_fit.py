@@ -27,7 +27,7 @@ from pate.dpsgd._settings import (
     read_schedule,
     shape_of,
 )
-from pate.dpsgd._settle import check_recipe, determining, filled, is_planned, settle
+from pate.dpsgd._settle import along, check_recipe, determining, filled, is_planned, settle
 from pate.dpsgd._statement import dpsgd_statement
 from pate.dpsgd._units import Units
 from pate.dpsgd.recipes import RecipePlan
@@ -70,7 +70,9 @@ class Fitted:
     kept: Checkpoint | None
 
 
-def fit_privately(clf: Any, X: Any, y: Any, groups: Any = None, X_public: Any = None) -> Fitted:
+def fit_privately(
+    clf: Any, X: Any, y: Any, groups: Any = None, X_public: Any = None, *, road: RecipePlan | None = None
+) -> Fitted:
     """Train what a classifier is set to; the classifier itself stays as it is.
 
     Parameters
@@ -78,6 +80,8 @@ def fit_privately(clf: Any, X: Any, y: Any, groups: Any = None, X_public: Any = 
     clf : DPSGDClassifier
     X, y, groups, X_public
         See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
+    road : RecipePlan or None
+        What was planned beforehand, of public facts, for a classifier that leaves it to a recipe.
 
     Examples
     --------
@@ -97,10 +101,13 @@ def fit_privately(clf: Any, X: Any, y: Any, groups: Any = None, X_public: Any = 
     fingerprint = records_fingerprint(labels, groups)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
     numbered = owners is None and clf.adjacency != "add-or-remove"  # neighbours' records stand in the same places
-    if is_planned(clf):
-        check_apart(X, X_public)
-    row_shape = tuple(np.shape(features)[1:])
-    run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
+    if road is not None:
+        run = along(clf, road)
+    else:
+        if is_planned(clf):
+            check_apart(X, X_public)
+        row_shape = tuple(np.shape(features)[1:])
+        run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
     if road is not None:
         features = map_rows(reader, features, road)
     if run.augmentation is not None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pate.dpsgd._calibration import central_limit_guess, discretization_interval, least_noise
+from pate.dpsgd._calibration import central_limit_guess, least_noise
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.privacy.cost import Charge
+from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
 
 #: By how much noise may grow beyond what the budget needs, to fit into a ledger's currency.

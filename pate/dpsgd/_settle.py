@@ -130,13 +130,28 @@ def settle(
         adjacency=clf.adjacency,
         numbers={name: getattr(clf, name) for name in _NUMBERS if getattr(clf, name) is not None},
     )
+    return along(clf, plan), plan
+
+
+def along(clf: Any, plan: RecipePlan) -> Any:
+    """Return a copy of a classifier in which nothing is open: its own settings, then the plan's, then the plain ones.
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf = DPSGDClassifier(budget=Budget(1.0, 1e-5), epochs=3)
+    >>> plan = RecipePlan.of((4,), n_units=1000, n_classes=2, budget=clf.budget)
+    >>> run = along(clf, plan)
+    >>> run.module, run.epochs, run.learning_rate == plan.recipe.learning_rate
+    ('linear', 3, True)
+    """
     settings = dict(plan.settings())
     copies = settings.pop("augmentation", 1)
     if copies > 1:
         settings["augmentation"] = ImageAugmentation(plan.facts.row_shape, multiplicity=copies)
     settled = filled(clf, settings)
     settled.module = plan.recipe.module
-    return settled, plan
+    return settled
 
 
 def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:

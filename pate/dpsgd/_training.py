@@ -124,18 +124,21 @@ def training_steps(
     try:
         for step, (batch, noise) in enumerate(islice(zip(batches, draws, strict=True), start, None), start):
             # An empty sample is a step like any other: its sum is zero and gets its noise.
-            total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
-            which = source.child(2, step)
+            total: list[torch.Tensor] = []
+            which, marks = source.child(2, step), np.zeros(0, np.int64)
             if canaries is not None:
                 batch, marks = canaries.split(batch)
-                canaries.add(total, marks, clip.max_norm)
             for first, some, blocks in _parts(batch, at_once, shape.sample_rate if numbered and shared_draws else None):
                 X, y, weights = units.take(some, which)
                 seed = training_seed(root, *((step,) if shared_draws else (step, first)))
                 options = {"rows_per_unit": k, "weights": weights, "shared": shared_draws, "blocks": blocks}
                 found = _sum(engine, X, y, clip, seed=seed, **options)
-                for whole, part in zip(total, found, strict=True):
-                    whole += part.view(whole.shape)  # never spread out: one number would count for every weight
+                # Never spread out: one number would count for every weight.
+                found = [part.view(p.shape) for p, part in zip(parameters, found, strict=True)]
+                total = [whole.add_(part) for whole, part in zip(total, found, strict=True)] if total else found
+            total = total or [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+            if canaries is not None:
+                canaries.add(total, marks, clip.max_norm)
             scale = multiplier * clip.max_norm
             for p, whole, drawn in zip(parameters, total, noise[: sum(sizes)].split(sizes), strict=True):
                 whole.add_(drawn.to(p.device).view_as(p), alpha=scale)
@@ -164,7 +167,8 @@ def _parts(
         for first in range(0, len(batch), at_once):
             yield first, batch[first : first + at_once], None
         return
-    sizes = np.unique(batch // max(1, int(_IN_BLOCK / rate)), return_counts=True)[1].tolist()
+    counts = np.bincount(batch // max(1, int(_IN_BLOCK / rate)))
+    sizes = counts[counts > 0].tolist()
     for first, held in whole_blocks(sizes, at_once):
         yield first, batch[first : first + sum(held)], held
 

@@ -96,7 +96,7 @@ class Units:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         if self._order is None:
             index = torch.as_tensor(units, device=self.X.device)
-            return self.X[index], self.y[index], None
+            return self.X.index_select(0, index), self.y[index], None
         k, counts = self._cast, self._counts[units]
         chosen = np.minimum(counts, k)
         picked = np.zeros((len(units), k), np.int64)
@@ -110,4 +110,4 @@ class Units:
         rows = self._order[self._starts[units][:, None] + picked]
         index = torch.as_tensor(rows.ravel(), device=self.X.device)
         weights = torch.as_tensor((held / chosen[:, None]).ravel(), device=self.X.device)
-        return self.X[index], self.y[index], weights
+        return self.X.index_select(0, index), self.y[index], weights

@@ -17,7 +17,7 @@ from torch import nn
 from pate.dpsgd._augmentation import ImageAugmentation
 from pate.dpsgd._averaging import Averaging
 from pate.dpsgd._canaries import Canaries
-from pate.dpsgd._fit import fit_privately
+from pate.dpsgd._fit import Fitted, fit_privately
 from pate.dpsgd._optimizers import LearningRateSchedule
 from pate.dpsgd._rows import keep_columns, map_rows, read_features, rows_for
 from pate.dpsgd._run import TrainingStep
@@ -284,7 +284,10 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         >>> clf.fit(np.eye(16), np.arange(16) % 2).n_steps_
         40
         """
-        done = fit_privately(self, X, y, groups, X_public)
+        return self._take(fit_privately(self, X, y, groups, X_public))
+
+    def _take(self, done: Fitted) -> DPSGDClassifier:
+        """Become what was fitted."""
         keep_columns(self, done.reader)
         self.classes_, self.module_ = np.asarray(done.classes), done.module
         self.noise_multiplier_, self.n_steps_ = done.plan.noise_multiplier, done.n_steps

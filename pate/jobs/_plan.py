@@ -13,6 +13,20 @@ from pate.recipes import Recipe
 from pate.release import Quote
 
 
+def as_lines(named: list[tuple[str, str]]) -> str:
+    r"""Return named values as text; those of several lines below one another, and empty ones not at all.
+
+    Examples
+    --------
+    >>> print(as_lines([("noise", "none"), ("rows", ""), ("chosen", "this\nthat")]))
+    noise      none
+    chosen     this
+               that
+    """
+    wide = 11
+    return "\n".join(f"{name:<{wide}}" + value.replace("\n", "\n" + " " * wide) for name, value in named if value)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VotePlan:
     """What releasing labels will do and cost: from public shapes alone.
@@ -76,7 +90,7 @@ class VotePlan:
         >>> print(VotePlan(mechanism=GNMax(40.0), queries=np.arange(20), **facts).text().splitlines()[2])
         questions  20 of 50 public rows
         """
-        return "\n".join(f"{name:<11}{value}" for name, value in self._lines() if value)
+        return as_lines(self.lines())
 
     def _who(self) -> str:
         return f"{self.n_teachers} teachers"
@@ -94,7 +108,13 @@ class VotePlan:
         free = f"; {self.n_free} of them are repeats or were answered before: free" if self.n_free else ""
         return f"{self._asked()}{cap}{free}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    @property
+    def guarantee(self) -> Guarantee:
+        """The most that will be spent."""
+        return self.quote.guarantee
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what will be done, each with its name."""
         return [
             ("teachers", f"{self.n_teachers}, each with a shard of its own ({self.unit})"),
             ("noise", self._noise()),
@@ -119,6 +139,8 @@ class LabelPlan(VotePlan):
         How rows become numbers.
     affordable : int
         How many answers the whole budget (what is left of it) buys at this noise.
+    files : tuple of (str, str)
+        How the files were read, and what becomes of their columns: named lines, from public rows and names alone.
 
     All of :class:`VotePlan` besides.
 
@@ -141,6 +163,7 @@ class LabelPlan(VotePlan):
     rounds: tuple[int, ...] = ()
     encoding: str = ""
     affordable: int = 0
+    files: tuple[tuple[str, str], ...] = ()
 
     def _who(self) -> str:
         return f"{self.n_units} {self.unit}s over {self.n_teachers} teachers"
@@ -151,7 +174,8 @@ class LabelPlan(VotePlan):
             how += f" in {len(self.rounds)} rounds of {', '.join(map(str, self.rounds))}, all paid for before the first"
         return how
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what will be done, each with its name."""
         small, more = divmod(self.n_units, self.n_teachers)
         size = f"{small}" if not more else f"{small} to {small + 1}"
         if self.unit == "group":  # by a hash of each id: some shards get more, some none
@@ -159,6 +183,7 @@ class LabelPlan(VotePlan):
         return [
             ("shards", f"{self.n_teachers}, each of {size} of the {self.n_units} {self.unit}s"),
             ("teachers", f"{self.n_teachers} x {self.teacher}"),
+            *self.files,
             ("rows", self.encoding),
             ("noise", self._noise()),
             ("questions", self._questions()),
@@ -187,6 +212,8 @@ class BallotPlan:
         An earlier run paid for them: this one spends nothing.
     expectation : str
         What the labels are expected to be worth.
+    files : tuple of (str, str)
+        As for :class:`LabelPlan`.
 
     Examples
     --------
@@ -209,6 +236,7 @@ class BallotPlan:
     guarantee: Guarantee
     is_paid: bool
     expectation: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         n = len(self.mechanisms)
@@ -231,19 +259,23 @@ class BallotPlan:
         >>> print(plan.text().splitlines()[0])
         voters     300 groups, all ballots of one clipped together (900 records)
         """
+        return as_lines(self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what will be done, each with its name."""
         each = f", all ballots of one clipped together ({self.n_records} records)" if self.unit == "group" else ""
         shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
-        lines = [
+        return [
             ("voters", f"{self.n_units} {self.unit}s{each}"),
+            *self.files,
             ("rows", self.encoding),
-            *(("chosen", f"{what}: {why}") for what, why in self.recipe.reasons),
+            ("chosen", "\n".join(f"{what}: {why}" for what, why in self.recipe.reasons)),
             ("rounds", f"{len(self.mechanisms)}, of {shares} of mu^2, all paid for before the first"),
             ("noise", f"Gaussian, {self._multipliers()} times what one {self._one()} may change"),
             ("labels", f"all {self.n_public} public rows"),
             ("expects", self.expectation),
             ("will spend", self._spends()),
         ]
-        return "\n".join(f"{name:<11}{value}" for name, value in lines if value)
 
     def _multipliers(self) -> str:
         return ", ".join(f"{m.noise_multiplier:.6g}" for m in self.mechanisms)

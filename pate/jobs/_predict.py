@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.files import atomic_path, check_can_write
-from pate.data import read_images, read_table
+from pate.data import Table, read_images, read_table
+from pate.data.files._databases import file_of
+from pate.data.files._opened import is_table
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._records import in_planes
@@ -67,6 +70,10 @@ def predict_file(
     *,
     id: str | None = None,
     proba: bool = False,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
     resize: bool = False,
     safe_csv: bool = False,
 ) -> Predictions:
@@ -80,12 +87,14 @@ def predict_file(
         A table with the model's columns, by name and in any order (others are left out), or a flat folder of images.
         A cell that is none of its column's kind counts as missing, for its own row alone.
     out : path
-        A CSV file, which must not exist: the id (or ``row``, from 0; of images ``file``), ``label`` and ``confidence``,
-        the label's probability by the model where it gives any.
+        A CSV file, which must not exist: the id where one is named, ``row`` (from 0; of images ``file``), ``label`` and
+        ``confidence``, the label's probability by the model where it gives any.
     id : str or None
         Column that is carried over, as it is written.
     proba : bool
         Also one column per class, ``p_CLASS``.
+    sep, encoding, decimal, sheet
+        How a table is written, see :func:`pate.read_table`.
     resize : bool
         Bring images to the model's size and colour.
     safe_csv : bool
@@ -128,7 +137,8 @@ def predict_file(
         raise InvalidInputError(
             f"proba must be left out: the model's student ({', '.join(file.manifest.made_of)}) gives no probabilities."
         )
-    X, ids, names, left_out = _read(file.manifest.door, Path(rows), id, resize=resize)
+    written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+    X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
     frame = _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
     try:
@@ -155,59 +165,64 @@ def _asked(clf: Any, X: Any, *, proba: bool) -> pd.DataFrame:
 
 
 def _read(
-    door: Door, rows: Path, id: str | None, *, resize: bool
+    door: Door, rows: Any, id: str | None, *, resize: bool, written: Mapping[str, Any]
 ) -> tuple[Any, npt.NDArray[Any] | None, tuple[str, ...] | None, tuple[str, ...]]:
     """Return rows as the model takes them, their ids, names of image files, and columns that are left out."""
-    if rows.is_dir() != (door.kind == "images"):
-        here = "a folder" if rows.is_dir() else f"{str(rows)!r}"
-        more = " Read images yourself, and ask the model in Python." if rows.is_dir() else ""
+    folder = not is_table(rows)
+    if folder != (door.kind == "images"):
+        here = "a folder" if folder else f"{os.fspath(rows)!r}"
+        more = " Read images yourself, and ask the model in Python." if folder else ""
         raise InvalidInputError(f"the model takes {door}, got {here}.{more}")
     if door.kind == "images":
-        if id is not None:
-            raise InvalidInputError("id is for tables: images are known by the names of their files. Leave it out.")
+        said = [option for option, value in {"id": id, **written}.items() if value is not None]
+        if said:
+            raise InvalidInputError(
+                f"{said[0]} is for tables: images are known by the names of their files. Leave it out."
+            )
         images = read_images(rows, size=door.size, color=door.color, resize=resize, convert=resize)
         return in_planes(images.rows(), door.image_shape), None, images.names, ()
     if resize:
         raise InvalidInputError("resize is for folders of images, not for tables. Leave it out.")
-    X = _table(door, rows, id)
+    X = _table(door, rows, id, written)
+    name = file_of(rows).name
     ids = None
     if id is not None:
         if id not in X.columns:
-            raise InvalidInputError(f"id column {id!r} is not in {rows.name}, which has: {_listed(X.columns)}.")
+            raise InvalidInputError(f"id column {id!r} is not in {name}, which has: {_listed(X.columns)}.")
         if id in door.names:
             raise InvalidInputError(f"id column {id!r} is a feature of the model: an id is none. Name another column.")
         ids = X.pop(id).to_numpy(dtype=object)
     if door.kind == "table":
-        missing = [name for name in door.names if name not in X.columns]
+        missing = [column for column in door.names if column not in X.columns]
         if missing:
             raise InvalidInputError(
-                f"{rows.name} lacks columns that the model asks for: {_listed(missing)}. It has: {_listed(X.columns)}."
+                f"{name} lacks columns that the model asks for: {_listed(missing)}. It has: {_listed(X.columns)}."
             )
-        left_out = tuple(name for name in X.columns if name not in door.names)
+        left_out = tuple(column for column in X.columns if column not in door.names)
         return X[door.names], ids, None, left_out
     if door.kind == "texts":
         if X.shape[1] != 1:
             raise InvalidInputError(
-                f"the model takes texts: {rows.name} must have one column beside the id, and has {_listed(X.columns)}."
+                f"the model takes texts: {name} must have one column beside the id, and has {_listed(X.columns)}."
             )
         return X.iloc[:, 0].fillna("").to_numpy(dtype=object), ids, None, ()
     if X.shape[1] != door.n_features:
         raise InvalidInputError(
-            f"the model takes {door} by their places: {rows.name} has {X.shape[1]} columns beside the id. It was "
+            f"the model takes {door} by their places: {name} has {X.shape[1]} columns beside the id. It was "
             "made of arrays, which have no names."
         )
     return X.to_numpy(dtype=object if door.mixed else np.float64), ids, None, ()
 
 
-def _table(door: Door, rows: Path, id: str | None) -> pd.DataFrame:
+def _table(door: Door, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table read cell by cell, as the columns that the model was taught on were."""
     import pandas as pd
 
     if door.kind == "array":
-        return read_table(rows, text=[] if id is None else [id]).X
+        return read_table(rows, text=[] if id is None else [id], **written).X
     # Columns without a kind, and so ids and what is left out, are texts.
-    cells = {name: [0.0] if kind == "numeric" else ["text"] for name, kind in door.columns or ()}
-    return read_table(rows, like=pd.DataFrame(cells)).X
+    taught = Table(X=pd.DataFrame(), y=None, groups=None, path=Path(rows), kinds=dict(door.columns or ()))
+    return read_table(rows, like=taught, **written).X
 
 
 def _listed(names: Any) -> str:

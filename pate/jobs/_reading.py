@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
-from pate.core.progress import track
-from pate.data import align_columns, read_images, read_table
+from pate.data import TablePair, read_both, read_images
+from pate.data.files._databases import file_of
+from pate.data.files._opened import is_table
+from pate.data.files.pairs import TARGET
 from pate.exceptions import InvalidInputError
+from pate.jobs._classes import as_classes
+from pate.jobs._writing import check_id_name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,6 +34,12 @@ class Sources:
         The same rows as they stand in the files, by which a ledger recognises them.
     names : tuple of str or None
         File names of public images.
+    ids, id_name : array of shape (n_public,) and str, or None
+        The public rows' own ids, as texts (None where a cell is empty), and what their column is called.
+    files : tuple of (str, str)
+        How the files were read and what becomes of their columns: named lines, from public rows and names alone.
+    kinds : mapping of str to str
+        What a public table's columns are, see :attr:`pate.data.Table.kinds`.
     image_shape : tuple of int or None
         Of images: (height, width), or (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
     """
@@ -42,6 +52,10 @@ class Sources:
     hashed: Any
     names: tuple[str, ...] | None = None
     image_shape: tuple[int, ...] | None = None
+    ids: npt.NDArray[Any] | None = None
+    id_name: str | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_sources(
@@ -52,13 +66,19 @@ def read_sources(
     group: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
+    table: Mapping[str, Any] | None = None,
+    classes: tuple[Any, ...] | None = None,
     size: tuple[int, int] | None = None,
     resize: bool = False,
     color: str | None = None,
     verbose: bool = False,
 ) -> Sources:
-    """Read both sides; what columns and images are like is decided by the public one, whatever private cells are."""
-    folders = [Path(p).is_dir() for p in (private, public)]
+    """Read both sides; what columns and images are like is decided by the public one, whatever private cells are.
+
+    ``table`` has what else :func:`pate.data.read_both` is told; ``classes`` are held against public labels alone.
+    """
+    folders = [not is_table(p) for p in (private, public)]
+    table = {} if table is None else dict(table)
     drop = [drop] if isinstance(drop, str) else list(drop)
     text = [text] if isinstance(text, str) else list(text)
     if folders[0] != folders[1]:
@@ -70,8 +90,11 @@ def read_sources(
         given = [name for name, value in (("size", size), ("resize", resize), ("color", color)) if value]
         if given and Path(private).exists():
             raise InvalidInputError(f"{' and '.join(given)} is for folders of images, not for tables. Leave it out.")
-        return _tables(private, public, target, group, drop, text, verbose)
-    named = [name for name, value in (("target", target), ("drop", drop), ("text", text)) if value]
+        return _tables(
+            private, public, classes, target=target, group=group, drop=drop, text=text, verbose=verbose, **table
+        )
+    said = {"target": target, "drop": drop, "text": text} | {name: v for name, v in table.items() if v != "auto"}
+    named = [name for name, value in said.items() if value]
     if named:
         raise InvalidInputError(
             f"{' and '.join(named)} is for tables: in a folder of images the sub-folders are the classes. Leave it out."
@@ -89,21 +112,64 @@ def read_sources(
 def _tables(
     private: str | os.PathLike[str],
     public: str | os.PathLike[str],
+    classes: tuple[Any, ...] | None,
+    *,
     target: str | None,
-    group: str | None,
-    drop: list[str],
-    text: list[str],
-    verbose: bool,
+    **told: Any,
 ) -> Sources:
     if target is None and Path(private).suffix.lower() != ".npz":
-        raise InvalidInputError(f"target must name the column of classes in {private}, got None.")
-    files = track((public, private), total=2, label="tables read", show=verbose)
-    shown = read_table(next(files), text=text)
-    # The classes' own type is for whoever knows the classes (as_classes): here labels are as they are written.
-    labels = [] if target is None else [target]
-    table = read_table(next(files), target=target, group=group, drop=drop, text=[*text, *labels], like=shown.X)
-    next(files, None)
-    if table.y is None:
-        raise InvalidInputError(f"target must name the column of classes in {private}, got {target!r}.")
-    rows = align_columns(table.X, shown.X, drop=[name for name in (target, group, *drop) if name])
-    return Sources("table", table.X, table.y, table.groups, rows, rows)
+        raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got None.")
+    check_id_name(told.get("id"), classes)
+    pair = read_both(private, public, target=target, **told)
+    if pair.private.y is None:
+        raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got {target!r}.")
+    X, shown = pair.private.X, pair.public
+    return Sources(
+        "table",
+        X,
+        pair.private.y,
+        pair.private.groups,
+        shown.X,
+        shown.X,
+        ids=shown.ids,
+        id_name=shown.id_name,
+        files=_described(pair, classes),
+        kinds=shown.kinds,
+    )
+
+
+#: So many columns are listed one by one.
+_MOST_LISTED = 40
+#: So many remarks are shown beside a shorter list.
+_MOST_REMARKS = 20
+
+
+def _described(pair: TablePair, classes: tuple[Any, ...] | None) -> tuple[tuple[str, str], ...]:
+    """Return how two tables were read and what becomes of their columns, as named lines."""
+    odd = _not_classes(pair.public.y, classes)
+    columns = [replace(use, remark=odd) if use.becomes == TARGET else use for use in pair.columns]
+    if len(columns) <= _MOST_LISTED:
+        lines = [str(use) for use in columns]
+    else:
+        alike: dict[str, list[str]] = {}
+        for use in columns:
+            alike.setdefault(use.kind, []).append(use.name)
+        lines = [f"{kind}: {_some(names)}" for kind, names in alike.items()]
+        lines += [str(use) for use in columns if use.remark][:_MOST_REMARKS]
+    sides = (("private", pair.private), ("public", pair.public))
+    return (
+        *((side, f"{table.path.name}: {table.format}; {len(table.X):,} rows") for side, table in sides),
+        ("columns", "\n".join(lines)),
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{names[0]}, {names[1]}, ... {names[-1]} ({len(names)} columns)"
+
+
+def _not_classes(labels: npt.NDArray[Any] | None, classes: tuple[Any, ...] | None) -> str:
+    """Say which labels of the public file are no classes; of the private one's nothing is said."""
+    if labels is None or classes is None:
+        return ""
+    found = {str(value) for value in as_classes(labels, classes).tolist() if value is not None and value not in classes}
+    return f"the public file has {', '.join(map(repr, sorted(found)[:5]))} there, which is no class" if found else ""

@@ -102,6 +102,7 @@ class BallotRoad:
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
             expectation=str(hope),
+            files=source.files,
         )
         return cls(source, ballots, evidence, plan)
 

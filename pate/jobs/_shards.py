@@ -157,6 +157,7 @@ class ShardRoad:
             rounds=road.rounds if isinstance(road, RoundsPlan) else (len(road.queries),),
             encoding=encoding_of(source.kind, source.public.shape[1], rows.shape[1], "heads" if heads else preprocess),
             affordable=affordable_answers(asking.mechanism, terms),
+            files=source.files,
         )
         if isinstance(choice, Uncertain) and len(plan.rounds) > 1:
             choice.try_out(numbers, sum(plan.rounds), n_classes)

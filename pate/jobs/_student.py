@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,7 @@ class Pupil:
         public: Any,
         image_shape: tuple[int, ...] | None,
         *,
+        kinds: Mapping[str, str] | None = None,
         student: Any,
         voters: str,
         teacher: Any = None,
@@ -97,6 +99,8 @@ class Pupil:
         public : DataFrame or array
             As the job read it.
         image_shape : tuple or None
+        kinds : mapping of str to str, or None
+            Of a table's columns, as its reader found them.
         student : str, classifier or None
             None takes the rule of :class:`pate.PATEClassifier`.
         voters : {"records", "heads", "shards"}
@@ -140,7 +144,7 @@ class Pupil:
             if named:
                 raise
             made = LogisticRegression(max_iter=500)  # nobody asked for that one
-        return cls(made, lens, seen, door_of(public, image_shape), voters, random_state)
+        return cls(made, lens, seen, door_of(public, image_shape, kinds or {}), voters, random_state)
 
     def learn(
         self, release: ReleasedLabels, queries: npt.NDArray[np.int64], *, model: RecordModel | None = None
@@ -205,11 +209,14 @@ def pupil_of_ballots(
     DecisionTreeClassifier()
     """
     if student is None:
-        return Pupil(None, None, None, door_of(source.public, source.image_shape), "records", random_state)
+        return Pupil(
+            None, None, None, door_of(source.public, source.image_shape, source.kinds), "records", random_state
+        )
     n_public = len(source.public)
     return Pupil.of(
         source.public,
         source.image_shape,
+        kinds=source.kinds,
         student=student,
         voters="records",
         noisy_counts=False,
@@ -229,6 +236,7 @@ def pupil_of_shards(
     return Pupil.of(
         road.source.public,
         road.source.image_shape,
+        kinds=road.source.kinds,
         student=student,
         voters="heads" if heads else "shards",
         teacher=None if heads else teacher,
@@ -242,19 +250,19 @@ def pupil_of_shards(
     )
 
 
-def door_of(public: Any, image_shape: tuple[int, ...] | None) -> Door:
-    """Return what a row is, by the public ones.
+def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str, str]) -> Door:
+    """Return what a row is, by the public ones; ``kinds`` are those that their file's reader found.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> print(door_of(pd.DataFrame({"age": [1.0], "town": ["Oslo"]}), None))
+    >>> print(door_of(pd.DataFrame({"age": [1.0], "town": ["Oslo"]}), None, {}))
     a table with the columns 'age' (number), 'town' (text)
-    >>> print(door_of(np.zeros((2, 18)), (3, 2, 3)))
+    >>> print(door_of(np.zeros((2, 18)), (3, 2, 3), {}))
     images of 3 x 2 pixels, rgb
     """
     if image_shape is None:
-        columns = tuple((str(name), column_kind(name, public[name])) for name in public.columns)
+        columns = tuple((str(name), kinds.get(name) or column_kind(name, public[name])) for name in public.columns)
         return Door(kind="table", n_features=len(columns), columns=columns)
     height, width = image_shape[-2:]
     return Door(

@@ -13,10 +13,12 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_classes, check_int
 from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, records_fingerprint
+from pate.data.files._databases import file_of
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
-from pate.jobs._inputs import as_classes, chosen_teacher, read_classes, units_of
+from pate.jobs._classes import as_classes, read_classes
+from pate.jobs._inputs import chosen_teacher, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
@@ -61,10 +63,12 @@ class LabelJob:
         Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: whoever a
         file's name begins with, up to ``_``.
     drop : iterable of str
-        Columns of the private file to leave out (and of the public one, where it has them).
+        Columns of either table to leave out.
     text : iterable of str
         Columns of codes: text even where all cells look like numbers. Columns that are text in the public table need
         not be named.
+    id, only_common, sep, encoding, decimal, sheet, dates
+        Of tables; see :func:`pate.data.read_both`. Ids of the public table are written beside the labels.
     voters : {"records", "heads", "shards"} or None
         Who votes, see :class:`pate.PATEClassifier`: None lets every private record vote, on all public rows, unless
         something is said of teachers on shards (``teacher`` to ``preprocess`` below, or ``partition_seed``). Records
@@ -170,6 +174,13 @@ class LabelJob:
         group: str | None = None,
         drop: Iterable[str] = (),
         text: Iterable[str] = (),
+        id: str | None = None,
+        only_common: bool = False,
+        sep: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        sheet: str | None = None,
+        dates: str = "auto",
         voters: str | None = None,
         teacher: Any = None,
         allow_import: bool = False,
@@ -228,14 +239,16 @@ class LabelJob:
         if not overlap_is_public:
             check_other_file(private, public)
         source = read_sources(
-            private, public, target=target, group=group, drop=drop, text=text,
+            private, public, target=target, group=group, drop=drop, text=text, classes=named,
+            table={"id": id, "only_common": only_common, "sep": sep, "encoding": encoding, "decimal": decimal,
+                   "sheet": sheet, "dates": dates},
             size=size, resize=resize, color=color, verbose=verbose,
         )  # fmt: skip
         self._source, self._classes = source, named
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         if new_ledger:
             check_absent(self._ledger)
-        self._private, self._new_ledger = Path(private), new_ledger
+        self._private, self._new_ledger = file_of(private), new_ledger
         unit = units_of(source)[0]
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
@@ -401,11 +414,12 @@ class LabelJob:
         ----------
         release : LabelRelease
         out : path
-            A CSV file: ``row`` (position in the public file, from 0; for images ``file``, their name), ``label`` (empty
-            where there is none) and ``status`` of *every* public row. Where records vote also ``confidence``, the
-            probability of the label by the model that was released; where noisy counts were released ``lead``, in
-            votes, and ``confidence``, how probable it is that the label leads the votes without their noise. The
-            statement goes beside it as ``.statement.json``, ``.statement.txt`` and ``.statement.html``.
+            A CSV file: the public rows' own ids where there are some (``id``), ``row`` (position in the public file,
+            from 0; for images ``file``, their name), ``label`` (empty where there is none) and ``status`` of *every*
+            public row. Where records vote also ``confidence``, the probability of the label by the model that was
+            released; where noisy counts were released ``lead``, in votes, and ``confidence``, how probable it is that
+            the label leads the votes without their noise. The statement goes beside it as ``.statement.json``,
+            ``.statement.txt`` and ``.statement.html`` (one page to print).
         proba : bool
             Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
         safe_csv : bool
@@ -422,5 +436,7 @@ class LabelJob:
             n_public=self.plan.n_public,
             names=self._source.names,
             proba=proba,
+            ids=self._source.ids,
+            id_name=self._source.id_name,
             safe_csv=safe_csv,
         )

@@ -178,7 +178,8 @@ class VoteJob:
         if n_units is not None:
             remedy = f"Every one of the {cast.n_teachers} teachers needs at least one."
             n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
-        rows = None if public is None else read_table(public).X
+        table = None if public is None else read_table(public)
+        rows = None if table is None else table.X
         if rows is not None and len(rows) != cast.n_queries:
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(rows)}, {file} has votes on {cast.n_queries}."
@@ -222,6 +223,7 @@ class VoteJob:
             self._pupil = Pupil.of(
                 rows,
                 None,
+                kinds=table.kinds if table is not None else None,
                 student=student,
                 voters="shards",
                 noisy_counts=isinstance(asking.mechanism, NoisyHistogram),

@@ -59,11 +59,11 @@ def check_id_name(name: str | None, classes: Sequence[Any] | None) -> None:
     >>> check_id_name("patient", ("no", "yes"))
     >>> check_id_name("status", None)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: the id column must not be called 'status', as a column of the labels is. ...
+    pate.exceptions.InvalidInputError: id must not be called 'status', as a column of the written labels is. ...
     """
     if name in _COLUMNS or name in proba_columns(classes or ()):
         raise InvalidInputError(
-            f"the id column must not be called {name!r}, as a column of the labels is. Rename it in your file."
+            f"id must not be called {name!r}, as a column of the written labels is. Rename it in the table."
         )
 
 
@@ -185,26 +185,26 @@ def as_csv(
     id_name: str | None = None,
     safe_csv: bool = False,
 ) -> bytes:
-    r"""Return rows as a CSV file; the first column says which row it is: by its id, else its file, else its place.
+    r"""Return rows as a CSV file; what comes first says which row it is: its id, if it has one, then its place or file.
 
     Examples
     --------
     >>> import pandas as pd
     >>> as_csv(pd.DataFrame({"label": ["no"]}), ids=np.array(["007"]), id_name="patient")
-    b'patient,label\n007,no\n'
+    b'patient,row,label\n007,0,no\n'
     """
     import pandas as pd
 
-    first: tuple[str, Any] = ("row", np.arange(len(frame)))
-    if ids is not None and id_name is not None:
-        first = (id_name, pd.Series(ids, dtype=object, index=frame.index))
-    elif names is not None:
-        first = ("file", pd.Series(names, dtype=object, index=frame.index))
     frame = frame.copy()
-    frame.insert(0, *first)
+    if names is not None:
+        frame.insert(0, "file", pd.Series(names, dtype=object, index=frame.index))
+    elif id_name != "row":  # an id may be called so
+        frame.insert(0, "row", np.arange(len(frame)))
+    if ids is not None and id_name is not None:
+        frame.insert(0, id_name, pd.Series(ids, dtype=object, index=frame.index))
     if safe_csv:
         for column in frame.columns:
-            if column not in ("row", "status") and not pd.api.types.is_float_dtype(frame[column].dtype):
+            if not pd.api.types.is_numeric_dtype(frame[column].dtype):
                 there = zip(frame[column], frame[column].notna(), strict=True)
                 cells = [harmless(cell) if present else cell for cell, present in there]
                 # As objects: class 5 stays 5 beside a missing one.

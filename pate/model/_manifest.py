@@ -22,7 +22,7 @@ KINDS = {
     "dp-sgd": "a network trained by DP-SGD",
 }
 ROWS = ("table", "array", "texts", "images")
-_COLUMNS = {"numeric": "number", "text": "text"}
+_COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
 #: Columns that are named one by one.
 _NAMED = 40
 
@@ -37,8 +37,8 @@ class Door:
         ``"table"``: columns by name; ``"array"``: columns by place; ``"images"``: files of one size and colour.
     n_features : int or None
         None of texts.
-    columns : tuple of (name, {"numeric", "text"}), or None
-        Of a table.
+    columns : tuple of (name, kind), or None
+        Of a table; kinds as in :attr:`pate.data.Table.kinds`: ``"numeric"``, ``"text"``, ``"date:"`` and a form.
     mixed : bool or None
         Whether some cells of an array are texts; None where it is none.
     image_shape : tuple of int or None
@@ -87,7 +87,7 @@ class Door:
 
     def __str__(self) -> str:
         if self.columns is not None:
-            shown = [f"{name!r} ({_COLUMNS[kind]})" for name, kind in self.columns[:_NAMED]]
+            shown = [f"{name!r} ({_COLUMNS[kind.partition(':')[0]]})" for name, kind in self.columns[:_NAMED]]
             more = len(self.columns) - len(shown)
             return f"a table with the columns {', '.join(shown)}" + (f" and {more} more" if more else "")
         if self.kind == "images" and self.size is not None:
@@ -242,7 +242,8 @@ def _exactly(values: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _is_column(column: Any) -> bool:
-    return isinstance(column, tuple) and len(column) == 2 and isinstance(column[0], str) and column[1] in _COLUMNS
+    fine = isinstance(column, tuple) and len(column) == 2 and all(isinstance(text, str) for text in column)
+    return fine and (column[1] in ("numeric", "text") or column[1].startswith("date:"))
 
 
 def _is_plain(value: Any) -> bool:

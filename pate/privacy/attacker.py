@@ -45,6 +45,37 @@ def attack_bounds(epsilon: float, delta: float) -> dict[str, float | None]:
     }
 
 
+def detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
+    """Return the largest share of true cases that a test with so many false alarms finds, rounded up.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    false_alarms : float
+        Share of the others that the test takes for true cases, in [0, 1].
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Notes
+    -----
+    **Guarantees.** With a = ``false_alarms`` and b the share missed, a + e^epsilon b >= 1 - delta and b + e^epsilon a
+    >= 1 - delta (Kairouz, Oh, Viswanath 2015, Theorem 2.1), so 1 - b is at most e^epsilon a + delta, and at most
+    1 - e^-epsilon (1 - delta - a).
+
+    Examples
+    --------
+    >>> detection_bound(1.0, 0.0, 0.01), detection_bound(50.0, 1e-5, 0.01)
+    (0.02719, 1.0)
+    """
+    small = math.exp(-epsilon)
+    by_alarms = false_alarms * math.exp(epsilon) + delta if epsilon < _LARGEST_EXPONENT else 1.0
+    by_misses = 1 - small * max(0.0, 1 - delta - false_alarms)
+    return min(1.0, float(format_up(min(by_alarms, by_misses))))
+
+
 def in_words(guarantee: Guarantee, unit: str) -> str:
     """Return two sentences for readers who know no differential privacy.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -76,17 +76,22 @@ def facts(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
-def picture(ax: Any, caption: str, name: str) -> Markup:
-    return figure(plots.figure_to_svg(ax), caption, name=name, colours=plots.COLOURS)
+def picture(draw: Callable[[Any], Any], caption: str, name: str) -> Markup:
+    """Return a picture drawn twice, wide and for a phone; ``draw`` takes axes or None, and returns the axes."""
+    wide = draw(None)
+    thin = draw(plots.narrow_axes(wide))
+    svgs = {"wide": plots.figure_to_svg(wide), "narrow": plots.figure_to_svg(thin)}
+    return figure(svgs, caption, name=name, colours=plots.COLOURS)
 
 
-def figure(svg: str, caption: str, *, name: str, colours: Mapping[str, str]) -> Markup:
-    """Return an SVG document as an inline figure: ids of its own, colours by CSS variable, nothing around it.
+def figure(svgs: Mapping[str, str], caption: str, *, name: str, colours: Mapping[str, str]) -> Markup:
+    """Return SVG documents as one inline figure: ids of its own, colours by CSS variable, nothing around it.
 
     Parameters
     ----------
-    svg : str
-        As :func:`pate.report.plots.figure_to_svg` writes it.
+    svgs : mapping of str to str
+        For what width of the window (a class of the style sheet), and the document as
+        :func:`pate.report.plots.figure_to_svg` writes it.
     caption, name : str
         Text below, and the text read aloud in its place.
     colours : mapping of str to str
@@ -94,18 +99,23 @@ def figure(svg: str, caption: str, *, name: str, colours: Mapping[str, str]) -> 
 
     Examples
     --------
-    >>> print(figure("<svg viewBox='0 0 1 1'><g id='a'/></svg>", "A & B.", name="Dot", colours={}))
-    <figure><svg viewBox='0 0 1 1' role='img' aria-label='Dot'><g id='dot-a'/></svg><figcaption>A &amp; B.</figc...
+    >>> print(figure({"wide": "<svg viewBox='0 0 1 1'><g id='a'/></svg>"}, "A & B.", name="Dot", colours={}))
+    <figure><svg class='wide' viewBox='0 0 1 1' role='img' aria-label='Dot'><g id='dot-wide-a'/></svg><figcaption>A ...
     """
+    drawn = Markup("").join(_inline(svg, width, name, colours) for width, svg in svgs.items())
+    return Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(drawn, caption)
+
+
+def _inline(svg: str, width: str, name: str, colours: Mapping[str, str]) -> Markup:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
     box = re.search(r"viewBox=['\"]([\d. -]+)['\"]", svg)
-    prefix = re.sub(r"\W+", "-", name).lower()
+    prefix = re.sub(r"\W+", "-", f"{name}-{width}").lower()
     # Only markup is rewritten, never the text between the tags: a class may well be called id="x".
     svg = re.sub(r"<[^>]+>", lambda tag: _adopt(tag.group(0), prefix, colours), svg[svg.index(">") + 1 :].strip())
-    head = Markup("<figure><svg viewBox='{}' role='img' aria-label='{}'>").format(box[1] if box else "0 0 1 1", name)
+    head = Markup("<svg class='{}' viewBox='{}' role='img' aria-label='{}'>")
     # matplotlib has escaped what is text in its picture.
-    return head + Markup(svg) + Markup("<figcaption>{}</figcaption></figure>").format(caption)
+    return head.format(width, box[1] if box else "0 0 1 1", name) + Markup(svg)
 
 
 def _adopt(tag: str, prefix: str, colours: Mapping[str, str]) -> str:

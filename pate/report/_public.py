@@ -12,9 +12,20 @@ from markupsafe import Markup
 from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
+from pate.report._examples import thumbnails
+from pate.report._measured import who_wins
 from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
 from pate.report.result import Result
+from pate.statement.catalogue import Catalogue, english
 from pate.statement.model import UNITS, PrivacyStatement, tier
+from pate.statement.page import explained
+from pate.statement.people import glossary, people_page
+
+#: What to type for one's own data; a test reads it by the command line's own parser.
+NEXT = (
+    "pate label --private patients.csv --target ill --public cohort.csv --classes no,yes "
+    "--epsilon 1 --delta 1e-6 --out labels.csv --plan"
+)
 
 
 def write_report(path: str | os.PathLike[str], result: Result | Mapping[str, Any]) -> None:
@@ -58,7 +69,7 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
     False
     """
     result = Result.of(result)
-    statement = result.statement
+    statement, say = result.statement, english()
     seeded = statement.seeded if statement else result.settings.get("noise_seed") is not None
     return render(
         "report.html",
@@ -72,7 +83,22 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
         accuracy=_accuracy(result) if result.rows else None,
         cost=_cost(result),
         classes=_classes(result),
+        examples=thumbnails(result.examples),
+        measured=who_wins(),
+        next=NEXT,
+        statement=None if statement is None else _statement(statement, say),
+        glossary=(found := glossary(say)),
+        meanings={key: meaning.text for key, _, meaning in found},
     )
+
+
+def _statement(statement: PrivacyStatement, say: Catalogue) -> dict[str, Any]:
+    return {
+        "page": people_page(statement, say, statement.digest),
+        "rows": [(*explained(name, say), value) for name, value in statement.rows()],
+        "record_title": say("page.record_title"),
+        "record_intro": say("page.record_intro"),
+    }
 
 
 def _prices(result: Result) -> dict[str, str]:
@@ -89,10 +115,10 @@ def _promise(statement: PrivacyStatement) -> dict[str, Any]:
     g, n = statement.guarantee, statement.n_units
     level, epsilon, delta = tier(g.epsilon), promised(g.epsilon), promised(g.delta)
     cards = [
-        ("Epsilon (ε)", epsilon, "worst case, public" if g.kind == "public" else g.kind),
-        ("Delta (δ)", delta, f"1/n is {number(1 / n)}" if n else ""),
-        ("Unit of privacy", statement.unit, f"{n:,} in the private data" if n else UNITS[statement.unit]),
-        ("Tier", level, "≤ 1 strong, ≤ 10 reasonable, else weak"),
+        ("epsilon", "Epsilon (ε)", epsilon, "worst case, public" if g.kind == "public" else g.kind),
+        ("delta", "Delta (δ)", delta, f"1/n is {number(1 / n)}" if n else ""),
+        ("unit", "Unit of privacy", statement.unit, f"{n:,} in the private data" if n else UNITS[statement.unit]),
+        ("", "Tier", level, "≤ 1 strong, ≤ 10 reasonable, else weak"),
     ]
     unit = {"record": "record", "group": "group (all rows of one person)"}[statement.unit]
     return {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": g.adjacency, "tier": level, "cards": cards}
@@ -106,7 +132,7 @@ def _accuracy(result: Result) -> dict[str, Any]:
     seeds = max(len(members) for members in groups.values())
     marks = "band: ± one standard deviation" if several else "whisker: ± one standard deviation; dots: single seeds"
     caption = "Accuracy on the test rows" + (f"; {marks}." if seeds > 1 else "; one seed, so no spread is known.")
-    ax = plots.accuracy_against_epsilon(rows) if several else plots.accuracy_bars(rows)
+    draw = plots.accuracy_against_epsilon if several else plots.accuracy_bars
     swatch = Markup("<span class='swatch' style='background:var(--series-{})'></span>{}")
     lines = [
         (
@@ -122,7 +148,7 @@ def _accuracy(result: Result) -> dict[str, Any]:
     ]
     return {
         "verdicts": _verdicts(groups) if result.kind == "comparison" else [],
-        "picture": picture(ax, caption, "Accuracy of each contestant"),
+        "picture": picture(lambda ax: draw(rows, ax=ax), caption, "Accuracy of each contestant"),
         "lines": lines,
         "seeds": seeds,
     }
@@ -160,8 +186,12 @@ def _cost(result: Result) -> Markup | None:
         "Epsilon by number of queries, in the worst case over all votes: a constant of the mechanism and its noise, "
         "known before the first query" + (f"; δ = {promised(budget.delta)}." if budget else ".")
     )
-    ax = plots.cost_curves(curve["curves"], curve["spent"], budget=budget.epsilon if budget else None)
-    return picture(ax, caption, "Epsilon against the number of queries")
+    allowed = budget.epsilon if budget else None
+    return picture(
+        lambda ax: plots.cost_curves(curve["curves"], curve["spent"], budget=allowed, ax=ax),
+        caption,
+        "Epsilon against the number of queries",
+    )
 
 
 def _classes(result: Result) -> Markup | None:
@@ -169,8 +199,11 @@ def _classes(result: Result) -> Markup | None:
     if not counts:
         return None
     caption = f"{sum(counts)} labels were released. These counts are computed from the released labels alone."
-    ax = plots.answers_per_class(counts, result.classes)
-    return picture(ax, caption, "Number of released labels of each class")
+    return picture(
+        lambda ax: plots.answers_per_class(counts, result.classes, ax=ax),
+        caption,
+        "Number of released labels of each class",
+    )
 
 
 def _range(members: Sequence[Mapping[str, Any]], key: str) -> str:

@@ -91,7 +91,7 @@ def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
         )
         for (contestant, epsilon), members in plots.group_rows(rows).items()
     ]
-    return {"picture": picture(plots.accuracy_bars(rows), caption, name), "lines": lines}
+    return {"picture": picture(lambda ax: plots.accuracy_bars(rows, ax=ax), caption, name), "lines": lines}
 
 
 def _margins(inside: SensitiveResult) -> str:
@@ -102,7 +102,9 @@ def _margins(inside: SensitiveResult) -> str:
         share = sum(margin > noise for margin in margins) / len(margins)
         caption += f" {percent(share)} of the margins are wider than one standard deviation of the noise on them."
     marks = {"standard deviation of the noise on a margin": noise} if noise else None
-    return picture(plots.margin_histogram(margins, teachers, marks), caption, "Histogram of vote margins")
+    return picture(
+        lambda ax: plots.margin_histogram(margins, teachers, marks, ax=ax), caption, "Histogram of vote margins"
+    )
 
 
 def _teachers(values: tuple[float, ...]) -> str:
@@ -110,7 +112,7 @@ def _teachers(values: tuple[float, ...]) -> str:
         f"{len(values)} teachers, each trained on one shard: {percent(min(values))} to {percent(max(values))}, "
         f"median {percent(statistics.median(values))}."
     )
-    return picture(plots.teacher_accuracies(values), caption, "Histogram of the teachers' accuracies")
+    return picture(lambda ax: plots.teacher_accuracies(values, ax=ax), caption, "Histogram of the teachers' accuracies")
 
 
 def _curve(curve: EnsembleCurve) -> str:
@@ -124,5 +126,7 @@ def _curve(curve: EnsembleCurve) -> str:
             f" With all of them {percent(curve.clear[-1])} of the margins are wider than two standard deviations of "
             f"the noise on them ({2 * curve.margin_noise:.4g} votes)."
         )
-    ax = plots.ensemble_curve(curve.to_dict())
-    return picture(ax, caption, "Accuracy of the vote against the number of teachers")
+    values = curve.to_dict()
+    return picture(
+        lambda ax: plots.ensemble_curve(values, ax=ax), caption, "Accuracy of the vote against the number of teachers"
+    )

@@ -13,6 +13,7 @@ from typing import Any, Self
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
+from pate.report._image import Example
 from pate.report._record import Record, Scalar, Setting
 from pate.statement.model import PrivacyStatement
 
@@ -149,6 +150,8 @@ class Result(Record):
     answers_per_class : tuple of int or None
         Released labels that name each of ``classes``.
     cost_curve : CostCurve or None
+    examples : tuple of Example
+        Of public rows that are images.
     statement : PrivacyStatement or None
         Of a run's release.
     statements : tuple of Stated
@@ -186,6 +189,7 @@ class Result(Record):
     rows: tuple[Row, ...] = field(metadata={"remedy": "Pass rows=[] where none were measured."})
     answers_per_class: tuple[int, ...] | None = None
     cost_curve: CostCurve | None = None
+    examples: tuple[Example, ...] = ()
     statement: PrivacyStatement | None = None
     statements: tuple[Stated, ...] = ()
     notes: tuple[str, ...] = ()

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import dp_accounting
 import numpy as np
+import numpy.typing as npt
 from dp_accounting import pld
 
 from pate.core.checks import check_real
 from pate.core.types import FloatArray
-from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, discretization_interval, rounding_slack
-from pate.dpsgd._rows import read_features
+from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER
+from pate.dpsgd._fit import fit_privately
+from pate.dpsgd._rows import check_apart, read_features
 from pate.dpsgd._settings import check_settings, read_clipping, read_mechanism, shape_of
-from pate.dpsgd._settle import filled, is_planned
+from pate.dpsgd._settle import check_recipe, filled, is_planned, settle
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
+from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import MOST_EPSILON, Budget
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
+from pate.privacy.losses import discretization_interval, rounding_slack
 from pate.privacy.words import Guarantee
-from pate.selection._contestant import Contestant, made_up
+from pate.records._maps import own_throughout
+from pate.selection._contestant import Contestant, made_up, public_in_turn
+from pate.selection._price import share_of
 from pate.selection._rows import PrivateRows
 from pate.statement.model import PrivacyStatement
 
@@ -33,7 +41,9 @@ from pate.statement.model import PrivacyStatement
 class DPSGDContestant(Contestant):
     """A :class:`pate.DPSGDClassifier`, whatever its mechanism; its noise is the noise multiplier.
 
-    What a fit costs is its mechanism's own charge, for the shape that its own settings give on the training part.
+    What a fit costs is its mechanism's own charge, for the shape that its own settings give on the training part. What
+    a candidate leaves to a recipe is planned once, before any price, of public facts: the shape of a row, the number of
+    units that train, the classes, the public rows, and the share of the budget that one run has. All runs keep to it.
 
     Examples
     --------
@@ -46,23 +56,53 @@ class DPSGDContestant(Contestant):
     """
 
     least = SMALLEST_NOISE_MULTIPLIER
-    rowwise = True
+
+    @property
+    def rowwise(self) -> bool:  # type: ignore[override]
+        road = self.planned[1]
+        return road is None or all(map(own_throughout, road.maps))
 
     @property
     def fixed(self) -> bool:
         return self.estimator.noise_multiplier is not None
 
     @cached_property
+    def planned(self) -> tuple[Any, RecipePlan | None]:
+        """The settings of every run, with nothing open, and the recipe's plan where there is one."""
+        if not is_planned(self.estimator):
+            return filled(self.estimator), None
+        own = copy.copy(self.estimator)
+        own.budget = share_of(self.facts.law, self.facts.budget)
+        return settle(
+            own,
+            self.facts.row_shape,
+            self.facts.X_public,
+            n_units=self.facts.n_trained,
+            n_classes=len(self.facts.classes),
+        )
+
+    @cached_property
+    def _mapping_once(self) -> RecipePlan | None:
+        """The plan as runs use it: they see the same rows, which are mapped once."""
+        road = self.planned[1]
+        return None if road is None else MappingOnce(road.recipe, road.facts, road.maps)
+
+    @property
+    def run(self) -> Any:
+        """A classifier in which nothing is open; it is not the one that is fitted."""
+        return self.planned[0]
+
+    @cached_property
     def shape(self) -> Shape:
         """The public numbers of one fit, on the training part."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # delta is the selection's, which has said so
-            return shape_of(filled(self.estimator), self.facts.n_trained)
+            return shape_of(self.run, self.facts.n_trained)
 
     @property
     def mechanism(self) -> TrainingMechanism:
         """What samples, adds noise and knows its price; chosen once, so that what is priced is what runs."""
-        found = read_mechanism(filled(self.estimator), self.shape)
+        found = read_mechanism(self.run, self.shape)
         found.check(self.shape, "replace-one")
         return found
 
@@ -100,10 +140,11 @@ class DPSGDContestant(Contestant):
         return self.mechanism.charge(model.noise_multiplier_, done)
 
     def words(self, noise: float) -> str:
-        clipped = read_clipping(self.estimator.clipping, filled(self.estimator).max_grad_norm).words()
+        clipped, road = read_clipping(self.estimator.clipping, self.run.max_grad_norm).words(), self.planned[1]
+        recipe = "" if road is None else f"recipe {road.recipe.name!r} of public facts, "
         return (
-            f"{self.mechanism.name}, {self.shape.n_steps} steps, {self.mechanism.words(self.shape)}, {clipped}, "
-            f"noise multiplier {self._sigma(noise):.6g}"
+            f"{recipe}{self.mechanism.name}, {self.shape.n_steps} steps, {self.mechanism.words(self.shape)}, "
+            f"{clipped}, noise multiplier {self._sigma(noise):.6g}"
         )
 
     def verify(self, noise: float) -> str:
@@ -113,18 +154,16 @@ class DPSGDContestant(Contestant):
 
     def rehearse(self, noise: float, rows: Any) -> None:
         # One step, on a batch of made-up rows: what the module cannot do it cannot do there either.
-        X, y, groups = made_up(rows, max(2, self.shape.expected_batch_size), self.facts)
+        n, road = max(2, self.shape.expected_batch_size), self.planned[1]
+        public = road is not None and self.facts.X_public is not None  # of the kinds that its maps know
+        X, y, groups = public_in_turn(n, self.facts) if public else made_up(rows, n, self.facts)
         model = self.made(noise, 0, epochs=1, n_steps=1, expected_batch_size=len(y), mechanism="poisson")
         self.fit(model, X, y, groups)
         self.predicted(model, X[:2])
 
     def check_own(self) -> None:
         super().check_own()
-        if is_planned(self.estimator):
-            raise InvalidInputError(
-                f"module of the candidate {self.name!r} must be named: a recipe plans by its own budget, and a "
-                "selection is paid as a whole. Map rows by pate.dpsgd.recipes.RecipePlan before, and pass settings()."
-            )
+        check_recipe(self.estimator)
         check_settings(filled(self.estimator))
         if self.estimator.on_exhausted != "raise":
             raise InvalidInputError(
@@ -132,10 +171,52 @@ class DPSGDContestant(Contestant):
             )
 
     def check_rows(self, rows: PrivateRows) -> None:
-        read_features(self.made(1.0, None), rows.X, reset=True)
+        if not is_planned(self.estimator):
+            read_features(self.made(1.0, None), rows.X, reset=True)
+        elif self.facts.X_public is not None:
+            check_apart(rows.X, self.check_columns(rows))
+
+    def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
+        if self._mapping_once is None:
+            super().fit(model, X, y, groups)
+            return
+        # By the plan that was priced, whatever budget the run itself is told.
+        owners = groups if self.facts.grouped else None
+        model._take(fit_privately(model, X, y, owners, road=self._mapping_once))
+        model._road = self.planned[1]  # the other keeps private rows
+
+    def predicted(self, model: Any, X: Any) -> Any:
+        asked = copy.deepcopy(model)
+        asked._road = self._mapping_once
+        return asked.predict(X)
 
     def sign(self, model: Any, statement: PrivacyStatement, guarantee: Guarantee, whole: Charge) -> None:
         model.statement_, model.guarantee_ = statement, guarantee
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MappingOnce(RecipePlan):
+    """A recipe's plan that remembers what it made of arrays: **sensitive** once it has mapped private rows.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> plan = RecipePlan.of((2,), n_units=9, n_classes=2, budget=Budget(1.0, 1e-5))
+    >>> once = MappingOnce(plan.recipe, plan.facts, plan.maps)
+    >>> bool((once.transform(np.eye(2)) == plan.transform(np.eye(2))).all()), len(once.seen)
+    (True, 1)
+    """
+
+    seen: dict[Any, Any] = field(default_factory=dict)
+
+    def transform(self, X: Any) -> npt.NDArray[Any]:
+        """Return what the module sees of these rows, an array of the caller's own."""
+        if not isinstance(X, np.ndarray) or X.dtype.kind == "O":
+            return super().transform(X)
+        key = X.shape, X.dtype.str, hashlib.sha256(np.ascontiguousarray(X).tobytes()).digest()
+        if key not in self.seen:
+            self.seen[key] = super().transform(X)
+        return self.seen[key].copy()
 
 
 @lru_cache(maxsize=128)

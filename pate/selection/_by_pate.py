@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from pate.data import check_public_rows
-from pate.data._door import is_frame, read_rows
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import RecordLabels, quote
-from pate.selection._contestant import Contestant, made_up
+from pate.selection._contestant import Contestant, public_in_turn
 from pate.selection._rows import PrivateRows
 from pate.statement.model import Assumption, PrivacyStatement
 
@@ -94,27 +93,14 @@ class PATEContestant(Contestant):
         return f"pate.quote of {self.estimator.mechanism!r} with {self.budget(noise)!r}"
 
     def rehearse(self, noise: float, rows: Any) -> None:
-        public = self.facts.X_public
-        n, n_public = self.facts.n_trained, int(np.shape(public)[0])
-        places = np.arange(n) % n_public
-        if hasattr(public, "iloc"):
-            X = public.iloc[places]
-        else:
-            X = public[places] if hasattr(public, "shape") else [public[i] for i in places]
-        _, y, groups = made_up(np.zeros((1, 1)), n, self.facts)
+        X, y, groups = public_in_turn(self.facts.n_trained, self.facts)
         model = self.made(noise, 0)
         self.fit(model, X, y, groups)
         self.check_spent(model, noise)
         self.predicted(model, X[:2])
 
     def check_rows(self, rows: PrivateRows) -> None:
-        public = read_rows(self.facts.X_public, name="X_public")
-        columns = [list(one.columns) if is_frame(one) else one.shape[1:] for one in (rows.X, public)]
-        if is_frame(rows.X) == is_frame(public) and columns[0] != columns[1]:
-            raise InvalidInputError(
-                f"X_public must have the columns of X, in their order, for the candidate {self.name!r}: rows of "
-                f"{columns[1]}, not {columns[0]}."
-            )
+        public = self.check_columns(rows)
         if not self.estimator.overlap_is_public:
             check_public_rows(rows.X, public, rows.groups)
 

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from pate.core.checks import shown
 from pate.core.types import FloatArray
+from pate.data._door import is_frame, read_rows
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.compose.selection import deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS
@@ -158,6 +159,17 @@ class Contestant(ABC):
     def check_rows(self, rows: PrivateRows) -> None:  # noqa: B027  most take any rows
         """Refuse private rows that no run could take, as a fit by itself would before it costs anything."""
 
+    def check_columns(self, rows: PrivateRows) -> Any:
+        """Return the public rows, read; refuse those of other columns than the private ones have."""
+        public = read_rows(self.facts.X_public, name="X_public")
+        columns = [list(one.columns) if is_frame(one) else one.shape[1:] for one in (rows.X, public)]
+        if is_frame(rows.X) == is_frame(public) and columns[0] != columns[1]:
+            raise InvalidInputError(
+                f"X_public must have the columns of X, in their order, for the candidate {self.name!r}: rows of "
+                f"{columns[1]}, not {columns[0]}."
+            )
+        return public
+
     def rests_on(self, model: Any) -> tuple[Assumption, ...]:
         """Return what a fitted model's own statement assumes."""
         statement = getattr(model, "statement_", None)
@@ -282,3 +294,22 @@ def made_up(rows: Any, n: int, facts: Facts) -> tuple[Any, Any, Any]:
     values[:] = [facts.classes[i % len(facts.classes)] for i in range(n)]
     y = np.asarray(values.tolist()) if len({type(c) for c in facts.classes}) == 1 else values
     return X, y, np.arange(n) if facts.grouped else None
+
+
+def public_in_turn(n: int, facts: Facts) -> tuple[Any, Any, Any]:
+    """Return n of the public rows, in turn, in place of private ones, with made-up class values and owners.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> facts = Facts((0, 1), "record", n_units=9, n_held=2, budget=Budget(1.0, 1e-5), X_public=["one", "two"])
+    >>> X, y, groups = public_in_turn(3, facts)
+    >>> X, y.tolist()
+    (['one', 'two', 'one'], [0, 1, 0])
+    """
+    public = facts.X_public
+    _, y, groups = made_up(np.zeros((1, 1)), n, facts)
+    places = np.arange(n) % int(np.shape(public)[0])
+    if hasattr(public, "iloc"):
+        return public.iloc[places], y, groups
+    return (public[places] if hasattr(public, "shape") else [public[i] for i in places]), y, groups

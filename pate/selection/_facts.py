@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pate.privacy.budget import Budget
+from pate.privacy.compose.repetitions import Repetitions
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,10 @@ class Facts:
     budget : Budget
         Of the whole selection.
     X_public : rows or None
+    row_shape : tuple of int
+        Shape of one private row.
+    law : Repetitions
+        Of the number of runs.
 
     Examples
     --------
@@ -36,6 +42,8 @@ class Facts:
     n_held: int
     budget: Budget
     X_public: Any = None
+    row_shape: tuple[int, ...] = ()
+    law: Repetitions = field(default_factory=partial(Repetitions, "poisson", 10.0))
 
     @property
     def n_trained(self) -> int:

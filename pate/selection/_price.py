@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.compose.selection import deltas_of
+from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.selection._contestant import Contestant, at_default_orders
 
@@ -183,6 +184,21 @@ def find_price(
     factor = _between(lambda f: affords(priced(at(f)[2])), 1 + growth / 2, 1 + growth) if growth else 1.0
     grown, score, runs = at(factor)
     return Price(law, grown, score, worst_of([charge for charge, _ in runs]), priced(runs))
+
+
+@lru_cache(maxsize=32)
+def share_of(law: Repetitions, budget: Budget) -> Budget:
+    """Return what one run of a Gaussian mechanism may spend so that a selection among such runs fits the budget.
+
+    What recipes plan by; no price: that follows from what was planned.
+
+    Examples
+    --------
+    >>> round(share_of(Repetitions("poisson", 10.0), Budget(1.0, 1e-5)).epsilon, 3)
+    0.477
+    """
+    mu = 1 / find_price((), law, budget).score_noise
+    return Budget(gdp_to_epsilon(mu, budget.delta), budget.delta)
 
 
 def _least(fits: Callable[[float], bool], low: float) -> float | None:

@@ -62,7 +62,9 @@ def private_select(
         :class:`pate.DPSGDClassifier`, :class:`pate.PATEClassifier` (record voters, heads or shards), or
         :class:`pate.selection.Candidate` for any other with a price that you state. Names and settings are public.
         Their own ``budget`` is not used: all noise is chosen here, so that the whole selection fits. A DP-SGD candidate
-        keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``.
+        keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``. What a DP-SGD
+        candidate leaves to a recipe is planned once, before any price, of public facts and of one run's share of the
+        budget.
     X, y : rows and array-like of shape (n,)
         Private records and class values.
     budget : Budget
@@ -72,7 +74,7 @@ def private_select(
     groups : array-like of shape (n,) or None
         Whose record it is: persons are then protected, trained on and held out as one. Every candidate must take it.
     X_public : rows or None
-        For candidates that label public rows.
+        For candidates that label public rows, or fit a representation on them.
     ledger : Ledger or None
         Charge the whole selection there, before the first fit. One that counts in ``"renyi"`` or has no charge yet.
     mean_runs : float
@@ -156,6 +158,8 @@ def private_select(
         n_held=_held(holdout, n_units),
         budget=budget,
         X_public=X_public,
+        row_shape=tuple(rows.X.shape[1:]),
+        law=law,
     )
     contestants = read_candidates(candidates, facts)
     for contestant in contestants:

@@ -166,7 +166,13 @@ def _close(one: Any, other: Any) -> bool:
     return math.isclose(one, other, rel_tol=1e-9)
 
 
-def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> str:
+def render_statement(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    language: str = "en",
+    catalogue: str | os.PathLike[str] | None = None,
+) -> str:
     """Make the page of a statement's JSON file again.
 
     Parameters
@@ -175,6 +181,10 @@ def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] |
         The JSON file.
     out : path or None
         Where to write the page: ``.html`` or ``.txt``. None writes nothing.
+    language : str
+        Of the plain words of an ``.html`` page; one that ships. Plain text is the record alone, in English.
+    catalogue : path or None
+        Somebody's own translation of those words; see :meth:`PrivacyStatement.html`.
 
     Returns
     -------
@@ -184,7 +194,8 @@ def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] |
     Raises
     ------
     InvalidInputError
-        The file is not a statement, or ``out`` has another ending, exists already or cannot be written.
+        The file is not a statement, ``out`` has another ending, exists already or cannot be written, the language does
+        not ship, or the catalogue is none.
 
     Examples
     --------
@@ -202,8 +213,14 @@ def render_statement(path: str | os.PathLike[str], out: str | os.PathLike[str] |
         raise InvalidInputError(f"out must end in {' or '.join(_KINDS)}, got {goal.name!r}. Rename it.")
     if goal is not None and goal.exists():
         raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    as_page = goal is not None and goal.suffix == ".html"
+    if not as_page and (language != "en" or catalogue is not None):
+        raise InvalidInputError(
+            "language and catalogue are for the page, out must name an .html file. Plain text is the record alone, "
+            "whose words are the statement's own."
+        )
     s = read_statement(path)
-    made = s.html() if goal is not None and goal.suffix == ".html" else s.text()
+    made = s.html(language=language, catalogue=catalogue) if as_page else s.text()
     if goal is not None:
         try:
             write_text(goal, made)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 from pate.exceptions import InvalidInputError
 from pate.privacy.attacker import attack_bounds
 from pate.privacy.words import Guarantee
-from pate.statement import render
+from pate.statement import page, render
 from pate.statement.assumptions import NAMED, Assumption, check_stated
+from pate.statement.catalogue import open_catalogue
 from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields, versions
 from pate.statement.plain import as_plain_text, check_keys
 from pate.statement.render import tier
@@ -30,7 +32,7 @@ SCHEMA = "pate-statement-2"
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyStatement(StatementFields):
     """What was protected, against whom, how, and at which price.
 
@@ -262,8 +264,23 @@ class PrivacyStatement(StatementFields):
         """
         return render.text(self.rows())
 
-    def html(self) -> str:
+    def html(self, *, language: str = "en", catalogue: str | os.PathLike[str] | None = None) -> str:
         """Return the page for a data-protection officer: it asks nothing of the network and runs no script.
+
+        First what the statement means, in plain words; then the record word for word, each heading explained.
+
+        Parameters
+        ----------
+        language : str
+            Of the plain words: one that ships (``"en"``).
+        catalogue : path or None
+            Somebody's own translation of them (:func:`pate.statement.catalogue.new_catalogue`); comes first. What it
+            lacks is in English, and marked.
+
+        Raises
+        ------
+        InvalidInputError
+            A language that does not ship, or a file that is no catalogue.
 
         Examples
         --------
@@ -272,7 +289,13 @@ class PrivacyStatement(StatementFields):
         ...     mechanism="m", guarantee=g, accounting="GDP").html()
         True
         """
-        return render.html(self.rows(), seeded=self.seeded)
+        return page.html(self, self.rows(), self.digest, open_catalogue(language, catalogue))
+
+    def _repr_html_(self) -> str:
+        return page.card(self, open_catalogue())
+
+    def __repr__(self) -> str:
+        return f"PrivacyStatement({self.headline!r})"
 
     def __str__(self) -> str:
         return self.text()

@@ -1,11 +1,10 @@
-"""A statement in words: one list of headings and texts, shown as plain text, as a page, and in a report."""
+"""A statement in words: one list of headings and texts, shown as plain text, and as the page's part for experts."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
 
-from pate.core.pages import render
 from pate.privacy.attacker import in_words
 from pate.privacy.convert import format_up
 from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields
@@ -101,11 +100,6 @@ def text(shown: Rows) -> str:
         lines.append(f"{name + ':':<24}{body[0] if body else ''}".rstrip())
         lines.extend(" " * 24 + more for more in body[1:])
     return "\n".join(lines) + "\n"
-
-
-def html(shown: Rows, *, seeded: bool) -> str:
-    """Return the rows as one HTML page, which prints on one sheet of A4; the first is its headline."""
-    return render("statement.html", headline=shown[0][1], rows=shown[1:], seeded=seeded)
 
 
 def _epsilon(s: StatementFields) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
@@ -35,6 +36,27 @@ class RecordsForecast:
     recipe: Recipe
     expectation: Expectation
     guarantee: Guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values.
+
+        Examples
+        --------
+        >>> found = forecast(Budget(1.0, 1e-5), n_records=5_000, n_public=1_000, n_classes=10).to_dict()
+        >>> found["n_public"], found["share_of_accuracy_without_noise"] > 0.9
+        (1000, True)
+        """
+        return {
+            "n_units": self.facts.n_units,
+            "n_public": self.facts.n_public,
+            "kind": self.facts.kind,
+            "evidence": self.facts.evidence,
+            "share_of_accuracy_without_noise": self.expectation.share,
+            "plus_minus": self.expectation.plus_minus,
+            "like_what_was_measured": self.expectation.within,
+            "chosen": dict(self.recipe.reasons),
+            "guarantee": self.guarantee.to_dict(),
+        }
 
     def lines(self) -> list[str]:
         """Return it as sentences.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-
 from pate.core.checks import check_choice
-from pate.data import Dataset, TableEncoder, encode_dataset, load_dataset
+from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
@@ -34,59 +32,6 @@ def public_rows(dataset: str) -> int | None:
     (400, None)
     """
     return _PUBLIC_ROWS.get(dataset.replace("-", "_").lower())
-
-
-class OnEncodedRows(ClassifierMixin, BaseEstimator):
-    """A contestant that needs numbers, on rows encoded by what the public rows teach (:class:`pate.TableEncoder`).
-
-    For mixed tables in :func:`pate.compare`, beside contestants that read such tables themselves.
-
-    Parameters
-    ----------
-    classifier : classifier with a ``budget`` parameter
-    budget, random_state, noise_seed
-        Set in ``classifier`` where it has them.
-
-    Attributes
-    ----------
-    classifier_ : the fitted clone
-    encoder_ : TableEncoder
-        Fitted on ``X_public`` alone.
-
-    Examples
-    --------
-    >>> from pate import DPSGDClassifier
-    >>> inner = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), classes=range(2))
-    >>> OnEncodedRows(inner, budget=Budget(3.0, 1e-5)).budget
-    Budget(epsilon=3.0, delta=1e-05)
-    """
-
-    def __init__(
-        self, classifier: Any, *, budget: Budget | None = None, random_state: Any = None, noise_seed: Any = None
-    ) -> None:
-        self.classifier = classifier
-        self.budget = budget
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-
-    def fit(self, X: Any, y: Any, X_public: Any, groups: Any = None) -> OnEncodedRows:
-        """Learn the encoding from ``X_public`` and fit the classifier on the encoded private rows, by person or not."""
-        takes = self.classifier.get_params(deep=False)
-        said = {name: getattr(self, name) for name in ("budget", "random_state", "noise_seed") if name in takes}
-        self.encoder_ = TableEncoder().fit(X_public)
-        whose = {} if groups is None else {"groups": groups}
-        self.classifier_ = clone(self.classifier).set_params(**said).fit(self.encoder_.transform(X), y, **whose)
-        self.classes_ = self.classifier_.classes_
-        return self
-
-    @property
-    def statement_(self) -> Any:
-        """The classifier's own statement."""
-        return self.classifier_.statement_
-
-    def predict(self, X: Any) -> Any:
-        """Return the classes of rows of the table."""
-        return self.classifier_.predict(self.encoder_.transform(X))
 
 
 def make_dpsgd(

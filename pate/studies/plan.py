@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from scipy.special import ndtri
 
@@ -123,6 +124,17 @@ class PlanRow:
         """Standard deviation of the noise on every count, in votes."""
         return float(self.mechanism.sigma)  # type: ignore[attr-defined]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON values.
+
+        Examples
+        --------
+        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).rows[0].to_dict()["n_teachers"]
+        440
+        """
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return plain | {"mechanism": str(self.mechanism), "guarantee": self.guarantee.to_dict()}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -159,6 +171,25 @@ class Plan:
     right: float
     rows: tuple[PlanRow, ...]
     records: RecordsForecast | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values.
+
+        Examples
+        --------
+        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).to_dict()["teachers"][0]["mechanism"]
+        'NoisyHistogram(sigma=91.38...)'
+        """
+        return {
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "n_classes": self.n_classes,
+            "n_records": self.n_records,
+            "n_queries": self.n_queries,
+            "records": None if self.records is None else self.records.to_dict(),
+            "teachers": [row.to_dict() for row in self.rows],
+            "advice": self.advice(),
+        }
 
     def columns(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return the heading and the rows of the table as text.

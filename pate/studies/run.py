@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.extras import need
 from pate.core.files import atomic_path, write_json, write_text
 from pate.core.provenance import provenance
 from pate.data import Dataset, encode_dataset, load_dataset
@@ -21,6 +22,7 @@ from pate.recipes import Recipe
 from pate.release import LabelRelease, RecordLabels, ReleasedLabels
 from pate.report.result import CostCurve, CostLine, Result, Row, Seconds, SensitiveResult, Spent
 from pate.students import make_student
+from pate.studies._examples import examples_of
 from pate.studies._references import look_behind, look_inside
 from pate.studies.config import RunConfig
 from pate.studies.contestants import make_dpsgd
@@ -83,6 +85,8 @@ def run_experiment(
         ``out`` holds something.
     BudgetExceededError, InvalidInputError
         See :class:`pate.PATEClassifier`.
+    MissingExtraError
+        ``out`` is given, and matplotlib is not installed.
 
     Notes
     -----
@@ -96,6 +100,8 @@ def run_experiment(
     >>> done.result.rows[0].contestant, done.sensitive is None
     ('PATE', True)
     """
+    if out is not None:
+        need("matplotlib", extra="plots", why="A run's report")
     folder = None if out is None else RunFolder.new(out, config=json.dumps(config.identity(), sort_keys=True))
     rows: list[Row] = []
     inside: list[SensitiveResult] = []
@@ -240,6 +246,7 @@ def _result(config: RunConfig, first: _First, rows: list[Row], command: str | No
         rows=tuple(rows),
         answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),
         cost_curve=cost_curve(release, config.budget.delta) if isinstance(release, LabelRelease) else None,
+        examples=examples_of(release, data, first.queries),
         statement=release.statement,
         notes=_notes(release),
     )

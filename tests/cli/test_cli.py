@@ -120,12 +120,12 @@ def test_plan_spends_nothing(tables):
     ("extra", "text"),
     [
         (["--target", "sick"], "'sick' is not in private.csv"),
-        (["--teachers", "500"], "n_teachers must be at most the number of groups (130)"),
+        (["--teachers", "500"], "--teachers must be at most the number of groups (130)"),
         (["--classes", "no"], "at least two"),
         (["--classes", "none,maybe"], "outside classes"),
-        (["--epsilon", "0"], "epsilon must be"),
-        (["--delta", "1"], "delta must be"),
-        (["--teacher", "oracle"], "teacher must be one of"),
+        (["--epsilon", "0"], "--epsilon must be"),
+        (["--delta", "1"], "--delta must be"),
+        (["--teacher", "oracle"], "--teacher must be one of"),
         (["--public", "nowhere.csv"], "there is no file"),
         (["--sigma", "5"], "without a mechanism"),
         (["--mechanism", "gnmax"], "missing: sigma"),
@@ -160,7 +160,7 @@ def test_classes_left_out_leak_and_that_is_said(tables):
                "--epsilon", 2, "--delta", "1e-3", "--teachers", 20, "--out", "labels.csv", "--jobs", 1]  # fmt: skip
     done = pate(*command, cwd=tables)
     assert done.returncode == 0, done.stderr
-    assert "classes= was not given" in done.stderr
+    assert "--classes was not given" in done.stderr
     statement = json.loads((tables / "labels.statement.json").read_text())
     assert any("set of classes" in line for line in statement["not_covered"])
     assert not any("set of classes" in line["claim"] for line in statement["assumptions"])

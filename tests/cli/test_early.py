@@ -96,7 +96,7 @@ def test_names_that_are_no_file(tmp_path):
 
 
 def test_pate_label_names_the_place_before_it_trains(tables, blocked, untrained):  # noqa: F811
-    one_line(label(tables, out=blocked / "labels.csv"), "out=", "Not a directory", "Name a file in a folder")
+    one_line(label(tables, out=blocked / "labels.csv"), "--out ", "Not a directory", "Name a file in a folder")
     one_line(label(tables, "--ledger", blocked / "ledger.sqlite"), "ledger", "Not a directory", "Nothing was trained")
     one_line(label(tables, "--ledger", "/dev/null"), "ledger")
     assert not (tables / "labels.csv").exists()
@@ -164,7 +164,7 @@ def test_a_disk_that_fills_up_while_labels_are_written(tables, monkeypatch):  # 
     done = label(tables)
     assert done.returncode == 2
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "out='labels.csv' could not be written: No space left on device. No file was left. A ledger keeps" in told
+    assert "--out labels.csv could not be written: No space left on device. No file was left. A ledger keeps" in told
     assert not list(tables.glob("labels.*[!e]"))[1:]  # but labels.private
     monkeypatch.setattr(os, "replace", replace)
     spent = Ledger(tables / "private.csv.ledger.sqlite").used_fraction

@@ -88,10 +88,10 @@ def test_a_person_is_protected_where_a_group_is_named(tables):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"voters": "records", "teachers": 100}, "n_teachers (--teachers)"),
-        ({"voters": "records", "queries": 9, "gap": 2}, "n_queries (--queries), gap (--gap)"),
-        ({"voters": "records", "mechanism": "gnmax", "sigma": 9}, "mechanism (--mechanism)"),
-        ({"voters": "heads", "teacher": "svm"}, "teacher (--teacher)"),
+        ({"voters": "records", "teachers": 100}, "--voters records must stand without --teachers"),
+        ({"voters": "records", "queries": 9, "gap": 2}, "--queries, --gap"),
+        ({"voters": "records", "mechanism": "gnmax", "sigma": 9}, "--mechanism"),
+        ({"voters": "heads", "teacher": "svm"}, "--teacher"),
         ({"classes": "yes"}, "classes must list at least two"),
         ({"epsilon": "0.001"}, "--anyway"),
     ],
@@ -123,7 +123,7 @@ def test_a_file_may_say_who_votes(tables):
     done = pate("label", "--config", "job.toml", "--plan", cwd=tables)
     assert "40 x head" in done.stdout, done.stderr
     done = pate("label", "--config", "job.toml", "--voters", "records", cwd=tables)
-    refused(done, "must stand without n_teachers (--teachers)")
+    refused(done, "--voters records must stand without --teachers")
 
 
 @pytest.mark.parametrize("start", ["=1+1", "-yes"])

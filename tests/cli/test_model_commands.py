@@ -34,7 +34,7 @@ LABEL = ("label", "--private", "private.csv", "--public", "public.csv", "--targe
 def test_label_predict_show(tables):
     done = pate(*LABEL, "--out", "labels.csv", "--proba", cwd=tables)
     assert done.returncode == 0, done.stderr
-    assert "Wrote labels.pate, the model: pate predict --model labels.pate" in done.stdout
+    assert "Wrote labels.pate, the model: pate predict ROWS.csv --model labels.pate" in done.stdout
     labels = pd.read_csv(tables / "labels.csv")
     assert labels.columns.tolist() == ["row", "label", "status", "confidence", "p_no", "p_yes"]
     ledger = (tables / "private.csv.ledger.sqlite").read_bytes()
@@ -45,7 +45,7 @@ def test_label_predict_show(tables):
     assert "Left out, as the model does not ask for them: ill" in done.stdout
     assert "60 rows predicted; nothing was spent" in done.stdout
     said, truth = pd.read_csv(tables / "said.csv", dtype={"who": str}), pd.read_csv(tables / "new.csv")
-    assert said.columns.tolist() == ["who", "label", "confidence", "p_no", "p_yes"]
+    assert said.columns.tolist() == ["who", "row", "label", "confidence", "p_no", "p_yes"]
     assert said["who"][7] == "007"
     assert (said["label"] == truth["ill"]).mean() > 0.8
     assert (tables / "private.csv.ledger.sqlite").read_bytes() == ledger

@@ -34,7 +34,9 @@ from pate.cli._options import (
     PRIVATE,
     PUBLIC,
     RUN,
+    SCREEN,
     STATEMENT,
+    TABLES,
     TEACHERS,
     VOTES,
     option,
@@ -134,7 +136,7 @@ def test_what_several_options_make_together_is_made():
     """None of them is handed on raw in place of the argument that they make."""
     arguments = [use.argument for use in uses_of(LabelOptions).values() if use.argument is not None]
     shared_arguments = {argument for argument in arguments if arguments.count(argument) > 1}
-    assert shared_arguments == {"budget", "mechanism", "stated"}
+    assert shared_arguments == {"budget", "classes", "mechanism", "stated"}
     made = minimal("private", mechanism="gnmax", sigma=7.0, purpose="why", state=["a=b"]).arguments()
     assert (made["mechanism"], made["stated"]) == (GNMax(7.0), {"purpose": "why", "a": "b"})
     assert shared_arguments <= set(minimal("votes")._made())
@@ -261,20 +263,20 @@ def test_another_word_is_refused_before_anything_is_read(command, name):
 def groups_of(text):
     """Return the options below each heading."""
     found: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    for line in text.partition("\nExamples:")[0].splitlines():
         if line and not line.startswith((" ", "Usage")):
             found[line.rstrip(":")] = []
-        elif match := re.match(r"  (--[a-z-]+)", line):
+        elif match := re.match(r"  (?:-[a-z], )?(--[a-z-]+)", line):
             found[list(found)[-1]].append(match[1])
     return found
 
 
 def test_help_has_every_option_once_and_every_group():
     groups = groups_of(pate("label", "--help").stdout)
-    order = [PRIVATE, PUBLIC, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN]
+    order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
-    assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--help"])
+    assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--quiet", "--verbose", "--json", "--help"])
     assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--ledger-currency", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
@@ -283,12 +285,23 @@ def test_help_has_every_option_once_and_every_group():
 def test_help_of_other_commands_is_in_groups_too(command):
     text = pate(command, "--help").stdout
     (found,) = [c for c in typer.main.get_command(app).commands.values() if c.name == command]
-    options = [p.opts[0] for p in found.params if p.param_type_name == "option"]
+    options = [next(o for o in p.opts if o.startswith("--")) for p in found.params if p.param_type_name == "option"]
     groups = groups_of(text)
     assert sorted(name for names in groups.values() for name in names) == sorted([*options, "--help"])
     assert set(groups) - {"Arguments"} <= {
-        PRIVATE, PUBLIC, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN,
-    }  # fmt: skip
+        PRIVATE,
+        PUBLIC,
+        IMAGES,
+        VOTES,
+        TEACHERS,
+        PRIVACY,
+        NOISE,
+        STATEMENT,
+        MODEL,
+        OUTPUT,
+        RUN,
+        SCREEN,
+    }
     assert len(groups) > 1
 
 
@@ -325,7 +338,7 @@ def test_a_file_of_all_defaults_reads_back_equal(tmp_path, asked):
 
 #: A value of each kind that is nobody's default.
 OF_KIND = {Path: Path("some/where"), str: "a text", float: 0.25, int: 7, bool: True, list[str]: ["a=b", "c=d"],
-           shared.Names: shared.Names(("a,b", "c")), shared.Size: "28x20"}  # fmt: skip
+           shared.Size: "28x20"}  # fmt: skip
 
 
 def other_value(key):
@@ -347,7 +360,7 @@ def test_every_option_means_the_same_in_a_file_and_on_the_command_line(tmp_path,
         elif isinstance(value, list):
             line += [part for one in value for part in (flag(name), one)]
         else:
-            line += [flag(name), ",".join(value) if isinstance(value, tuple) else value]
+            line += [flag(name), value]
     done = pate("label", *line, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     from_file, from_line = asked
@@ -355,11 +368,29 @@ def test_every_option_means_the_same_in_a_file_and_on_the_command_line(tmp_path,
         held, typed = getattr(from_file, name), getattr(from_line, name)
         if key.kind is Path:  # a file's paths start at its folder, the command line's where one stands
             assert (held, typed) == (Path(values[name]), Path(values[name])), name
-        elif key.kind is shared.Names:  # a comma inside a name can be said in a file only
-            assert (held, typed) == (("a,b", "c"), ("a", "b", "c")), name
         else:
             assert held == typed, name
         assert held != DEFAULTS[name], name
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "names"),
+    [
+        (["a,b , c"], None, ("a", "b", "c")),
+        (["a,b", "c"], ["a,b", "c"], ("a,b", "c")),
+        (None, ["a,b"], ("a,b",)),
+    ],
+)
+@pytest.mark.parametrize("name", ["classes", "drop", "text"])
+def test_names_are_parted_by_commas_or_given_again(tmp_path, asked, name, line, file, names):
+    """What has a comma in it is said by giving the option more than once, or in a file's list."""
+    if line is not None:
+        given = [part for one in line for part in (flag(name), one)]
+        assert pate("label", "--epsilon", 1, "--out", "l.csv", *given, cwd=tmp_path).returncode == 0
+    if file is not None:
+        (tmp_path / "job.toml").write_text(f'epsilon = 1\nout = "l.csv"\n{name} = {json.dumps(file)}')
+        assert pate("label", "--config", "job.toml", cwd=tmp_path).returncode == 0
+    assert {tuple(getattr(options, name)) for options in asked} == {names}
 
 
 def test_every_type_of_option_is_one_that_a_file_can_hold():

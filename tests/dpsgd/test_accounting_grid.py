@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 
-from pate.dpsgd._calibration import ADJACENCIES, discretization_interval, dpsgd_epsilon
+from pate.dpsgd._calibration import ADJACENCIES, dpsgd_epsilon
+from pate.privacy.losses import discretization_interval
 
 RATES, NOISES, STEPS = (0.001, 0.01, 0.05, 0.256, 0.8), (0.7, 1.0, 2.0, 5.0), (1, 10, 100, 1000, 10_000)
 CELLS = list(itertools.product(RATES, NOISES, STEPS))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import rdp as dp_rdp
-from dpsgd_steps import train
+from dpsgd_steps import least_noise_for, train
 from opacus.accountants import PRVAccountant, RDPAccountant
 from scipy.integrate import trapezoid
 from scipy.stats import norm
@@ -29,8 +29,6 @@ from pate.dpsgd import _fit, _run
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
-    calibrate_noise_multiplier,
-    discretization_interval,
     dpsgd_epsilon,
 )
 from pate.dpsgd._noise import gaussian
@@ -45,6 +43,7 @@ from pate.exceptions import (
 from pate.networks import MLP, Linear
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.losses import discretization_interval
 
 DELTA = 1e-5
 SETTINGS = [(0.256, 80), (256 / 60_000, 1000), (0.02, 400)]
@@ -61,7 +60,7 @@ def epsilon(sigma, q, n_steps, adjacency="replace-one", interval=1e-3, delta=DEL
 @pytest.mark.parametrize("target", [0.3, 4.0])
 @pytest.mark.parametrize(("q", "n_steps"), [*SETTINGS, (1.0, 10)])
 def test_calibrated_noise_spends_the_budget_and_no_more(target, q, n_steps, adjacency):
-    sigma = calibrate_noise_multiplier(target, DELTA, sample_rate=q, n_steps=n_steps, adjacency=adjacency)
+    sigma = least_noise_for(target, DELTA, sample_rate=q, n_steps=n_steps, adjacency=adjacency)
     fine = discretization_interval(target, n_steps) / 3
     again = epsilon(sigma, q, n_steps, adjacency, fine)
     assert 0.99 * target <= again <= target
@@ -189,7 +188,7 @@ def test_more_noise_fewer_steps_and_rarer_samples_cost_less():
 
 
 def test_a_generous_budget_stops_at_the_floor():
-    assert calibrate_noise_multiplier(500.0, 0.1, sample_rate=0.05, n_steps=1) == SMALLEST_NOISE_MULTIPLIER
+    assert least_noise_for(500.0, 0.1, sample_rate=0.05, n_steps=1) == SMALLEST_NOISE_MULTIPLIER
 
 
 @pytest.mark.parametrize(
@@ -199,8 +198,6 @@ def test_accounting_refuses_what_it_cannot_do(change):
     arguments = {"delta": 1e-5, "sample_rate": 0.1, "n_steps": 3, **change}
     with pytest.raises(InvalidInputError, match=next(iter(change))):
         dpsgd_epsilon(1.0, **arguments)
-    with pytest.raises(InvalidInputError, match=next(iter(change))):
-        calibrate_noise_multiplier(1.0, arguments.pop("delta"), **arguments)
 
 
 # ---------------------------------------------------------------- the mechanism

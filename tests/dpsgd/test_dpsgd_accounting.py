@@ -10,13 +10,14 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
+from dpsgd_steps import least_noise_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd import _fit
-from pate.dpsgd._calibration import calibrate_noise_multiplier, dpsgd_epsilon
+from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._plan import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError, PrivacyParameterWarning
@@ -119,7 +120,7 @@ def test_with_sampling_epsilon_is_never_below_an_independent_bound(q, sigma, n_s
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_noise_for_the_smallest_delta_is_found(adjacency):
-    sigma = calibrate_noise_multiplier(2.0, 1e-12, sample_rate=0.05, n_steps=5000, adjacency=adjacency)
+    sigma = least_noise_for(2.0, 1e-12, sample_rate=0.05, n_steps=5000, adjacency=adjacency)
     plan = make_plan(Budget(2.0, 1e-12), Shape(5120, 0.05, 5000, 256), noise_multiplier=sigma, adjacency=adjacency)
     assert 1.9 < plan.guarantee.epsilon <= 2.0
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dpsgd_steps import least_noise_for
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from pate import Budget, DPSGDClassifier
-from pate.dpsgd._calibration import calibrate_noise_multiplier
 from pate.dpsgd.recipes import RecipePlan, TrainingFacts, choose_recipe, facts_of, named_recipes, recipe
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import gdp_from_budget
@@ -25,7 +25,7 @@ def noise_of_a_logit(chosen, facts):
     """All that noise gives one weight, by the optimiser's own arithmetic and the calibrated noise multiplier."""
     n, batch = facts.n_units, chosen.expected_batch_size
     steps = chosen.epochs * -(-n // batch)
-    sigma = calibrate_noise_multiplier(
+    sigma = least_noise_for(
         facts.budget.epsilon, facts.budget.delta, sample_rate=batch / n, n_steps=steps, adjacency=facts.adjacency
     )
     weight = [(1 - chosen.momentum ** (steps - t)) / (1 - chosen.momentum) for t in range(steps)]
@@ -88,7 +88,7 @@ def test_no_batch_is_overcharged(epsilon):
     chosen = choose_recipe(facts)
     batch = chosen.expected_batch_size
     steps = chosen.epochs * -(-facts.n_units // batch)
-    sigma = calibrate_noise_multiplier(epsilon, 1e-5, sample_rate=batch / facts.n_units, n_steps=steps)
+    sigma = least_noise_for(epsilon, 1e-5, sample_rate=batch / facts.n_units, n_steps=steps)
     assert sigma > 1.5
 
 

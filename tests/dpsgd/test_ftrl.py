@@ -8,11 +8,12 @@ import dp_accounting
 import numpy as np
 import pytest
 import torch
+from dpsgd_steps import least_noise_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pate.dpsgd._calibration import calibrate_noise_multiplier, dpsgd_epsilon
+from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._noise import gaussian
 from pate.dpsgd.mechanisms._choose import banded_error, choose_bands
 from pate.dpsgd.mechanisms._cyclic import Cycle
@@ -306,7 +307,7 @@ def test_the_chosen_bands_leave_the_least_error():
         error = banded_error(chosen, budget, shape)
         for b in (1, 2, 20):
             assert error <= banded_error(BandedFTRL(b, separation=b), budget, shape)
-        sigma = calibrate_noise_multiplier(epsilon, 1e-5, sample_rate=0.05, n_steps=40)
+        sigma = least_noise_for(epsilon, 1e-5, sample_rate=0.05, n_steps=40)
         independent = sigma * math.sqrt(41 / 2)
         assert error <= least * independent * 1.002
         spent = chosen.epsilon(

@@ -8,6 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from dpsgd_steps import least_noise_for
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -15,13 +16,13 @@ from scipy.stats import norm
 
 from pate import Budget
 from pate.dpsgd import _calibration as calibration
-from pate.dpsgd._calibration import calibrate_noise_multiplier, discretization_interval, dpsgd_epsilon
+from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._plan import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TruncatedPoissonSGD
 from pate.privacy import dpsgd_epsilons
 from pate.privacy.exact.composition import LossTable, compose_epsilons
 from pate.privacy.exact.sampled_gaussian import DIRECTIONS, loss_masses, tilted_epsilon
-from pate.privacy.losses import Losses, SampledGaussianPair, needs_tilt
+from pate.privacy.losses import Losses, SampledGaussianPair, discretization_interval, needs_tilt
 
 ADJACENCIES = ["replace-one", "add-or-remove"]
 
@@ -334,7 +335,7 @@ def test_both_ways_of_composing_meet(adjacency, monkeypatch):
 
 
 def test_noise_for_tiny_deltas_is_calibrated_to_the_budget():
-    sigma = calibrate_noise_multiplier(1.0, 1e-11, sample_rate=0.001, n_steps=50_000)
+    sigma = least_noise_for(1.0, 1e-11, sample_rate=0.001, n_steps=50_000)
     found = settled(0.001, sigma, 50_000, 1e-11, "replace-one")
     assert 0.99 < found <= 1.0 + 1e-6
     assert needs_tilt(50_000, 1e-11)

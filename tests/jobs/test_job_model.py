@@ -78,7 +78,7 @@ def test_a_job_ends_in_a_model_that_a_file_holds(files, tmp_path, options, voter
     found = predict_file(tmp_path / "labels.pate", files / "new.csv", tmp_path / "out.csv", id="who")
     assert (found.n_rows, found.left_out) == (N_PUBLIC, ("ill",))
     said, share = right(files, tmp_path / "out.csv")
-    assert said.columns.tolist() == ["who", "label", "confidence"]
+    assert said.columns.tolist() == ["who", "row", "label", "confidence"]
     assert said["who"].tolist() == [f"{i:04d}" for i in range(N + N_PUBLIC, N + 2 * N_PUBLIC)]
     assert share > 0.8
 
@@ -202,7 +202,7 @@ def test_ids_stand_first_as_they_are_written(tmp_path):
         id_name="patient", safe_csv=True,
     )  # fmt: skip
     one, other = release.values()
-    lines = ["patient,label,status", f"007,{one},answered", "'=1,,not asked", f",{other},answered"]
+    lines = ["patient,row,label,status", f"007,0,{one},answered", "'=1,1,,not asked", f",2,{other},answered"]
     assert (tmp_path / "a.csv").read_text().splitlines() == lines
 
 
@@ -281,7 +281,7 @@ def test_models_of_arrays_and_texts_take_tables_by_place_and_one_column(tmp_path
         clf.fit(X[:N], y[:N], X_public=X[N:]).save(tmp_path / f"{name}.pate")
         (tmp_path / f"{name}.csv").write_text(rows)
         predict_file(tmp_path / f"{name}.pate", tmp_path / f"{name}.csv", tmp_path / f"{name}.out", id="who")
-        lines = [line.split(",")[:2] for line in (tmp_path / f"{name}.out").read_text().splitlines()]
+        lines = [line.split(",")[:3:2] for line in (tmp_path / f"{name}.out").read_text().splitlines()]
         assert lines == [["who", "label"], ["007", "yes"], ["008", "no"]]
         (tmp_path / "wide.csv").write_text("a,b\n1,2\n")
         with pytest.raises(InvalidInputError, match="the model takes"):

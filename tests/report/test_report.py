@@ -1,19 +1,27 @@
 import copy
 import json
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import fields
 from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 from jinja2 import UndefinedError
 
+import pate
 from pate import report
 from pate.core.pages import render
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
+from pate.report._measured import measurements, verdict, who_wins
+from pate.report._public import NEXT
 from pate.report.result import Result, Row, SensitiveResult
+from pate.statement.catalogue import english
 from pate.statement.model import PrivacyStatement
 
 RESULT = tuple(f.name for f in fields(Result))
@@ -165,7 +173,7 @@ def check_self_contained(text):
 def test_public_report_is_whole_and_asks_nothing_of_the_network(tmp_path, result):
     report.write_report(tmp_path / "report.html", result)
     page = check_self_contained((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert page.tags.count("svg") == 3  # accuracy, cost, classes
+    assert page.tags.count("svg") == 6  # accuracy, cost, classes, each for a wide and for a narrow window
     for shown in (
         "PATE on digits",
         "ε = 2.527 at δ = 1e-5 for one record",
@@ -177,7 +185,10 @@ def test_public_report_is_whole_and_asks_nothing_of_the_network(tmp_path, result
         "pate demo --out run",
         "abc1234",
         "each record is in one shard",
-        "PRIVACY STATEMENT",
+        "Who is protected, and against whom",
+        "PATE or DP-SGD?",
+        "Next: your own table",
+        "Epsilon (ε)",
         "a note",
         "ε = 3, δ = 1e-5",
     ):
@@ -400,7 +411,7 @@ def test_templates_trust_nothing_and_name_no_address():
         if file.name.endswith(".css"):
             assert not re.search(r"\{[{%#]", text), file.name
     with pytest.raises(UndefinedError):
-        render("statement.html", headline="x", seeded=False)
+        render("statement.html", headline="x")
 
 
 def test_seeded_run_says_so_first_and_promises_nothing(result):
@@ -497,6 +508,111 @@ def test_comparison_draws_lines_and_gives_a_straight_answer(result):
     check_self_contained(check)
 
 
+# What came out, who wins, and what is next ---------------------------------------------------------------------
+
+
+def test_public_images_are_drawn_with_what_was_released(result):
+    shown = [{"image": ["0990", "0009"], "label": "<b>4", "confidence": 0.981}, {"image": ["1"], "label": None}]
+    shown += [{"image": ["9"], "label": 3, "lead": 12.4}]
+    text = report.render_report({**result, "examples": shown})
+    page = check_self_contained(text)
+    assert "<path d='M1 0h2v1h-2zM3 1h1v1h-1z' fill-opacity='1'/>" in text
+    for said in ("<b>4", "98.1% sure", "none", "lead of 12 votes", "No private image is on this page"):
+        assert said in page.text
+    assert "b" not in page.tags
+    assert "What came out" not in report.render_report(result)
+    assert Result.from_dict(Result.from_dict({**result, "examples": shown}).to_dict()).examples[1].label is None
+
+
+@pytest.mark.parametrize("image", [[], ["12", "1"], ["a"], ["٣"], ["0" * 65], ["0"] * 65, "09", [""]])
+def test_what_is_no_image_is_refused(result, image):
+    with pytest.raises(InvalidInputError):
+        report.render_report({**result, "examples": [{"image": image, "label": 1}]})
+
+
+def test_who_wins_is_said_as_it_was_measured(result):
+    """The words that stand in the template, held against the figures."""
+    rows = measurements()["rows"]
+    told = who_wins()
+    said = [verdict(row) for row in rows]
+    assert f"PATE was ahead by more than the spread in {said.count('pate')}" in told["sentence"]
+    assert f"DP-SGD in {said.count('dpsgd')}" in told["sentence"]
+    assert sum(len(cell.split(", ")) for line in told["lines"] for cell in line[1:] if cell != "–") == len(rows)
+    text = Page(report.render_report(result)).text
+    assert told["sentence"] in text
+    assert "The smaller epsilon is, the more PATE gains; as epsilon grows, DP-SGD catches up." in text
+    assert len({row["data"] for row in rows}) >= 5
+    for name in {row["data"] for row in rows}:
+        leads = [row["pate"]["mean"] - row["dpsgd"]["mean"] for row in rows if row["data"] == name]
+        if len(leads) > 2:
+            assert leads[0] == max(leads), name  # rows go by epsilon
+    low = [v for row, v in zip(rows, said, strict=True) if row["epsilon"] <= 0.5]
+    high = [v for row, v in zip(rows, said, strict=True) if row["epsilon"] > 0.5]
+    assert low.count("pate") / len(low) > high.count("pate") / len(high)
+    for source in told["sources"]:
+        assert (Path(pate.__file__).parents[1] / source).is_file()
+
+
+def test_the_next_command_is_one_that_the_command_line_takes(result, tmp_path):
+    assert NEXT in Page(report.render_report(result)).text
+    rng = np.random.default_rng(0)
+    for name, n, target in (("patients.csv", 60, ",ill"), ("cohort.csv", 40, "")):
+        ages = rng.integers(20, 90, n)
+        lines = [f"{a},{a % 7}" + (f",{'yes' if a > 55 else 'no'}" if target else "") for a in ages]
+        (tmp_path / name).write_text("\n".join([f"age,days{target}", *lines]) + "\n")
+    command = [sys.executable, "-c", "from pate.cli import main; main()", *NEXT.split()[1:]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cohort.csv", "patients.csv"]  # nothing was released
+
+
+def test_words_are_explained_on_hover_and_below(result):
+    text = report.render_report(result)
+    for term in ("epsilon", "delta", "sigma", "gdp", "adjacency", "teacher"):
+        name, meaning = english()(f"glossary.name.{term}").text, english()(f"glossary.{term}").text
+        assert f"<dt>{name}</dt><dd>{meaning}</dd>" in text
+    assert f"<abbr title='{english()('glossary.epsilon').text}'>Epsilon (ε)</abbr>" in text
+
+
+def test_every_picture_is_drawn_for_a_phone_too(result, sensitive):
+    for text in (report.render_report(result), report.render_sensitive_report(result, sensitive)):
+        widths = re.findall(r"<svg class='(wide|narrow)' viewBox='0 0 ([\d.]+) ", text)
+        assert len(widths) >= 6
+        assert [name for name, _ in widths] == ["wide", "narrow"] * (len(widths) // 2)
+        assert {name: float(points) for name, points in widths} == {"wide": 489.6, "narrow": 252.0}
+        style = text[: text.index("</style>")]
+        assert re.search(r"max-width: 560px.*svg\.wide \{ display: none; \}", style, re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium to lay the page out")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_its_window(tmp_path, result, sensitive, width):
+    result["examples"] = [{"image": ["09" * 4] * 8, "label": i, "confidence": 0.9} for i in range(12)]
+    pages = {"r": report.render_report(result), "s": report.render_sensitive_report(result, sensitive)}
+    pages["p"] = make_statement(ledger_head="0123456789abcdef" * 4).of_file("labels.csv", b"").html()
+    for name, text in pages.items():
+        text = re.sub(r"<meta http-equiv[^>]*>", "", text)
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+    frames = "".join(
+        f"<iframe id={n} src={n}.html style='width:{width}px;height:800px;border:0'></iframe>" for n in pages
+    )
+    ask = (
+        "for (const f of document.querySelectorAll('iframe')) t += f.contentDocument.documentElement.scrollWidth + ' '"
+    )
+    script = f"<script>onload = () => {{ let t = ''; {ask}; document.title = t }}</script>"
+    (tmp_path / "all.html").write_text(f"<!doctype html><title></title>{frames}{script}", encoding="utf-8")
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+         "--allow-file-access-from-files",
+         f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1600,1000", "--dump-dom",
+         "--virtual-time-budget=5000",
+         (tmp_path / "all.html").as_uri()],
+        check=True, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert re.search(r"<title>([\d ]+)</title>", done.stdout)[1].split() == [str(width)] * 3
+
+
 def test_truth_values_may_be_classes(result):
     result.update(classes=[False, True], answers_per_class=[3, 4])
     assert "True" in report.render_report(result)
@@ -505,7 +621,7 @@ def test_truth_values_may_be_classes(result):
 def test_results_come_back_from_their_json(result, sensitive):
     made, inside = Result.from_dict(result), SensitiveResult.from_dict(sensitive)
     assert made.statement == PrivacyStatement.from_dict(result["statement"])
-    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == {**result, "statements": []}
+    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == {**result, "statements": [], "examples": []}
     assert json.loads(json.dumps(inside.to_dict(), allow_nan=False)) == sensitive
     assert Result.from_dict(json.loads(json.dumps(made.to_dict()))) == made
     assert (report.render_report(made), report.render_sensitive_report(made, inside)) == (

@@ -37,7 +37,7 @@ from pate.report.result import Result
 from pate.statement.model import PrivacyStatement
 from pate.studies.compare import compare
 from pate.studies.comparison import Cell, ComparisonReport
-from pate.studies.contestants import OnEncodedRows, compare_on
+from pate.studies.contestants import compare_on
 
 ROOT = Path(__file__).parents[2]
 DELTA = 1e-5
@@ -791,32 +791,15 @@ def mixed_data() -> Dataset:
     )  # fmt: skip
 
 
-def test_each_contestant_gets_the_rows_that_it_takes():
-    """A mixed table as it is for record voters, encoded by public rows for DP-SGD."""
-    data = mixed_data()
-    inner = DPSGDClassifier("linear", budget=Budget(8.0, DELTA), classes=range(2), epochs=2)
-    encoded = OnEncodedRows(inner, budget=Budget(8.0, DELTA))
-    pate = PATEClassifier(classes=range(2))
-    report = compare({"PATE": pate, "DP-SGD": encoded}, data, budgets=[Budget(3.0, DELTA)], n_repeats=1)
+def test_contestants_read_mixed_tables_themselves():
+    """A mixed table as it is: record voters and DP-SGD's planner learn from its public rows how to read it."""
+    dpsgd, pate = DPSGDClassifier(budget=Budget(8.0, DELTA), classes=range(2)), PATEClassifier(classes=range(2))
+    report = compare({"PATE": pate, "DP-SGD": dpsgd}, mixed_data(), budgets=[Budget(3.0, DELTA)], n_repeats=1)
     assert [row["contestant"] for row in report.rows()] == ["PATE", "DP-SGD"]
     assert set(report.statements) == {("PATE", 3.0), ("DP-SGD", 3.0)}
     assert all(s.guarantee.epsilon <= 3.0 for s in report.statements.values())
-    assert not hasattr(inner, "n_features_in_")
+    assert not hasattr(dpsgd, "n_features_in_")
     assert all(row["accuracy"] > 0.7 for row in report.rows())
-
-
-def test_encoding_follows_public_rows_alone():
-    data = mixed_data()
-    other = data.private.X.assign(town="Bergen", a=1e6)
-    fits = []
-    for rows in (data.private.X, other):
-        inner = DPSGDClassifier("linear", budget=Budget(8.0, DELTA), classes=range(2), epochs=1)
-        model = OnEncodedRows(inner, budget=Budget(1.0, DELTA), random_state=3, noise_seed=5)
-        fits.append(model.fit(rows, data.private.y, X_public=data.public.X))
-    a, b = fits
-    assert np.array_equal(a.encoder_.transform(data.test.X), b.encoder_.transform(data.test.X))
-    assert (a.classifier_.budget, a.classifier_.random_state, a.classifier_.noise_seed) == (Budget(1.0, DELTA), 3, 5)
-    assert a.statement_.seeded
 
 
 def test_compare_on_a_table_and_with_teachers(data_home, tmp_path):
@@ -852,6 +835,6 @@ def test_the_experiment_runs(tmp_path):
     result = json.loads((folder / "results.json").read_text())
     assert len(result["rows"]) == 4
     assert result["settings"]["random_state"] == 0
-    assert {"pate", "torch", "opacus"} <= set(result["versions"])
+    assert {"pate", "torch", "dp-accounting"} <= set(result["versions"])
     assert "commit" in result
     assert (folder / "report.html").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +83,9 @@ def read_npz_table(path: Path) -> pd.DataFrame:
 
 
 def matrix_roles(
-    frame: pd.DataFrame, target: str | None, group: str | None, drop: list[str]
+    names: Collection[str], target: str | None, group: str | None, drop: Collection[str]
 ) -> tuple[str | None, str | None]:
     """In an npz of X, y and groups the last two are never features, named or not."""
-    there = [name for name in frame.columns if name not in drop]
+    there = [name for name in names if name not in drop]
     y, groups = ("y" if "y" in there else None), ("groups" if "groups" in there else None)
     return (y if target is None else target), (groups if group is None else group)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
+from pate.core.extras import need
 from pate.core.progress import track
 from pate.exceptions import CuratorWarning, InvalidInputError
 
@@ -125,6 +126,8 @@ def read_images(
     InvalidInputError
         Not such a folder, no image in it, something else in it, a link that leaves it, an image that cannot be read or
         is of another size or colour. A private file is named by its place in its class folder, not by its name.
+    MissingExtraError
+        Pillow is not installed.
 
     Warns
     -----
@@ -144,6 +147,7 @@ def read_images(
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: ... holds no images. ...
     """
+    need("PIL", extra="images", why="A folder of images")
     root = Path(path)
     if not root.is_dir():
         raise InvalidInputError(f"there is no folder {root}. Check the name.")

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-import warnings
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.checks import check_choice
 from pate.data._columns import as_float, as_text, column_kind
-from pate.data._like import cell_reader, kinds_like, numbers_in, tidy_like
-from pate.data._roles import labels_of, owners_of
-from pate.data.files._arrays import is_matrix, matrix_roles, read_npy, read_npz_table
-from pate.data.files._limits import check_unpacked, gunzip
-from pate.data.files._npz import reason
+from pate.data._dates import DATE, DATE_ORDERS, date_form, days_in
+from pate.data._like import kinds_like, tidy_like
+from pate.data._roles import ids_of, labels_of, owners_of
+from pate.data.files._arrays import matrix_roles
+from pate.data.files._formats import TableFormat, Wanted
+from pate.data.files._opened import Opened, open_table
+from pate.data.files._remarks import remark_on
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
-MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
-
-_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,12 +34,25 @@ class Table:
     Attributes
     ----------
     X : DataFrame of shape (n, n_features)
-        Numeric columns are float64 (true/false is 1/0), all others text (objects); missing is NaN.
+        Numeric columns are float64 (true/false is 1/0; dates are days since 1970-01-01), all others text (objects);
+        missing is NaN.
     y : array of shape (n,) or None
         The target column, its values as they are in the file.
     groups : array of shape (n,) or None
         Whose row it is, as texts.
     path : Path
+    ids : array of shape (n,) or None
+        The id column, as texts as they are written; None where a cell is empty.
+    id_name : str or None
+        What that column is called.
+    kinds : mapping of str to str
+        What the features of a public table are: ``"numeric"``, ``"text"``, or ``"date:"`` and the form of its dates.
+        Entirely empty ones have none.
+    format : TableFormat
+        How the file was read.
+    remarks : mapping of str to str
+        Features of a public table that may not be what they become: codes that become numbers, ids that become
+        categories. Of a private one nothing is remarked.
 
     Examples
     --------
@@ -61,6 +68,11 @@ class Table:
     y: npt.NDArray[Any] | None
     groups: npt.NDArray[Any] | None
     path: Path
+    ids: npt.NDArray[Any] | None = None
+    id_name: str | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    format: TableFormat = field(default_factory=lambda: TableFormat("table"))
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
@@ -74,32 +86,60 @@ def read_table(
     *,
     target: str | None = None,
     group: str | None = None,
+    id: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
-    like: pd.DataFrame | None = None,
+    like: pd.DataFrame | Table | None = None,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
+    dates: str = "auto",
 ) -> Table:
-    r"""Read a CSV, Parquet, npz or npy file into features, labels and groups.
+    r"""Read a table into features, labels and groups: CSV, Parquet, Excel, npz, npy, SQLite or DuckDB.
+
+    For a private and a public file together there is :func:`pate.data.read_both`.
 
     Parameters
     ----------
     path : path
-        ``.csv`` or ``.csv.gz`` (comma, a header line, UTF-8), ``.parquet``, or ``.npz``. An npz holds either the array
-        ``X`` (rows first) with, optionally, ``y`` and ``groups``, which are then taken without being named, and
-        ``columns`` (names of the features); or one one-dimensional array per column. ``.npy`` holds such an ``X``
-        alone, its columns named x0, x1, ..., or a structured array.
+        - ``.csv``, ``.tsv``, ``.txt``, or one of them with ``.gz``: a header line, then one row a line.
+        - ``.parquet``, or a folder of such files; its sub-folders ``a=1`` are the column ``a``.
+        - ``.xlsx``, ``.xlsm`` (``pip install 'pate[excel]'``): the first line is the header.
+        - ``.npz``: either the array ``X`` (rows first) with, optionally, ``y`` and ``groups``, which are then taken
+          without being named, and ``columns`` (names of the features); or one one-dimensional array per column.
+          ``.npy``: such an ``X`` alone, its columns named x0, x1, ..., or a structured array.
+        - ``sqlite:FILE?table=NAME``, ``duckdb:FILE?table=NAME`` (``pip install 'pate[duckdb]'``), or ``query=SELECT
+          ...`` for ``table=``. Nothing is written there. A query should end in ``ORDER BY``.
     target : str or None
         Column of the labels; None: there is none, every column is a feature.
     group : str or None
         Column that says whose row it is; it is no feature. Ids are texts, each cell by itself: an odd id changes nobody
         else's. Whole numbers are one person however they are written (``007``, ``7``, ``7.0``).
+    id : str or None
+        Column that is kept as ``ids`` and is no feature. May be ``group`` too.
     drop : iterable of str
         Columns to leave out.
     text : iterable of str
         Columns that hold text, codes say, even where every cell looks like a number: their cells are kept as they are
         written. May name the target.
-    like : DataFrame or None
-        The public rows (``read_table(public).X``): give them whenever the file is **private**. Its columns are then
-        numbers or text as the public ones are, and every cell is read by itself; see the notes.
+    like : Table, DataFrame or None
+        The public rows (``read_table(public)``): give them whenever the file is **private**. Its columns are then
+        numbers, dates or text as the public ones are, and every cell is read by itself; see the notes. A DataFrame does
+        not say which of its numbers were dates, nor how the file was written.
+    sep : str or None
+        What parts the cells of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
+        header line.
+    encoding : str or None
+        How its letters are written. None: by the file's first bytes; else a public file is UTF-8 or, where it cannot
+        be, cp1252, and a private one is as the public one.
+    decimal : {".", ","} or None
+        What stands before the decimals of a CSV file. Thousands are not parted. None: a point, or as in ``like``.
+    sheet : str or None
+        Which sheet of a workbook that has several.
+    dates : {"auto", "day-first", "month-first", "text"}
+        A public column of dates alone (2020-01-31, 31.1.2020, with or without a time; or of a declared type) becomes
+        days since 1970-01-01. ``"auto"`` keeps texts where day and month cannot be told apart; ``"text"`` keeps all.
 
     Returns
     -------
@@ -109,9 +149,9 @@ def read_table(
     ------
     InvalidInputError
         The file is missing, of another kind, empty, unreadable or truncated; a row has more or fewer cells than the
-        header; a column is not there, stands twice or has no name; a column holds dates or nested values. Without
-        ``like`` also: a label or group is missing; a number is infinite. Texts name columns and line numbers, never
-        values.
+        header; a column is not there, stands twice or has no name; a column holds nested values, or dates where the
+        public one has none. Without ``like`` also: a label or group is missing; a number is infinite. Texts name
+        columns and line numbers, never values.
 
     Warns
     -----
@@ -121,278 +161,192 @@ def read_table(
     Notes
     -----
     **Guarantees.** With ``like`` no record's cells decide whether the file is read, or what any other record reads as:
-    a cell that is no finite number in a column of numbers is missing, a missing label or owner is left missing (who
-    trains sets that record aside), and a label is the number or truth value that its own cell spells, else its text.
-    Public are the names of columns, the number of rows, the declared types of Parquet and npz columns, and that the
-    file is well formed (rows as long as the header, quotes that close, UTF-8): whoever writes the file sees to that.
+    a cell that is no finite number in a column of numbers is missing, so is one that is no date of the public form in a
+    column of dates; a missing label or owner is left missing (who trains sets that record aside), and a label is the
+    number or truth value that its own cell spells, else its text. Public are the names of columns, the number of rows,
+    sheets, tables and files, the declared types of Parquet, DuckDB and npz columns, and that the file is well formed
+    (rows as long as the header, quotes that close, letters of one encoding): whoever writes the file sees to that. How
+    a private CSV file is written follows from its first bytes, its header line and the public file, from no record.
 
     Examples
     --------
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.csv"
-    >>> _ = file.write_text("age,ill\n50,no\n")
+    >>> _ = file.write_text("age;born;ill\n50;1970-01-02;no\n")
+    >>> read_table(file, target="ill").X.values.tolist()
+    [[50.0, 1.0]]
     >>> read_table(file, target="sick")
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: target column 'sick' is not in a.csv, which has: 'age', 'ill'. ...
+    pate.exceptions.InvalidInputError: target column 'sick' is not in a.csv, which has: 'age', 'born', 'ill'. ...
     """
-    path = Path(path)
-    suffix = next((s for s in _SUFFIXES if path.name.lower().endswith(s)), None)
-    if suffix is None:
-        raise InvalidInputError(
-            f"path must end in {', '.join(_SUFFIXES)}, got {path.name!r}. Convert the file, or rename it to what it is."
-        )
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}. Check the name and the folder.")
-    if path.stat().st_size == 0:
-        raise InvalidInputError(f"{path} is empty. Write the table again.")
+    check_choice("dates", dates, DATE_ORDERS)
     drop = [drop] if isinstance(drop, str) else list(drop)
     text = [text] if isinstance(text, str) else list(text)
-    kinds = None if like is None else kinds_like(like, text, without=(target, group))
-    if suffix in (".csv", ".csv.gz"):
-        frame = _read_csv(path, text if group is None else [*text, group], kinds)
-    elif suffix == ".parquet":
-        frame = _read_parquet(path, nullable=like is not None)
-    else:
-        frame = {".npz": read_npz_table, ".npy": read_npy}[suffix](path)
-    if is_matrix(frame):
-        target, group = matrix_roles(frame, target, group, drop)
-    return _split(frame, path, target, group, drop, text, kinds)
+    kinds, written, names = None, None, None
+    if isinstance(like, Table):
+        names = list(like.kinds)
+        kinds = {n: "text" if n in text else kind for n, kind in like.kinds.items() if n not in (target, group, id)}
+        written = like.format
+    elif like is not None:
+        kinds = kinds_like(like, text, without=(target, group, id))
+        names = list(map(str, like.columns))
+    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
+    opened = open_table(path, wanted, like=written, names=names)
+    if opened.matrix:
+        target, group = matrix_roles(opened.names, target, group, drop)
+    roles = {"target": target, "group": group, "id": id}
+    features = features_of(opened, roles, drop, text)
+    return take_columns(opened, features, roles, text=text, kinds=kinds, dates=dates)
 
 
-def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
-    """Return the public features in the private features' order, or say what does not match.
-
-    Parameters
-    ----------
-    X_private, X_public : DataFrame
-        Features of two files.
-    drop : iterable of str
-        Columns of the public file to leave out when they are there, such as the target.
-
-    Raises
-    ------
-    InvalidInputError
-        The public file misses columns, has others or has an entirely empty one; or no cell at all of a private column
-        is of the kind (number or text) that the public one has.
-
-    Notes
-    -----
-    **Guarantees.** Names of columns and public cells are public, private cells are not. Whether a column is of numbers
-    or of text is decided by the public rows. A private table that was read with ``read_table(..., like=X_public)`` has
-    those kinds whatever its cells are, so that none of them, nor all together, can bring a refusal about. Of a table
-    that was read otherwise a column without a single fitting cell is refused as another column, before anything is
-    released; there a neighbouring table may be one that is taken, which ``like`` rules out.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> private = pd.DataFrame({"a": [1.0], "b": ["x"]})
-    >>> align_columns(private, pd.DataFrame({"b": ["y"], "a": [2.0]})).columns.tolist()
-    ['a', 'b']
-    >>> align_columns(private, pd.DataFrame({"a": [2.0], "c": [1]}))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: the public file's columns differ from the private file's: it lacks 'b'; ...
-    """
-    wanted = [str(c) for c in X_private.columns]
-    public = X_public.drop(columns=[c for c in drop if c in X_public.columns])
-    missing = [c for c in wanted if c not in public.columns]
-    extra = [str(c) for c in public.columns if c not in wanted]
-    if missing or extra:
-        parts = [f"it lacks {_names(missing)}"] if missing else []
-        parts += [f"it also has {_names(extra)}"] if extra else []
-        raise InvalidInputError(
-            f"the public file's columns differ from the private file's: {'; '.join(parts)}. "
-            "Both need the same features: rename, or drop what only one of them has."
-        )
-    public = public[wanted].copy()
-    empty = [c for c in wanted if public[c].isna().all()]
-    if empty:
-        raise InvalidInputError(
-            f"the public file's column {_names(empty)} is entirely empty: nothing public says whether it holds numbers "
-            "or text, and the private file must not decide. Fill in some cells, or drop the column from both files."
-        )
-    odd = []
-    for name in wanted:
-        private_kind, public_kind = column_kind(name, X_private[name]), column_kind(name, public[name])
-        if private_kind != public_kind and not (
-            public_kind == "numeric" and numbers_in(X_private[name])[0].notna().any()
-        ):
-            blank = "empty, and so " if X_private[name].isna().all() else ""
-            odd.append(f"{name!r} is {blank}{private_kind} in the private file and {public_kind} in the public one")
-    if odd:
-        raise InvalidInputError(
-            f"columns of different kinds: {'; '.join(odd)}. Clean the cells that are not numbers, name the column as "
-            "text if it holds codes (text=, --text), or drop it."
-        )
-    return public
-
-
-# Reading -------------------------------------------------------------------------------------------------------
-
-
-def _read_csv(path: Path, text: list[str], kinds: dict[str, str] | None) -> pd.DataFrame:
-    import pandas as pd
-
-    def is_text(name: str) -> bool:
-        return name in text if kinds is None else kinds.get(name) != "numeric"
-
-    try:
-        data = gunzip(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
-        header = _check_cells(path, data.decode("utf-8-sig"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                io.BytesIO(data),
-                # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
-                converters={i: cell_reader(MISSING) for i, name in enumerate(header) if kinds and not is_text(name)},
-                **_exact(pd.__version__),
-                encoding="utf-8-sig",
-                header=0,
-                names=list(range(len(header))),  # pandas would rename a name that stands twice
-                dtype={i: "object" for i, name in enumerate(header) if is_text(name)},
-                index_col=False,
-                keep_default_na=False,
-                na_values=list(MISSING),
-                skipinitialspace=True,
-                low_memory=False,
-            )
-    except InvalidInputError:
-        raise
-    except (OSError, EOFError, zlib.error, ValueError, csv.Error, pd.errors.ParserWarning) as error:
-        # The parser's own text may quote a cell: only its kind is told.
-        raise InvalidInputError(
-            f"{path} is not a readable CSV table ({reason(error)}). It may be truncated, not UTF-8 text with "
-            "commas and a header line, or have a quote too many."
-        ) from None
-    # A missing name gets the one pandas would give it, so that drop= can take it out.
-    frame.columns = pd.Index([name or f"Unnamed: {i}" for i, name in enumerate(header)])
-    return frame
-
-
-def _exact(pandas: str) -> dict[str, Any]:
-    """Return what makes a version of pandas read numbers to the last bit, as Python does: from 3.1 on, nothing."""
-    return {} if tuple(map(int, pandas.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
-
-
-def _check_cells(path: Path, text: str) -> list[str]:
-    """Return the header; refuse rows of another length, which pandas would pad with missing cells."""
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
-    header = [cell.strip() for cell in next(reader, [])]
-    for row in reader:
-        if row and len(row) != len(header):
-            raise InvalidInputError(
-                f"{path}, line {reader.line_num}: {len(row)} cells where the header has {len(header)}. "
-                "The file may be truncated, or a cell with a comma lacks its quotes."
-            )
-    return header
-
-
-def _read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    try:
-        said = pq.read_metadata(path)
-        parts = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
-        # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
-        check_unpacked(max(8 * said.num_rows * said.num_columns, sum(parts)), path.stat().st_size)
-        # Not nullable, one missing whole number makes floats of a column, and large ids equal.
-        frame = pd.read_parquet(path, dtype_backend="numpy_nullable") if nullable else pd.read_parquet(path)
-    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
-    except Exception as error:
-        raise InvalidInputError(
-            f"{path} is not a readable Parquet table ({reason(error)}). It may be truncated: write it again."
-        ) from None
-    return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
-
-
-# Splitting -----------------------------------------------------------------------------------------------------
-
-
-def _names(names: Iterable[Any]) -> str:
-    return ", ".join(repr(str(n)) for n in names)
-
-
-def _split(
-    frame: pd.DataFrame,
-    path: Path,
-    target: str | None,
-    group: str | None,
-    drop: list[str],
-    text: list[str],
-    kinds: dict[str, str] | None,
-) -> Table:
-    frame = frame.reset_index(drop=True)
-    frame.columns = frame.columns.map(str)
-    columns = list(frame.columns)
+def features_of(
+    opened: Opened, roles: Mapping[str, str | None], drop: Collection[str], text: Collection[str]
+) -> list[str]:
+    """Return the names of the columns that have no role, or refuse roles that do not fit the file."""
+    columns = list(opened.names)
     twice = sorted(c for c, n in Counter(columns).items() if n > 1)
     if twice:
         raise InvalidInputError(
-            f"{path.name} has columns of the same name: {_names(twice)}. Rename or remove one of each."
+            f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
         )
-    roles: Mapping[str, list[str]] = {
-        "target": [] if target is None else [target],
-        "group": [] if group is None else [group],
-        "drop": drop,
-    }
-    for role, names in roles.items():
+    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
+    for role, names in (named | {"text": list(text)}).items():
         absent = [n for n in names if n not in columns]
         if absent:
             raise InvalidInputError(
-                f"{role} column {_names(absent)} is not in {path.name}, which has: {_names(columns)}. Use one of those."
+                f"{role} column {quoted(absent)} is not in {opened.name}, which has: {quoted(columns)}. Use one of "
+                "those."
             )
-    named = [n for names in roles.values() for n in names]
-    clash = sorted({n for n in named if named.count(n) > 1})
+    check_one_role(named)
+    return check_features(opened, [c for c in columns if c not in {n for names in named.values() for n in names}])
+
+
+def check_one_role(named: Mapping[str, list[str]]) -> None:
+    """Refuse a column of two roles; an id may say whose row it is too.
+
+    Examples
+    --------
+    >>> check_one_role({"group": ["a"], "id": ["a"], "drop": []})
+    >>> check_one_role({"target": ["a"], "drop": ["a"]})
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: column 'a' has two roles among target, group, id and drop. ...
+    """
+    used = [n for role, names in named.items() for n in names if not (role == "id" and names == named.get("group"))]
+    clash = sorted({n for n in used if used.count(n) > 1})
     if clash:
         raise InvalidInputError(
-            f"column {_names(clash)} has two roles among target, group and drop. Give each column one role."
+            f"column {quoted(clash)} has two roles among target, group, id and drop. Give each column one role."
         )
-    features = [c for c in columns if c not in named]
-    absent = [n for n in text if n not in columns]
-    if absent:
-        raise InvalidInputError(
-            f"text column {_names(absent)} is not in {path.name}, which has: {_names(columns)}. Use one of those."
-        )
+
+
+def check_features(opened: Opened, features: list[str]) -> list[str]:
+    """Return the names of features, all of which must be there."""
     unnamed = [c for c in features if c.startswith("Unnamed: ") or not c.strip()]
     if unnamed:
         raise InvalidInputError(
-            f"{path.name} has a column without a name, often a saved row number: {_names(unnamed)}. "
-            f"Name it, or leave it out with drop=[{_names(unnamed)}]."
+            f"{opened.name} has a column without a name, often a saved row number: {quoted(unnamed)}. "
+            f"Name it, or leave it out with drop=[{quoted(unnamed)}] (--drop)."
         )
+    return features
+
+
+def quoted(names: Iterable[Any]) -> str:
+    """Return names for a message.
+
+    Examples
+    --------
+    >>> quoted(["a", 1])
+    "'a', '1'"
+    """
+    return ", ".join(repr(str(n)) for n in names)
+
+
+def take_columns(
+    opened: Opened,
+    features: list[str],
+    roles: Mapping[str, str | None],
+    *,
+    text: Collection[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    dates: str = "auto",
+    unlabelled: bool = False,
+) -> Table:
+    """Read the cells of an opened table, each column as its role wants it.
+
+    Parameters
+    ----------
+    opened : Opened
+    features : list of str
+    roles : mapping of {"target", "group", "id"} to str or None
+    text, dates
+        As for :func:`read_table`.
+    kinds : mapping of str to str, or None
+        Of a private table: what the public one's columns are.
+    unlabelled : bool
+        Whether labels of a public table may be missing.
+    """
+    target, group, id = (roles.get(role) for role in ("target", "group", "id"))
+    asis = [*text, *(name for name in (group, id) if name is not None)]
+    frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
         raise InvalidInputError(
-            f"{path.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
+            f"{opened.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
         )
     strict, X = kinds is None, frame[features]
-    spelt = path.suffix.lower() in (".csv", ".gz") and target not in text
+    found: dict[str, str] = {}
+    remarks: dict[str, str] = {}
+    if kinds is None:
+        X = _tidy(X, opened, text, dates, found, remarks)
+    else:
+        X = tidy_like(X, opened.name, kinds, text=list(text))
     return Table(
-        X=_tidy(X, path, text) if kinds is None else tidy_like(X, path.name, kinds, text=text),
-        y=labels_of(frame, target, strict=strict, spelt=spelt),
+        X=X,
+        y=labels_of(frame, target, strict=strict and not unlabelled, spelt=opened.spelt and target not in text),
         groups=owners_of(frame, group, strict=strict),
-        path=path,
+        path=opened.path,
+        ids=ids_of(frame, id),
+        id_name=id,
+        kinds=found,
+        format=opened.format,
+        remarks=remarks,
     )
 
 
-def _tidy(X: pd.DataFrame, path: Path, text: list[str]) -> pd.DataFrame:
-    """Bring columns to two types, whatever is missing: float64, and text as objects with NaN where missing."""
+def _tidy(
+    X: pd.DataFrame,
+    opened: Opened,
+    text: Collection[str],
+    dates: str,
+    kinds: dict[str, str],
+    remarks: dict[str, str],
+) -> pd.DataFrame:
+    """Bring public columns to two types, whatever is missing: float64, and text as objects with NaN where missing."""
     import pandas as pd
 
     tidy: dict[str, Any] = {}
     for name in X.columns:
         column = X[name]
-        kind = "text" if name in text else column_kind(name, column)
-        if (
-            kind == "text"
-            and name not in text
-            and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean"
-        ):
+        form, said = ("", "") if name in text else date_form(column, dates)
+        kind = "text" if name in text else f"{DATE}{form}" if form else column_kind(name, column)
+        if kind == "text" and name not in text and _is_truth(column):
             kind, column = "numeric", column.astype("boolean").astype("Float64")
-        if kind == "text":
-            tidy[name] = as_text(column)
-            continue
-        tidy[name] = as_float(column)
-        if np.isinf(tidy[name].to_numpy()).any():
+        if form:
+            tidy[name] = days_in(column, form)[0]
+        else:
+            tidy[name] = as_text(column) if kind == "text" else as_float(column)
+        if kind == "numeric" and np.isinf(tidy[name].to_numpy()).any():
             raise InvalidInputError(
-                f"{path.name}: column {name!r} holds infinite numbers. Leave such cells empty, or cap them."
+                f"{opened.name}: column {name!r} holds infinite numbers. Leave such cells empty, or cap them."
             )
+        if name in text or tidy[name].notna().any():
+            kinds[name] = kind
+        said = said or ("" if name in text or form else remark_on(name, tidy[name], zeros=name in opened.zeros))
+        if said:
+            remarks[name] = said
     return pd.DataFrame(tidy, index=X.index)
+
+
+def _is_truth(column: pd.Series) -> bool:
+    import pandas as pd
+
+    return pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean"

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.extras import need
 from pate.core.files import atomic_path
 from pate.data.files._limits import check_unpacked, gunzip
 from pate.data.files._npz import read_npz, reason
@@ -137,6 +138,7 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
         return content
     reasons = ["download=False"]
     if download:
+        need("pooch", extra="datasets", why=f"Downloading the data set {dataset!r}")
         reasons = []
         for origin in stored.origins:
             try:

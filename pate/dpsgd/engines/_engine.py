@@ -161,9 +161,9 @@ def loss_gradient(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     tensor([[-0.7500,  0.2500,  0.2500,  0.2500],
             [ 0.2500,  0.2500,  0.2500, -0.7500]])
     """
-    g = logits.softmax(dim=1)
-    g[torch.arange(len(g), device=g.device), labels] -= 1.0
-    return g
+    # Class by class in memory: over few numbers that lie side by side torch's softmax is slow.
+    g = logits.t().contiguous().softmax(dim=0)
+    return g.scatter_add_(0, labels[None], g.new_full((1, len(labels)), -1.0)).t()
 
 
 def check_promise(engine: Engine, trial: Trial) -> None:

@@ -8,12 +8,13 @@ from functools import cache, lru_cache
 from scipy.optimize import brentq
 
 from pate.core.checks import check_int
-from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, central_limit_guess, discretization_interval
+from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, central_limit_guess
 from pate.dpsgd.mechanisms._cyclic import Cycle
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL
 from pate.dpsgd.mechanisms._mechanism import Shape
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
+from pate.privacy.losses import discretization_interval
 
 
 @lru_cache(maxsize=64)

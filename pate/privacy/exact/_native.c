@@ -1,11 +1,9 @@
 /* Exact divergences of noisy-max votes: the inner loops of pair_law.py and orders.py, one histogram at a time.
  *
  * The mathematics, and the reasons for every formula, are in those two modules; the numpy engine there is the
- * specification and this file must agree with it to 1e-12 (tested). No Python API is used apart from an empty module,
- * so that any builder of extensions can build it; the functions are called through ctypes, without the interpreter lock.
+ * specification and this file must agree with it to 1e-12 (tested). A plain shared library that knows nothing of Python:
+ * the functions are called through ctypes, without the interpreter lock.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -578,6 +576,3 @@ __declspec(dllexport)
 __attribute__((visibility("default")))
 #endif
 int64_t pate_task_size(void) { return (int64_t)sizeof(task); }
-
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, NULL, NULL, NULL, NULL, NULL};
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }

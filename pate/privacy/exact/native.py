@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
+import sys
 from functools import lru_cache
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from pate.privacy.exact.threshold import JoinTables
 __all__ = ["available", "maxima"]
 
 
+#: A plain shared library, the same for every version of Python: ``setup.py`` builds it beside this file.
+_FILE = Path(__file__).with_name("_native.dll" if sys.platform == "win32" else "_native.so")
 _INT, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 _SUM = 6
 _BASES = {1.0: 0, 1.25: 1, 1.5: 2, 1.75: 3, 2.0: 4}
@@ -54,12 +56,11 @@ def _library() -> ctypes.CDLL | None:
     if os.environ.get("PATE_NO_NATIVE"):
         return None
     try:
-        module: ModuleType = importlib.import_module("._native", __package__)
-        library = ctypes.CDLL(str(module.__file__))
+        library = ctypes.CDLL(str(_FILE))
         library.pate_noisy_max.argtypes = [ctypes.POINTER(_Task)]
         library.pate_task_size.restype = _INT
         matches = library.pate_task_size() == ctypes.sizeof(_Task)
-    except (ImportError, OSError, AttributeError):
+    except (OSError, AttributeError):
         return None
     return library if matches else None
 

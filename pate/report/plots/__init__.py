@@ -6,10 +6,15 @@ global is changed. Colours are those of Okabe and Ito, told apart by colour-blin
 
 from __future__ import annotations
 
+from pate.core.extras import need
+
+need("matplotlib", extra="plots", why="A picture")
+
+# ruff: noqa: E402  (what follows imports matplotlib)
 from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
 from pate.report.plots._release import answers_per_class, cost_curves
 from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
-from pate.report.plots._style import COLOURS, figure_to_png, figure_to_svg
+from pate.report.plots._style import COLOURS, figure_to_png, figure_to_svg, narrow_axes
 
 __all__ = [
     "COLOURS",
@@ -22,5 +27,6 @@ __all__ = [
     "figure_to_svg",
     "group_rows",
     "margin_histogram",
+    "narrow_axes",
     "teacher_accuracies",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from pate.report.plots._style import COLOURS, SERIES, SIZE, axes, finish, legend, some
+from pate.report.plots._style import COLOURS, SERIES, SIZE, axes, finish, is_narrow, legend, some
 
 _MARKERS = "osD^vP"
 
@@ -76,12 +77,13 @@ def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) 
         # Beside the axes, one below the other: easy to compare, and never over a bar or a dot.
         beside = ax.get_yaxis_transform()
         ax.text(1.03, position, text, transform=beside, va="center", fontsize=SIZE, color=COLOURS["ink"])
-        names.append(contestant if epsilon is None else f"{contestant}, ε = {epsilon:g}")
+        name = contestant if epsilon is None else f"{contestant}, ε = {epsilon:g}"
+        names.append(textwrap.fill(name, 13) if is_narrow(ax) else name)
     ax.set_yticks(range(len(names)), names, parse_math=False)
     ax.tick_params(axis="y", length=0, labelsize=SIZE, labelcolor=COLOURS["ink"])
     ax.invert_yaxis()
     ax.set_xlim(0, 1.01)  # a bar starts at zero
-    ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    ax.set_xticks([0, 0.5, 1.0] if is_narrow(ax) else [0, 0.2, 0.4, 0.6, 0.8, 1.0])
     ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     finish(ax, x="accuracy on the test rows", grid="x")
     ax.spines["left"].set_visible(False)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from pate.exceptions import InvalidInputError
-from pate.report.plots._style import COLOURS, SERIES, SIZE, axes, figure_of, finish, legend, some
+from pate.report.plots._style import COLOURS, SERIES, SIZE, axes, figure_of, finish, is_narrow, legend, some
 
 
 def cost_curves(
@@ -99,13 +99,15 @@ def answers_per_class(counts: Sequence[int], classes: Sequence[Any], *, ax: Axes
             f"counts must have one number a class, got {len(counts)} for {len(names)} classes. "
             "Count every class, 0 too."
         )
-    short = max(map(len, names)) <= 60 // len(names)
+    across = 30 if ax is not None and is_narrow(ax) else 60
+    short = max(map(len, names)) <= across // len(names)
     ax = axes(ax, height=2.6 if short else 0.8 + 0.28 * min(len(names), 60))
     places = range(len(names))
     bars = (ax.bar if short else ax.barh)(places, list(counts), 0.7, color=COLOURS["series-0"], zorder=2)
     if len(names) <= 60:
         ax.bar_label(bars, fontsize=SIZE - 1, padding=2, color=COLOURS["ink"])
-        shown = [name if len(name) <= 40 else name[:39] + "…" for name in names]
+        most = 2 * across // 3
+        shown = [name if len(name) <= most else name[: most - 1] + "…" for name in names]
         (ax.set_xticks if short else ax.set_yticks)(places, shown, parse_math=False)
     ax.margins(*((None, 0.14) if short else (0.14, None)))
     ax.tick_params(axis="x" if short else "y", length=0)

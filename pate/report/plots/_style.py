@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 import warnings
 from typing import Any
 
@@ -28,6 +29,7 @@ COLOURS = {
 }
 SERIES = [colour for name, colour in COLOURS.items() if name.startswith("series")]
 _WIDTH = 6.8  # inches; the text column of the report on A4
+_NARROW = 3.5  # inches; a phone held upright, letters as large as on paper
 SIZE = 10.0  # points
 
 
@@ -78,6 +80,25 @@ def axes(ax: Axes | None, *, height: float) -> Axes:
     return Figure(figsize=(_WIDTH, height), layout="constrained").add_subplot() if ax is None else ax
 
 
+def narrow_axes(like: Axes) -> Axes:
+    """Return the axes of a new figure for a phone, to draw the same picture on once more.
+
+    Examples
+    --------
+    >>> from pate.report.plots import teacher_accuracies
+    >>> ax = narrow_axes(teacher_accuracies([0.6, 0.7]))
+    >>> is_narrow(teacher_accuracies([0.6, 0.7], ax=ax))
+    True
+    """
+    height = 1.15 * figure_of(like).get_figheight()
+    return Figure(figsize=(_NARROW, height), layout="constrained").add_subplot()
+
+
+def is_narrow(ax: Axes) -> bool:
+    """Whether words have to be broken and ticks to be few."""
+    return bool(figure_of(ax).get_figwidth() < 0.7 * _WIDTH)
+
+
 def some(name: str, values: Any) -> Any:
     """Return ``values`` if there are any."""
     if len(values) == 0:
@@ -87,7 +108,7 @@ def some(name: str, values: Any) -> Any:
 
 def finish(ax: Axes, *, x: str, y: str = "", grid: str) -> None:
     """Name and style the axes; ``grid`` is the direction along which values are read."""
-    ax.set_xlabel(x, fontsize=SIZE, color=COLOURS["soft"])
+    ax.set_xlabel(textwrap.fill(x, 40) if is_narrow(ax) else x, fontsize=SIZE, color=COLOURS["soft"])
     ax.set_ylabel(y, fontsize=SIZE, color=COLOURS["soft"])
     ax.tick_params(labelsize=SIZE - 0.5, color=COLOURS["grid"], labelcolor=COLOURS["ink"])
     ax.grid(axis="x" if grid == "x" else "y", color=COLOURS["grid"], linewidth=0.8, zorder=0)
@@ -107,7 +128,9 @@ def legend(ax: Axes) -> None:
             "borderaxespad": 0.2,
             "handlelength": 2.2,
         }
-        columns = 3 if max(map(len, names)) <= 24 else 1
+        columns = 3 if max(map(len, names)) <= 24 and not is_narrow(ax) else 1
         legend = ax.legend(frameon=False, fontsize=SIZE, labelcolor=COLOURS["ink"], ncols=columns, **place)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a dollar sign in a name is a dollar sign
+            if is_narrow(ax):
+                text.set_text(textwrap.fill(text.get_text(), 36))

@@ -1,0 +1,49 @@
+"""Errors in the words of the command line: what Python calls an argument is called by its option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+#: What follows an argument's name where it begins a sentence; elsewhere the word may be plain English.
+_VERBS = "must|needs|is|are|has|have|holds|says|chose|cannot|and|or|asks"
+_VALUE = r"'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
+
+
+def in_own_words(text: str, options: Mapping[str, str]) -> str:
+    """Return an error or a warning as somebody at a command line would say it.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``n_teachers must be at most 5`` or ``say anyway=True (--anyway)``.
+    options : mapping of str to str
+        The options of the command by their arguments' names.
+
+    Examples
+    --------
+    >>> known = {"n_teachers": "--teachers", "anyway": "--anyway", "voters": "--voters", "classes": "--classes"}
+    >>> in_own_words("n_teachers must be at most 5, got 9: say anyway=True (--anyway).", known)
+    '--teachers must be at most 5, got 9: say --anyway.'
+    >>> in_own_words("classes are two. Say voters='shards' (--voters shards); classes= was not given", known)
+    '--classes are two. Say --voters shards; --classes was not given'
+    >>> in_own_words("fewer than two classes", known)
+    'fewer than two classes'
+    """
+    for name in sorted(options, key=len, reverse=True):
+        option = options[name]
+        word, flag = re.escape(name), re.escape(option)
+        # What is said in both tongues is said once: anyway=True (--anyway), groups (--group).
+        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE}))? \(({flag}( [^)]*)?)\)", r"\3", text)
+        text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
+        text = re.sub(rf"(?<![\w-]){word}=(?=\s|$)", option, text)
+        text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
+        text = re.sub(rf"(^|(?<=[.:;] )){word}(?= ({_VERBS})\b)", option, text)
+        if "_" in name:  # no English word
+            text = re.sub(rf"(?<![\w.'\"/-]){word}(?![\w'\"/(])", option, text)
+    return text
+
+
+def _bare(value: str) -> str:
+    inner = value.strip("'\"")
+    return value if not inner or " " in inner else inner

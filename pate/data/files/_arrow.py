@@ -1,0 +1,114 @@
+"""Tables with declared types: Parquet files, folders of Parquet parts, DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pate.core.extras import need
+from pate.data.files._limits import check_unpacked
+from pate.data.files._npz import reason
+from pate.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def parquet_parts(folder: Path) -> list[Path]:
+    """Return the Parquet files in a folder and below it, sorted; hidden ones and those that begin with _ are none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> parquet_parts(Path(tempfile.mkdtemp()))
+    []
+    """
+    found = (path for path in folder.rglob("*") if path.name.lower().endswith(".parquet") and path.is_file())
+    return sorted(p for p in found if not any(part[0] in "._" for part in p.relative_to(folder).parts))
+
+
+def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
+    """Return the columns of a Parquet file, or of all parts in a folder, those of its sub-folders (a=1/b=2) too.
+
+    Parameters
+    ----------
+    path : Path
+    nullable : bool
+        Whether whole numbers stay such where a cell is missing: of private files, where one must not change the others.
+    """
+    need("pyarrow", extra="parquet", why="A Parquet file")
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    parts = parquet_parts(path) if path.is_dir() else [path]
+    try:
+        for part in parts:
+            said = pq.read_metadata(part)
+            sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+            # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
+            check_unpacked(max(8 * said.num_rows * said.num_columns, sum(sizes)), part.stat().st_size)
+        if not path.is_dir():
+            frame = arrow_frame(pq.read_table(path, partitioning=None), nullable=nullable)
+        else:
+            # Names of sub-folders as texts: by what else there is, arrow would make 7 of 007.
+            keys = {piece.partition("=")[0]: "string" for part in parts for piece in part.relative_to(path).parts[:-1]}
+            data = ds.dataset(
+                [str(part) for part in parts],
+                format="parquet",
+                partitioning=_partitioning(list(keys)) if keys else None,
+                partition_base_dir=str(path),
+            )
+            frame = arrow_frame(data.to_table(), nullable=nullable)
+            for name in keys if not nullable else ():
+                frame[name] = _as_spelt(frame[name])
+    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
+    except Exception as error:
+        raise InvalidInputError(
+            f"{path} is not a readable Parquet table ({reason(error)}). It may be truncated, or its parts differ: "
+            "write it again."
+        ) from None
+    return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
+
+
+def _partitioning(names: list[str]) -> Any:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    return ds.partitioning(pa.schema([(name, pa.string()) for name in names]), flavor="hive")
+
+
+def _as_spelt(column: pd.Series) -> pd.Series:
+    """Return a public column of texts as numbers if all of them spell one and none begins with a needless 0."""
+    import pandas as pd
+
+    cells = [cell for cell in column.tolist() if isinstance(cell, str)]
+    if not cells or any(len(cell) > 1 and cell[0] == "0" and cell[1] != "." for cell in cells):
+        return column
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if bool((numbers.notna() == column.notna()).all()) else column
+
+
+def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
+    """Return an arrow table as a DataFrame, decimal numbers as float64.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> arrow_frame(pa.table({"a": pa.array(["1.50"]).cast(pa.decimal128(5, 2))}), nullable=True)["a"].tolist()
+    [1.5]
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    for i, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.float64()))
+    if not nullable:
+        return table.to_pandas()
+    # Not nullable, one missing whole number makes floats of a column, and large ids equal.
+    kinds = {pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype(), pa.bool_(): pd.BooleanDtype(),
+             pa.float32(): pd.Float32Dtype(), pa.float64(): pd.Float64Dtype(),
+             pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype(),
+             pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
+             pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype()}  # fmt: skip
+    return table.to_pandas(types_mapper=kinds.get)

@@ -1,0 +1,326 @@
+"""Text tables: how they are written is recognised from what is public, and every cell is read by itself."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import warnings
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pate.data._like import cell_reader
+from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted
+from pate.data.files._limits import gunzip
+from pate.data.files._npz import reason
+from pate.exceptions import CuratorWarning, InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
+MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+         (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
+#: In the order of preference where a public file's rows fit several.
+_SEPARATORS = (",", ";", "\t", "|")
+_BINARY = re.compile(r"[\x00-\x08\x0e-\x1a]")
+_CODE = re.compile(r"\s*0[0-9]+\s*")
+_SAID_SEP = re.compile(r"sep=(.)\r?\n")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CsvTable:
+    r"""A text table whose letters, separator and header are known.
+
+    Attributes
+    ----------
+    path : Path
+    text : str
+    names : tuple of str
+        Of the columns, as the header has them.
+    format : TableFormat
+    zeros : frozenset of str
+        Columns of a public file with cells such as ``007``; of a private one none is named.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text("zip;town\n00501;Holtsville\n")
+    >>> table = open_csv(file, Wanted())
+    >>> table.names, str(table.format), sorted(table.zeros)
+    (('zip', 'town'), 'CSV, semicolons, utf-8', ['zip'])
+    """
+
+    path: Path
+    text: str
+    names: tuple[str, ...]
+    format: TableFormat
+    zeros: frozenset[str]
+
+    def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
+        """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
+
+        Parameters
+        ----------
+        text : collection of str
+            Columns whose cells are kept as they are written.
+        kinds : mapping of str to str, or None
+            Of a private file: what the public one's columns are; only numbers are turned into such.
+        """
+        import pandas as pd
+
+        def is_text(name: str) -> bool:
+            return name in text if kinds is None else kinds.get(name) != "numeric"
+
+        reader = cell_reader(MISSING, decimal=self.format.decimal)
+        places = list(enumerate(self.names))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                frame = pd.read_csv(
+                    io.StringIO(self.text, newline=""),
+                    sep=self.format.sep,
+                    # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
+                    converters={i: reader for i, name in places if kinds and not is_text(name)},
+                    **_exact(pd.__version__),
+                    header=0,
+                    names=list(range(len(self.names))),  # pandas would rename a name that stands twice
+                    dtype={i: "object" for i, name in places if is_text(name)},
+                    index_col=False,
+                    keep_default_na=False,
+                    na_values=list(MISSING),
+                    skipinitialspace=True,
+                    low_memory=False,
+                )
+        except (ValueError, csv.Error, pd.errors.ParserWarning) as error:
+            raise _unreadable(self.path, reason(error)) from None
+        frame.columns = pd.Index(self.names)
+        if kinds is None and self.format.decimal == ",":
+            for name in dict.fromkeys(self.names):
+                if name not in text and self.names.count(name) == 1:
+                    frame[name] = _with_commas(frame[name])
+        return frame
+
+
+def open_csv(
+    path: Path, wanted: Wanted, *, like: TableFormat | None = None, names: Sequence[str] | None = None
+) -> CsvTable:
+    """Read a text table and recognise how it is written.
+
+    Parameters
+    ----------
+    path : Path
+        ``.csv``, ``.tsv``, ``.txt`` or ``.csv.gz``.
+    wanted : Wanted
+        What was said of it.
+    like : TableFormat or None
+        How the public file is written, for a private one.
+    names : sequence of str or None
+        Columns that a private file should have. None: the file is public.
+
+    Raises
+    ------
+    InvalidInputError
+        It is binary, in other letters, damaged, or two separators would do.
+
+    Notes
+    -----
+    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say
+    how it is written; else it is as the public one. A cell that does not fit is refused with its file, never a reason
+    to read all others in another way.
+    """
+    private = names is not None
+    try:
+        data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise _unreadable(path, reason(error)) from None
+    text, encoding = _decoded(data, path, wanted, like, private=private)
+    # Of a private file its header alone: an odd sign in a cell is its own record's matter.
+    if _BINARY.search(text if not private else text.split("\n", 1)[0]) or "\0" in text:
+        raise InvalidInputError(
+            f"{path} is not text: it has control characters in it, as binary files have. Name a table, or say how its "
+            "letters are written (encoding=, --encoding utf-16, say)."
+        )
+    said = _SAID_SEP.match(text)  # Excel's own first line
+    text = text[said.end() :] if said else text
+    if not text.strip():
+        raise InvalidInputError(f"{path} is empty: there is no header line. Write the table again.")
+    decimal = wanted.decimal or (like.decimal if like is not None else "") or "."
+    if decimal not in (".", ","):
+        raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
+    sep = said[1] if said and wanted.sep is None else _separator(text, path, wanted, like, names)
+    header, zeros = _check_cells(path, text, sep, look=not private)
+    # A missing name gets the one pandas would give it, so that drop= can take it out.
+    named = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
+    known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal)
+    return CsvTable(path, text, named, known, frozenset(named[i] for i in zeros))
+
+
+def _unreadable(path: Path, why: str) -> InvalidInputError:
+    # The parser's own text may quote a cell: only its kind is told.
+    return InvalidInputError(
+        f"{path} is not a readable CSV table ({why}). It may be truncated, not text with a header line and "
+        "commas (or semicolons, tabs, pipes), or have a quote too many."
+    )
+
+
+def _decoded(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None, *, private: bool) -> tuple[str, str]:
+    """Return the text, and the name of its encoding."""
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            return _strictly(data[len(mark) :] if name == "utf-8" else data, name, path), name
+    said = None if wanted.encoding is None else _known(wanted.encoding)
+    if said is not None and not wanted.recognise:
+        return _strictly(data, said, path), said
+    if private:
+        name = like.encoding if like is not None and like.encoding else "utf-8"
+        # With a mark of its own, what the public file starts with says nothing about this one.
+        name = "utf-8" if name in ("utf-16", "utf-32") else name
+        text = _strictly(data, name, path)
+        if name != "utf-8" and not data.isascii() and _is(data, "utf-8"):
+            warnings.warn(
+                f"{path.name} is read as {name}, as the public file is, and looks like UTF-8: if it is, say "
+                "encoding='utf-8' (--encoding utf-8). (This is private: do not publish it.)",
+                CuratorWarning,
+                stacklevel=5,
+            )
+        return text, name
+    plain = "utf-8" if b"\0" not in data and _is(data, "utf-8") else None
+    name = plain or said or ("utf-8" if b"\0" in data else "cp1252")
+    return _strictly(data, name, path), name
+
+
+def _known(encoding: str) -> str:
+    try:
+        name = codecs.lookup(encoding).name
+        " ".encode(name)  # it knows some that are no letters, too
+    except (LookupError, ValueError, TypeError):
+        raise InvalidInputError(
+            "encoding (--encoding) must be one that Python knows, such as utf-8, cp1252, latin-1 or utf-16, got "
+            f"{encoding[:40]!a}."
+        ) from None
+    return name
+
+
+def _is(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _strictly(data: bytes, encoding: str, path: Path) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeError:
+        raise InvalidInputError(
+            f"{path} is not {encoding} text. Say how its letters are written: encoding= (--encoding), such as cp1252 "
+            "(Windows, western Europe), latin-1 or utf-16; or save it as UTF-8."
+        ) from None
+
+
+def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, names: Sequence[str] | None) -> str:
+    said = None
+    if wanted.sep is not None:
+        said = SEPARATOR_NAMES.get(wanted.sep.strip().lower() or wanted.sep, wanted.sep)
+        if len(said) != 1 or said in '"\r\n ':
+            raise InvalidInputError(
+                f"sep (--sep) must be one character, or comma, semicolon, tab or pipe, got {wanted.sep[:20]!a}."
+            )
+        if not wanted.recognise:
+            return said
+    head = text.split("\n", 1)[0].rstrip("\r")
+    found = {sep: cells for sep in _SEPARATORS if len(cells := _cells(head, sep)) > 1}
+    if len(found) < 2:
+        return next(iter(found), said or ",")
+    if names is not None:  # private: its header is public, its rows are not
+        fit = [sep for sep, cells in found.items() if set(names) <= set(cells)]
+        if len(fit) > 1 and like is not None and like.sep in fit:
+            fit = [like.sep]
+    else:
+        fit = [sep for sep, cells in found.items() if _all_have(text, sep, len(cells))]
+        most = max((len(found[sep]) for sep in fit), default=0)
+        fit = [sep for sep in fit if len(found[sep]) == most]
+    if said in found:
+        return str(said)
+    if len(fit) == 1:
+        return fit[0]
+    raise InvalidInputError(
+        f"{path}: its header line has {' and '.join(map(repr, found))} in it, and each may part its cells. Say which: "
+        "sep= (--sep)."
+    )
+
+
+def _cells(line: str, sep: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])]
+    except csv.Error:
+        return []
+
+
+def _all_have(text: str, sep: str, n: int) -> bool:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
+    try:
+        return all(len(row) == n for row in reader if row)
+    except csv.Error:
+        return False
+
+
+def _exact(pandas: str) -> dict[str, Any]:
+    """Return what makes a version of pandas read numbers to the last bit, as Python does: from 3.1 on, nothing."""
+    return {} if tuple(map(int, pandas.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+
+
+def _check_cells(path: Path, text: str, sep: str, *, look: bool) -> tuple[list[str], set[int]]:
+    """Return the header, and columns with leading zeros; refuse rows of another length, which pandas would pad."""
+    zeros: set[int] = set()
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
+        header = [cell.strip() for cell in next(reader, [])]
+        for row in reader:
+            if row and len(row) != len(header):
+                raise InvalidInputError(
+                    f"{path}, line {reader.line_num}: {len(row)} cells where the header has {len(header)}. The file "
+                    f"may be truncated, or a cell with {sep!r} in it lacks its quotes; if something else parts its "
+                    "cells, say sep= (--sep)."
+                )
+            if look:
+                zeros.update(i for i, cell in enumerate(row) if cell[:1] in ("0", " ") and _CODE.fullmatch(cell))
+    except csv.Error as error:
+        raise _unreadable(path, reason(error)) from None
+    return header, zeros
+
+
+_COMMA_NUMBER = re.compile(r"\s*[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?\s*")
+
+
+def comma_numbers(column: pd.Series) -> bool:
+    """Whether a public column of texts holds numbers with decimal commas, and whole ones, alone.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> comma_numbers(pd.Series(["1,5", "2", None], dtype=object)), comma_numbers(pd.Series(["2", "x"], dtype=object))
+    (True, False)
+    """
+    cells = [cell for cell in column.tolist() if isinstance(cell, str)]
+    if not any(_COMMA_NUMBER.fullmatch(cell) for cell in cells):
+        return False
+    return all(_COMMA_NUMBER.fullmatch(cell) or re.fullmatch(r"\s*[+-]?[0-9]+\s*", cell) for cell in cells)
+
+
+def _with_commas(column: pd.Series) -> pd.Series:
+    """Return a public column as numbers where it holds such with decimal commas, else as it is."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column.dtype) or not comma_numbers(column):
+        return column
+    return column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore").astype("float64")

@@ -1,0 +1,85 @@
+"""How a table is written: what its file is, and what parts its cells; said once, recognised once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Self
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+#: What a person may call them where they cannot be typed.
+SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    r"""How a table was read; what :attr:`pate.data.Table.format` is.
+
+    Attributes
+    ----------
+    kind : str
+        CSV, Parquet, npz, npy, Excel, sqlite or duckdb.
+    sep : str
+        What stands between the cells of a CSV file.
+    encoding : str
+        How its letters are written; of a CSV file.
+    decimal : str
+        ``"."`` or ``","``; of a CSV file.
+    part : str
+        The sheet, the table, or how many files.
+
+    Examples
+    --------
+    >>> print(TableFormat("CSV", sep=";", encoding="cp1252", decimal=","))
+    CSV, semicolons, cp1252, decimal commas
+    >>> print(TableFormat("Excel", part="sheet 'visits'"))
+    Excel, sheet 'visits'
+    """
+
+    kind: str
+    sep: str = ""
+    encoding: str = ""
+    decimal: str = ""
+    part: str = ""
+
+    def __str__(self) -> str:
+        words = [
+            self.kind,
+            _SEPARATORS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
+            self.encoding,
+            "decimal commas" if self.decimal == "," else "",
+            self.part,
+        ]
+        return ", ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a person said of how a table is written; None: it is recognised.
+
+    Attributes
+    ----------
+    sep, encoding, decimal, sheet : str or None
+    recognise : bool
+        Of a public file beside a private one, of which these were said: only what cannot be recognised is taken from
+        here.
+
+    Examples
+    --------
+    >>> Wanted(sep=";").said()
+    ['sep']
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None
+    recognise: bool = False
+
+    def said(self) -> list[str]:
+        """Return the names of what was said."""
+        return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
+
+    def without(self, names: Collection[str]) -> Self:
+        """Return the same with these left open."""
+        return replace(self, **dict.fromkeys(names))

@@ -1,0 +1,192 @@
+"""One door to tables of every kind: what a file is, what its columns are called, and how its cells are had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pate.data._columns import settled
+from pate.data.files._arrays import is_matrix, read_npy, read_npz_table
+from pate.data.files._arrow import parquet_parts, read_parquet
+from pate.data.files._csv import open_csv
+from pate.data.files._databases import Database
+from pate.data.files._excel import read_excel
+from pate.data.files._formats import TableFormat, Wanted
+from pate.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
+_EXCEL = (".xlsx", ".xlsm")
+SUFFIXES = (*_TEXT, ".parquet", *_EXCEL, ".npz", ".npy")
+#: What may be said of how files of each kind are written.
+_HEEDED = {"CSV": ("sep", "encoding", "decimal"), "Excel": ("sheet",)}
+#: Kinds whose columns have no declared type: each cell has its own.
+_LOOSE = ("Excel", "sqlite")
+
+Reader = Callable[[Collection[str], Mapping[str, str] | None], "pd.DataFrame"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Opened:
+    r"""A table that was found and recognised; its cells are read when it is known what each column is for.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the folder of parts.
+    name : str
+        What to call it in messages.
+    names : tuple of str
+        Of its columns, in their order.
+    format : TableFormat
+    frame : callable
+        Columns of texts, and the kinds of the public columns (None: it is public), to a DataFrame.
+    spelt : bool
+        Whether every cell is a text, so that a label is the number that it spells.
+    matrix : bool
+        Whether it is an array ``X`` with ``y`` and ``groups`` beside it.
+    zeros : frozenset of str
+        Columns of a public file with cells such as ``007``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.tsv"
+    >>> _ = file.write_text("age\ttown\n50\tOslo\n")
+    >>> opened = open_table(file)
+    >>> opened.names, str(opened.format)
+    (('age', 'town'), 'CSV, tabs, utf-8')
+    """
+
+    path: Path
+    name: str
+    names: tuple[str, ...]
+    format: TableFormat
+    frame: Reader
+    spelt: bool = False
+    matrix: bool = False
+    zeros: frozenset[str] = frozenset()
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a table: anything but a folder without Parquet files in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> is_table("a.csv"), is_table(tempfile.mkdtemp())
+    (True, False)
+    """
+    place = Path(path)
+    return not place.is_dir() or bool(parquet_parts(place))
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    wanted: Wanted | None = None,
+    *,
+    like: TableFormat | None = None,
+    names: Sequence[str] | None = None,
+) -> Opened:
+    """Find a table, see what it is and what its columns are called.
+
+    Parameters
+    ----------
+    path : path
+        A file, a folder of Parquet files, or a :class:`Database`.
+    wanted : Wanted or None
+        What was said of how it is written.
+    like, names
+        Of a private file; see :func:`pate.data.files._csv.open_csv`.
+    """
+    wanted = Wanted() if wanted is None else wanted
+    check_heeded(wanted, path)
+    base = Database.of(path)
+    if base is not None:
+        frame = base.read(nullable=names is not None)
+        return _held(frame, base.path, base.name, TableFormat(base.kind, part=base.part))
+    place = Path(path)
+    if place.is_dir():
+        return _open_folder(place, wanted, nullable=names is not None)
+    suffix = next((s for s in SUFFIXES if place.name.lower().endswith(s)), None)
+    if suffix is None:
+        hint = " Save an old .xls as .xlsx." if place.suffix.lower() == ".xls" else ""
+        raise InvalidInputError(
+            f"path must end in {', '.join(SUFFIXES)}, or name a database (duckdb:FILE?table=NAME, sqlite:...), got "
+            f"{place.name!r}. Convert the file, or rename it to what it is.{hint}"
+        )
+    if not place.is_file():
+        raise InvalidInputError(f"there is no file {place}. Check the name and the folder.")
+    if place.stat().st_size == 0:
+        raise InvalidInputError(f"{place} is empty. Write the table again.")
+    if suffix in _TEXT:
+        text = open_csv(place, wanted, like=like, names=names)
+        return Opened(place, place.name, text.names, text.format, text.frame, spelt=True, zeros=text.zeros)
+    if suffix in _EXCEL:
+        frame, sheet = read_excel(place, wanted.sheet)
+        return _held(frame, place, place.name, TableFormat("Excel", part=f"sheet {sheet!r}"))
+    if suffix == ".parquet":
+        return _held(read_parquet(place, nullable=names is not None), place, place.name, TableFormat("Parquet"))
+    frame = read_npz_table(place) if suffix == ".npz" else read_npy(place)
+    return _held(frame, place, place.name, TableFormat(suffix[1:]))
+
+
+def _open_folder(place: Path, wanted: Wanted, *, nullable: bool) -> Opened:
+    n_parts = len(parquet_parts(place))
+    if not n_parts:
+        raise InvalidInputError(f"there is no Parquet file in the folder {place}. Name a table, or a folder of parts.")
+    parts = TableFormat("Parquet", part=f"{n_parts} file{'s' * (n_parts > 1)}")
+    return _held(read_parquet(place, nullable=nullable), place, place.name, parts)
+
+
+def _held(frame: pd.DataFrame, path: Path, name: str, known: TableFormat) -> Opened:
+    """Return a table that is in memory already."""
+    matrix = is_matrix(frame)
+    frame = frame.reset_index(drop=True)
+    frame.columns = frame.columns.map(str)
+    loose = known.kind in _LOOSE
+
+    def cells(text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
+        return settled(frame, text) if loose and kinds is None else frame
+
+    return Opened(path, name, tuple(frame.columns), known, cells, matrix=matrix)
+
+
+def heeded_by(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return what may be said of how such a file is written.
+
+    Examples
+    --------
+    >>> heeded_by("a.csv.gz"), heeded_by("a.xlsx"), heeded_by("duckdb:a.csv?table=t")
+    (('sep', 'encoding', 'decimal'), ('sheet',), ())
+    """
+    if Database.of(path) is not None:
+        return ()
+    name = Path(path).name.lower()
+    return _HEEDED["CSV" if name.endswith(_TEXT) else "Excel"] if name.endswith((*_TEXT, *_EXCEL)) else ()
+
+
+def check_heeded(wanted: Wanted, *paths: str | os.PathLike[str]) -> None:
+    """Refuse what was said of how a table is written where none of these files heeds it.
+
+    Examples
+    --------
+    >>> check_heeded(Wanted(sheet="visits"), "a.xlsx", "b.csv")
+    >>> check_heeded(Wanted(sheet="visits"), "b.csv")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: sheet (--sheet) is for Excel workbooks, and 'b.csv' is none. Leave it out.
+    """
+    known = {said for path in paths for said in heeded_by(path)}
+    odd = [said for said in wanted.said() if said not in known]
+    if odd:
+        which = "Excel workbooks" if odd == ["sheet"] else "CSV files"
+        named = " and ".join(repr(Path(path).name) for path in paths)
+        raise InvalidInputError(
+            f"{' and '.join(odd)} ({', '.join(f'--{one}' for one in odd)}) is for {which}, and {named} is none. "
+            "Leave it out."
+        )

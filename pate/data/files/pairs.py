@@ -1,0 +1,396 @@
+"""A private and a public table with the same features: what each column stands for, and what it becomes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pate.core.checks import check_choice
+from pate.core.progress import track
+from pate.data._columns import column_kind
+from pate.data._dates import DATE, DATE_ORDERS
+from pate.data._like import numbers_in
+from pate.data.files._arrays import matrix_roles
+from pate.data.files._formats import Wanted
+from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
+from pate.data.files.tables import Table, check_features, check_one_role, quoted, take_columns
+from pate.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_COUNT = re.compile(r"^[\d,]+ ")
+#: What becomes of the target.
+TARGET = "the classes"
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """What becomes of a column; by the public rows, names and what was said, never by private cells.
+
+    Attributes
+    ----------
+    name : str
+    becomes : str
+        In words.
+    remark : str
+        What is odd about that; empty where nothing is.
+
+    Examples
+    --------
+    >>> print(ColumnUse("town", "2 categories"))
+    town: 2 categories
+    """
+
+    name: str
+    becomes: str
+    remark: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What becomes of it, without numbers."""
+        return _COUNT.sub("", self.becomes)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.becomes}" + (f" ({self.remark})" if self.remark else "")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TablePair:
+    """What :func:`read_both` returns.
+
+    Attributes
+    ----------
+    private : Table
+        **Sensitive.**
+    public : Table
+        Its features are those of ``private``, in the same order. ``y`` where that file has the target too: labels as
+        they are written, None where there is none; nothing is learnt from them.
+    columns : tuple of ColumnUse
+        Of every column of either file.
+
+    Examples
+    --------
+    >>> TablePair.__dataclass_params__.frozen
+    True
+    """
+
+    private: Table
+    public: Table
+    columns: tuple[ColumnUse, ...]
+
+    def __repr__(self) -> str:
+        return f"TablePair({self.private!r}, {self.public!r})"
+
+
+def read_both(
+    private: str | os.PathLike[str],
+    public: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    group: str | None = None,
+    id: str | None = None,
+    drop: Iterable[str] = (),
+    text: Iterable[str] = (),
+    only_common: bool = False,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
+    dates: str = "auto",
+    verbose: bool = False,
+) -> TablePair:
+    r"""Read a private table as the public one has its columns, and both with the same features.
+
+    Parameters
+    ----------
+    private, public : path
+        As for :func:`read_table`; of any two kinds.
+    target : str or None
+        Column of the private file with the labels. The public file may have it: there it is left out.
+    group : str or None
+        Column of the private file that says whose row it is; likewise.
+    id : str or None
+        Column of either file, or of both: no feature. That of the public file is kept as ``public.ids``.
+    drop, text : iterable of str
+        Columns of either file.
+    only_common : bool
+        Leave out columns that stand in one file only. Otherwise such are refused.
+    sep, encoding, sheet : str or None
+        Of the private file; of the public one where it cannot be recognised. See :func:`read_table`.
+    decimal : {".", ","} or None
+        Of the private file; and of the public one's columns that hold decimal commas.
+    dates
+        See :func:`read_table`.
+    verbose : bool
+        Show progress.
+
+    Returns
+    -------
+    TablePair
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`read_table` and :func:`align_columns`; also: a column stands in one file only.
+
+    Notes
+    -----
+    **Guarantees.** Those of ``read_table(private, like=public)``: what a column becomes is decided by public cells, by
+    names and by what was said.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "private.csv").write_text("age;ward;town;ill\n50,5;3;Oslo;no\n51;?;Rome;yes\n")
+    >>> _ = (folder / "public.csv").write_text("visit,town,age\nv1,Oslo,40.5\nv2,Bonn,\n")
+    >>> read_both(folder / "private.csv", folder / "public.csv", target="ill", id="visit")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: the public file's columns differ from the private file's: it lacks 'ward'. ...
+    >>> pair = read_both(folder / "private.csv", folder / "public.csv", target="ill", id="visit", only_common=True,
+    ...     decimal=",")
+    >>> pair.private.X.values.tolist(), pair.public.X.values.tolist(), pair.public.ids.tolist()
+    ([[50.5, 'Oslo'], [51.0, 'Rome']], [[40.5, 'Oslo'], [nan, 'Bonn']], ['v1', 'v2'])
+    >>> print(*pair.columns, sep="\n")
+    age: number
+    ward: left out, as it stands in the private file only
+    town: 2 categories
+    ill: the classes
+    visit: id, kept beside the labels
+    """
+    check_choice("dates", dates, DATE_ORDERS)
+    drop = [drop] if isinstance(drop, str) else list(drop)
+    text = [text] if isinstance(text, str) else list(text)
+    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
+    check_heeded(wanted, private, public)
+    files = track((public, private), total=2, label="tables read", show=verbose)
+    shown = open_table(next(files), _heeded(wanted, public, recognise=True))
+    known = [name for name in shown.names if name not in drop]
+    named = [name for name in (target, group) if name is not None]
+    expected = [*named, *(name for name in known if not only_common and name not in (id, *named))]
+    held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=expected)
+    if held.matrix:
+        target, group = matrix_roles(held.names, target, group, drop)
+    roles = {"target": target, "group": group, "id": id}
+    sides = _features(held, shown, roles, drop, text, only_common=only_common)
+    public_table = take_columns(
+        shown,
+        [name for name in shown.names if name in sides.common],
+        {"id": id if id in shown.names else None, "target": target if target in shown.names else None},
+        text=[name for name in [*text, *([target] if target else [])] if name in shown.names],
+        dates=dates,
+        unlabelled=True,
+    )
+    private_table = take_columns(
+        held,
+        [name for name in held.names if name in sides.common],
+        roles | {"id": id if id in held.names else None},
+        text=[name for name in [*text, *([target] if target else [])] if name in held.names],
+        kinds=public_table.kinds,
+    )
+    next(files, None)
+    X = align_columns(private_table.X, public_table.X)
+    return TablePair(
+        private_table,
+        _with_features(public_table, X),
+        _uses(held, shown, roles, drop, text, sides, public_table),
+    )
+
+
+def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
+    """Return the public features in the private features' order, or say what does not match.
+
+    Parameters
+    ----------
+    X_private, X_public : DataFrame
+        Features of two files.
+    drop : iterable of str
+        Columns of the public file to leave out when they are there, such as the target.
+
+    Raises
+    ------
+    InvalidInputError
+        The public file misses columns, has others or has an entirely empty one; or no cell at all of a private column
+        is of the kind (number or text) that the public one has.
+
+    Notes
+    -----
+    **Guarantees.** Names of columns and public cells are public, private cells are not. Whether a column is of numbers
+    or of text is decided by the public rows. A private table that was read with ``read_table(..., like=X_public)`` has
+    those kinds whatever its cells are, so that none of them, nor all together, can bring a refusal about. Of a table
+    that was read otherwise a column without a single fitting cell is refused as another column, before anything is
+    released; there a neighbouring table may be one that is taken, which ``like`` rules out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> private = pd.DataFrame({"a": [1.0], "b": ["x"]})
+    >>> align_columns(private, pd.DataFrame({"b": ["y"], "a": [2.0]})).columns.tolist()
+    ['a', 'b']
+    >>> align_columns(private, pd.DataFrame({"a": [2.0], "c": [1]}))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: the public file's columns differ from the private file's: it lacks 'b'; ...
+    """
+    wanted = [str(c) for c in X_private.columns]
+    public = X_public.drop(columns=[c for c in drop if c in X_public.columns])
+    missing = [c for c in wanted if c not in public.columns]
+    extra = [str(c) for c in public.columns if c not in wanted]
+    _check_same(tuple(missing), tuple(extra))
+    public = public[wanted].copy()
+    empty = [c for c in wanted if public[c].isna().all()]
+    if empty:
+        raise InvalidInputError(
+            f"the public file's column {quoted(empty)} is entirely empty: nothing public says whether it holds numbers "
+            "or text, and the private file must not decide. Fill in some cells, or drop the column from both files."
+        )
+    odd = []
+    for name in wanted:
+        private_kind, public_kind = column_kind(name, X_private[name]), column_kind(name, public[name])
+        if private_kind != public_kind and not (
+            public_kind == "numeric" and numbers_in(X_private[name])[0].notna().any()
+        ):
+            blank = "empty, and so " if X_private[name].isna().all() else ""
+            odd.append(f"{name!r} is {blank}{private_kind} in the private file and {public_kind} in the public one")
+    if odd:
+        raise InvalidInputError(
+            f"columns of different kinds: {'; '.join(odd)}. Clean the cells that are not numbers, name the column as "
+            "text if it holds codes (text=, --text), or drop it."
+        )
+    return public
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Names of features: those of both files, and those of one only."""
+
+    common: frozenset[str]
+    private_only: tuple[str, ...]
+    public_only: tuple[str, ...]
+
+
+def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = False) -> Wanted:
+    """Return what this file heeds of what was said of both."""
+    said = wanted.without([name for name in wanted.said() if name not in heeded_by(path)])
+    return Wanted(sep=said.sep, encoding=said.encoding, decimal=said.decimal, sheet=said.sheet, recognise=recognise)
+
+
+def _features(
+    held: Opened,
+    shown: Opened,
+    roles: dict[str, str | None],
+    drop: list[str],
+    text: list[str],
+    *,
+    only_common: bool,
+) -> _Sides:
+    """See that every name stands where it must, and return the features."""
+    for opened in (held, shown):
+        twice = sorted({n for n in opened.names if opened.names.count(n) > 1}) if _repeats(opened.names) else []
+        if twice:
+            raise InvalidInputError(
+                f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
+            )
+    anywhere = {*held.names, *shown.names}
+    for role, names in {**{r: [n] for r, n in roles.items() if n is not None}, "drop": drop, "text": text}.items():
+        absent = [n for n in names if n not in (held.names if role in ("target", "group") else anywhere)]
+        if absent:
+            where = held.name if role in ("target", "group") else f"neither {held.name} nor {shown.name}"
+            there = held.names if role in ("target", "group") else dict.fromkeys([*held.names, *shown.names])
+            raise InvalidInputError(
+                f"{role} column {quoted(absent)} is {'not ' if where == held.name else ''}in {where}, which has: "
+                f"{quoted(there)}. Use one of those."
+            )
+    check_one_role({r: [n] if n is not None else [] for r, n in roles.items()} | {"drop": drop})
+    named = {*drop, *(n for n in roles.values() if n is not None)}
+    mine, theirs = ([n for n in opened.names if n not in named] for opened in (held, shown))
+    private_only, public_only = tuple(n for n in mine if n not in theirs), tuple(n for n in theirs if n not in mine)
+    common = [n for n in mine if n in theirs]
+    if not only_common:
+        check_features(held, mine)
+        check_features(shown, theirs)
+        _check_same(private_only, public_only)
+    check_features(held, common)
+    if not common:
+        raise InvalidInputError(
+            f"{held.name} and {shown.name} have no feature in common, of {quoted(mine) or 'none'} and "
+            f"{quoted(theirs) or 'none'}. A table needs one at least: name the same things alike."
+        )
+    return _Sides(frozenset(common), private_only, public_only)
+
+
+def _repeats(names: tuple[str, ...]) -> bool:
+    return len(set(names)) < len(names)
+
+
+def _check_same(private_only: tuple[str, ...], public_only: tuple[str, ...]) -> None:
+    if private_only or public_only:
+        parts = [f"it lacks {quoted(private_only)}"] if private_only else []
+        parts += [f"it also has {quoted(public_only)}"] if public_only else []
+        raise InvalidInputError(
+            f"the public file's columns differ from the private file's: {'; '.join(parts)}. Both need the same "
+            "features: rename, or leave out what only one of them has (only_common=True, --only-common; drop=, --drop; "
+            "an id: id=, --id)."
+        )
+
+
+def _with_features(table: Table, X: pd.DataFrame) -> Table:
+    from dataclasses import replace
+
+    return replace(table, X=X)
+
+
+def _uses(
+    held: Opened,
+    shown: Opened,
+    roles: dict[str, str | None],
+    drop: list[str],
+    text: list[str],
+    sides: _Sides,
+    public: Table,
+) -> tuple[ColumnUse, ...]:
+    """Return what becomes of every column, those of the private file first."""
+    found = []
+    for name in dict.fromkeys([*held.names, *shown.names]):
+        if name == roles["target"]:
+            use = ColumnUse(name, TARGET)
+        elif name == roles["group"]:
+            also = ", and the id" if name == roles["id"] else ""
+            use = ColumnUse(name, f"says whose row it is{also}")
+        elif name == roles["id"]:
+            kept = "kept beside the labels" if name in shown.names else "left out: the public file has none"
+            use = ColumnUse(name, f"id, {kept}", _of_ids(public))
+        elif name in drop:
+            use = ColumnUse(name, "dropped")
+        elif name not in sides.common:
+            side = "private" if name in sides.private_only else "public"
+            use = ColumnUse(name, f"left out, as it stands in the {side} file only")
+        else:
+            use = ColumnUse(name, _becomes(name, public, said=name in text), public.remarks.get(name, ""))
+        found.append(use)
+    return tuple(found)
+
+
+def _becomes(name: str, public: Table, *, said: bool) -> str:
+    kind = public.kinds.get(name, "text")
+    if kind == "numeric":
+        return "number"
+    if kind.startswith(DATE):
+        return f"date, in days since 1970-01-01 ({kind.removeprefix(DATE)})"
+    n = int(public.X[name].nunique())
+    return f"{n:,} {'category' if n == 1 else 'categories'}" + (", as you say" if said else "")
+
+
+def _of_ids(public: Table) -> str:
+    if public.ids is None:
+        return ""
+    there = [one for one in public.ids.tolist() if one is not None]
+    empty, twice = len(public.ids) - len(there), len(there) - len(set(there))
+    parts = [f"{empty} are empty"] if empty else []
+    parts += [f"{twice} stand there before"] if twice else []
+    return " and ".join(parts) and f"{' and '.join(parts)}: kept as they are"

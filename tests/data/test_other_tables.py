@@ -1,0 +1,225 @@
+"""Tables from Excel workbooks, folders of Parquet files and databases."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pate.data import check_other_file, read_both, read_table
+from pate.data.files._databases import Database, beside
+from pate.exceptions import CuratorWarning, InvalidInputError, PateError
+
+openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate[excel]'")
+duckdb = pytest.importorskip("duckdb", reason="pip install 'pate[duckdb]'")
+
+HEADER = ["age", "town", "born", "ill"]
+PEOPLE = [[50, "Oslo", dt.date(1970, 1, 2), "no"], [51.5, "Rome", dt.date(1970, 1, 3), "yes"],
+          [None, "?", None, "no"]]  # fmt: skip
+SHOWN = [[40.5, "Oslo", dt.date(1970, 1, 5)], [61, "Rome", None]]
+
+
+def workbook(path, rows, header=HEADER, **sheets):
+    book = openpyxl.Workbook()
+    page = book.active
+    for line in [header, *rows]:
+        page.append(line)
+    for name, lines in sheets.items():
+        for line in lines:
+            (book[name] if name in book.sheetnames else book.create_sheet(name)).append(line)
+    book.save(path)
+    return path
+
+
+def sqlite(path, rows, header=HEADER, table="visits"):
+    with sqlite3.connect(path) as book:
+        book.execute(f"CREATE TABLE {table} ({', '.join(header)})")
+        cells = [[str(c) if isinstance(c, dt.date) else c for c in line] for line in rows]
+        book.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(header))})", cells)
+    book.close()
+    return f"sqlite:{path}?table={table}"
+
+
+def duck(path, rows, header=HEADER, table="visits"):
+    kinds = {"age": "DECIMAL(9, 2)", "born": "DATE"}
+    with duckdb.connect(str(path)) as book:
+        columns = ", ".join(f"{name} {kinds.get(name, 'TEXT')}" for name in header)
+        book.execute(f"CREATE TABLE {table} ({columns})")
+        book.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(header))})", rows)
+    return f"duckdb:{path}?table={table}"
+
+
+MAKERS = {"xlsx": workbook, "sqlite": sqlite, "duckdb": duck}
+
+
+@pytest.mark.parametrize("shown", MAKERS)
+@pytest.mark.parametrize("held", MAKERS)
+def test_every_kind_beside_every_other(tmp_path, held, shown):
+    pair = read_both(
+        MAKERS[held](tmp_path / f"p.{held}", PEOPLE),
+        MAKERS[shown](tmp_path / f"u.{shown}", SHOWN, HEADER[:3]),
+        target="ill",
+    )
+    assert pair.public.X.iloc[0].tolist() == [40.5, "Oslo", 4.0]
+    assert pair.private.X.iloc[1].tolist() == [51.5, "Rome", 2.0]
+    assert pair.private.X[["age", "born"]].isna().to_numpy().tolist() == [[False] * 2, [False] * 2, [True] * 2]
+    assert pair.private.y.tolist() == ["no", "yes", "no"]
+    assert pair.public.kinds["age"] == "numeric"
+    assert pair.private.format.kind == {"xlsx": "Excel"}.get(held, held)
+
+
+@pytest.mark.parametrize("held", ["xlsx", "sqlite"])
+@pytest.mark.parametrize("odd", ["John Doe", 10**30, "7", dt.date(2020, 1, 1), True, "#DIV/0!", "1,5", ""])
+@pytest.mark.parametrize("column", range(4))
+def test_one_odd_cell_changes_nobody_elses(tmp_path, held, odd, column):
+    """Cells without a declared type: a whole column is never what its odd cell makes of it."""
+    if held == "sqlite" and odd == 10**30:
+        odd = 10**18
+    changed = [list(line) for line in PEOPLE]
+    changed[1][column] = odd
+    public = workbook(tmp_path / "u.xlsx", SHOWN, HEADER[:3])
+    found = []
+    for i, rows in enumerate((PEOPLE, changed)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CuratorWarning)
+            found.append(read_both(MAKERS[held](tmp_path / f"{i}.{held}", rows), public, target="ill").private)
+    usual, other = found
+    pd.testing.assert_frame_equal(usual.X.iloc[[0, 2]], other.X.iloc[[0, 2]], check_exact=True)
+    assert usual.y[[0, 2]].tolist() == other.y[[0, 2]].tolist()
+
+
+# Excel --------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_several_sheets(tmp_path):
+    path = workbook(tmp_path / "t.xlsx", SHOWN, HEADER[:3], other=[["a"], [1]])
+    with pytest.raises(InvalidInputError, match=r"has the sheets 'Sheet', 'other'; say which.*--sheet"):
+        read_table(path)
+    with pytest.raises(InvalidInputError, match="none of them 'third'"):
+        read_table(path, sheet="third")
+    t = read_table(path, sheet="other")
+    assert t.X.to_numpy().tolist() == [[1.0]]
+    assert str(t.format) == "Excel, sheet 'other'"
+    assert len(read_both(workbook(tmp_path / "p.xlsx", PEOPLE), path, target="ill", sheet="Sheet").public.X) == 2
+
+
+def test_blank_lines_notes_and_leading_zeros_of_a_sheet(tmp_path):
+    rows = [["007", 1, "a note"], [None, None, None], ["010", 2.0, None]]
+    t = read_table(workbook(tmp_path / "t.xlsx", rows, ["code", "n", None]))
+    assert t.X.to_numpy().tolist() == [["007", 1.0], ["010", 2.0]]
+
+
+def test_a_workbook_that_is_none(tmp_path):
+    (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(InvalidInputError, match="is not a readable Excel workbook"):
+        read_table(tmp_path / "t.xlsx")
+    with pytest.raises(InvalidInputError, match="0 rows"):
+        read_table(workbook(tmp_path / "e.xlsx", []))
+
+
+@pytest.mark.parametrize(("module", "extra", "name"), [("openpyxl", "excel", "t.xlsx"), ("duckdb", "duckdb", "t.db")])
+def test_a_missing_package_is_named_with_its_install_line(tmp_path, monkeypatch, module, extra, name):
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr("pate.core.extras.find_spec", lambda wanted: None if wanted == module else wanted)
+    (tmp_path / name).write_bytes(b"x")
+    source = tmp_path / name if extra == "excel" else f"duckdb:{tmp_path / name}?table=t"
+    with pytest.raises(PateError, match=rf'pip install "pate\[{extra}\]"'):
+        read_table(source)
+
+
+# Parquet ------------------------------------------------------------------------------------------------------
+
+
+def parts(folder, years=("2019", "007"), n=2):
+    for i, year in enumerate(years):
+        place = folder / f"year={year}" / "part-0.parquet"
+        place.parent.mkdir(parents=True)
+        pd.DataFrame({"age": np.arange(n) + 10.0 * i}).to_parquet(place)
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".crc.parquet").write_text("hidden")
+    return folder
+
+
+def test_a_folder_of_parts_is_one_table(tmp_path):
+    t = read_table(parts(tmp_path / "d"))
+    assert sorted(map(tuple, t.X.to_numpy().tolist())) == [(0.0, "2019"), (1.0, "2019"), (10.0, "007"), (11.0, "007")]
+    assert str(t.format) == "Parquet, 2 files"
+    years = read_table(parts(tmp_path / "e", ("2019", "2020")))
+    assert years.kinds["year"] == "numeric"
+    with pytest.warns(CuratorWarning, match="'year' has 2 that"):
+        X = read_table(parts(tmp_path / "g", ("2019", "unknown")), like=years).X
+    assert X["year"].dropna().tolist() == [2019.0, 2019.0]
+
+
+def test_parts_that_differ_or_are_broken(tmp_path):
+    folder = parts(tmp_path / "d")
+    pd.DataFrame({"age": ["old"]}).to_parquet(folder / "year=007" / "part-1.parquet")
+    with pytest.raises(InvalidInputError, match="its parts differ"):
+        read_table(folder)
+    (folder / "year=007" / "part-1.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InvalidInputError, match="not a readable Parquet table"):
+        read_table(folder)
+
+
+# Databases ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [sqlite, duck])
+def test_a_query_is_a_table_and_nothing_is_written(tmp_path, make):
+    path = tmp_path / "t.db"
+    source = make(path, PEOPLE).partition("?")[0]
+    before = path.read_bytes()
+    t = read_table(f"{source}?query=SELECT age, 2 * age AS twice FROM visits WHERE town = 'Rome' ORDER BY age")
+    assert t.X.to_numpy().tolist() == [[51.5, 103.0]]
+    for query in ("DELETE FROM visits", "DROP TABLE visits", "SELECT * FROM nowhere", "COPY visits TO 'x.csv'"):
+        with pytest.raises(InvalidInputError, match="a query, cannot be read"):
+            read_table(f"{source}?query={query}")
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.db"]
+    with pytest.raises(InvalidInputError, match="has no table 'none'; it has 'visits'"):
+        read_table(f"{source}?table=none")
+    with pytest.raises(InvalidInputError, match="has no table"):
+        read_table(f'{source}?table=visits"; DROP TABLE visits; --')
+
+
+def test_a_query_reads_no_other_file(tmp_path):
+    (tmp_path / "other.csv").write_text("a\n1\n")
+    source = duck(tmp_path / "t.db", PEOPLE).partition("?")[0]
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_table(f"{source}?query=SELECT * FROM read_csv('{tmp_path / 'other.csv'}')")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_file_that_is_no_database(tmp_path, kind):
+    (tmp_path / "t.db").write_text("age,ill\n" * 200)
+    with pytest.raises(InvalidInputError, match=f"Is it a {kind} file"):
+        read_table(f"{kind}:{tmp_path / 't.db'}?table=t")
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        read_table(f"{kind}:{tmp_path / 'none.db'}?table=t")
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("source", ["duckdb:a.db", "duckdb:a.db?table=", "sqlite:?table=t", "sqlite:a.db?where=1"])
+def test_what_names_no_table_of_a_database(source):
+    with pytest.raises(InvalidInputError, match=r"must be named (duckdb|sqlite):FILE\?table=NAME"):
+        read_table(source)
+
+
+def test_a_password_is_never_shown():
+    with pytest.raises(InvalidInputError, match="a database server cannot be read") as caught:
+        read_table("postgresql://me:secret@clinic/db?table=visits")
+    assert "secret" not in str(caught.value)
+
+
+def test_where_a_table_and_its_files_are(tmp_path):
+    assert Database.of("sqlite:///abs/a.db?table=t").path.as_posix() == "/abs/a.db"
+    assert beside("duckdb:a.db?query=SELECT 1", ".x").name == "a.db.x"
+    source = sqlite(tmp_path / "t.db", PEOPLE)
+    with pytest.raises(InvalidInputError, match="private and public are one file"):
+        check_other_file(source, source)
+    check_other_file(source, source.replace("visits", "others"))

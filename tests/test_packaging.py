@@ -1,0 +1,194 @@
+"""What is installed: every file of the package, and of other packages what is asked for and no less."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import pate
+from pate.core.extras import need
+from pate.exceptions import MissingExtraError, PateError
+from pate.privacy.exact import native
+
+ROOT = Path(pate.__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "pate").rglob("*.py"))}
+#: Extras that are a person's own choice: pate imports none of these packages.
+CHOSEN = {"dask", "ray", "boosters"}
+DISTRIBUTIONS = packages_distributions()
+#: Imported by nobody, and why it is asked for.
+UNSEEN: dict[str, str] = {}
+
+
+def names_of(lines):
+    """Packages that requirement lines ask for, by their one name; extras of pate within them are looked up."""
+    found = set()
+    for line in lines:
+        asked = Requirement(line)
+        if asked.name == "pate":
+            found |= names_of(inner for extra in asked.extras for inner in EXTRAS[extra])
+        else:
+            found.add(canonicalize_name(asked.name))
+    return found
+
+
+def imports_of(tree):
+    """Top-level modules that a file imports, now or in a call, but for what serves type checkers alone."""
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").split(".")[0]
+
+
+def asked_in(tree):
+    """(module, extra) of every call of ``need`` in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "need":
+            extra = next((k.value for k in node.keywords if k.arg == "extra"), None)
+            if isinstance(extra, ast.Constant) and isinstance(node.args[0], ast.Constant):
+                yield node.args[0].value, extra.value
+
+
+def packages_of(module):
+    return {canonicalize_name(name) for name in DISTRIBUTIONS.get(module, [module])}
+
+
+IMPORTED = {
+    path: {m for m in imports_of(tree) if m not in {*sys.stdlib_module_names, "pate"}} for path, tree in TREES.items()
+}
+
+ASKED = {path: list(asked_in(tree)) for path, tree in TREES.items()}
+
+
+def test_what_is_imported_is_asked_for_in_pyproject():
+    """By every installation, or by an extra that the file itself (or its package's first lines) asks for by name."""
+    required = names_of(PROJECT["dependencies"])
+    assert len(set().union(*IMPORTED.values())) > 10
+    wrong = []
+    for path, modules in IMPORTED.items():
+        named = dict([*ASKED[path], *ASKED[path.with_name("__init__.py")]])
+        for module in modules:
+            packages = packages_of(module)
+            if not packages & (required | names_of(EXTRAS.get(named.get(module), []))):
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert wrong == []
+
+
+def test_what_is_asked_for_is_imported():
+    imported = {package for modules in IMPORTED.values() for module in modules for package in packages_of(module)}
+    wanted = names_of(PROJECT["dependencies"])
+    assert wanted - imported == set(UNSEEN)
+    for extra in set(EXTRAS) - CHOSEN - {"all", "dev"}:
+        assert names_of(EXTRAS[extra]) & imported, f"nothing in pate imports what the extra {extra} brings"
+
+
+def test_every_extra_that_is_asked_for_exists():
+    calls = [call for found in ASKED.values() for call in found]
+    assert {extra for _, extra in calls} >= {"plots", "parquet", "images", "datasets"}
+    for module, extra in calls:
+        assert packages_of(module) & names_of(EXTRAS[extra]), (module, extra)
+
+
+def test_all_and_dev_hold_the_extras():
+    alone = set(EXTRAS) - CHOSEN - {"all", "dev"}
+    assert names_of(EXTRAS["all"]) == names_of(line for extra in alone for line in EXTRAS[extra])
+    assert names_of(EXTRAS["dev"]) >= names_of(EXTRAS["all"]) | names_of(EXTRAS["dask"])
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "PIL", "pyarrow", "pooch"])
+def test_a_package_that_is_missing_is_named_with_its_line(module, monkeypatch):
+    (extra,) = {extra for found in ASKED.values() for m, extra in found if m == module}
+    need(module, extra=extra, why="This")
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
+    with pytest.raises(MissingExtraError, match=re.escape(f'pip install "pate[{extra}]"')) as caught:
+        need(module, extra=extra, why="This")
+    assert isinstance(caught.value, PateError)
+    assert {"PIL": "pillow"}.get(module, module) in str(caught.value)
+
+
+def test_nothing_is_trained_or_written_for_a_report_that_cannot_be_made(tmp_path, monkeypatch):
+    from pate.studies import run
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(run, "load_dataset", lambda *a, **k: pytest.fail("rows were read"))
+    config = run.RunConfig(dataset="digits", budget=pate.Budget(1.0, 1e-5), dpsgd="none")
+    with pytest.raises(MissingExtraError, match="plots"):
+        run.run_experiment(config, out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "read"),
+    [
+        ("pyarrow", lambda folder: pate.read_table(folder / "a.parquet")),
+        ("PIL", lambda folder: pate.data.files.images.read_images(folder)),
+        ("pooch", lambda folder: pate.load_dataset("mnist", data_home=folder)),
+    ],
+)
+def test_readers_name_the_extra_that_they_miss(module, read, tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match="pip install"):
+        read(tmp_path)
+
+
+def test_every_file_of_the_package_is_in_the_wheel():
+    """Templates, tables, the mark of typed packages: whatever is no Python, but for the kernel and its source."""
+    folder = ROOT / "pate"
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["pate"]
+    listed = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    there = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    there = {path for path in there if path.suffix not in {".py", ".c", ".so", ".dll"}}
+    assert len(there) > 10
+    assert sorted(str(path.relative_to(folder)) for path in there - listed) == []
+    packages = {path.parent for path in TREES}
+    assert {path.parent / "__init__.py" for path in TREES} <= set(TREES), "a folder of modules that is no package"
+    assert folder in packages
+
+
+def test_the_metadata_is_whole():
+    assert PROJECT["requires-python"] == ">=3.11"
+    assert PROJECT["license"] == "Apache-2.0"
+    assert (ROOT / PROJECT["readme"]).is_file()
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3.11"} <= set(PROJECT["classifiers"])
+    assert not [c for c in PROJECT["classifiers"] if c.startswith("License ::")], "an expression says it already"
+    assert len(PROJECT["keywords"]) >= 5
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert set(PROJECT["urls"].values()) <= set(re.findall(r"url: (\S+)", cited))
+    assert f"version: {PROJECT['version']}\n" in cited
+
+
+def test_the_source_distribution_names_what_the_repository_has():
+    """`graft` and `include` of what is not there would go unseen."""
+    for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines():
+        word, *names = line.split()
+        for name in names if word in ("include", "graft") else ():
+            assert list(ROOT.glob(name)), f"MANIFEST.in names {name}"
+
+
+@pytest.mark.skipif(not native.available(), reason="not built")
+def test_the_kernel_knows_nothing_of_python():
+    assert native._FILE.name in ("_native.so", "_native.dll")
+    assert b"PyModule" not in native._FILE.read_bytes()
+    source = native._FILE.with_name("_native.c").read_text(encoding="utf-8")
+    assert "Python.h" not in source
