@@ -122,7 +122,12 @@ class Pupil:
         InvalidInputError
             A student that was named cannot learn from so many labels, or cannot be kept.
         """
-        given = {"queries": queries, "n_answers": n_answers, "n_classes": n_classes, "noisy_counts": noisy_counts}
+        given: dict[str, Any] = {
+            "queries": queries,
+            "n_answers": n_answers,
+            "n_classes": n_classes,
+            "noisy_counts": noisy_counts,
+        }
         lens: Any = None
         seen = in_planes(public, image_shape)
         if image_shape is None:

@@ -15,11 +15,11 @@ from pate.records import RecordVoters
 from pate.records._maps import is_own
 from pate.records.spaces import load_space
 from pate.representations import Representation, load
-from pate.students._features import StudentFeatures
-from pate.students._kept_features import keep_features, read_features
 
 _MAP, _SPACE, _HEAD, _COLUMNS = (f"{name}.safetensors" for name in ("representation", "space", "head", "columns"))
 _FORM = "corrected head 1"
+#: Where the features of an image student come from.
+_STUDENTS = "pate.students._features"
 
 
 def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
@@ -47,7 +47,10 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
         raise InvalidInputError(
             "a model with a space or a head of your own cannot be kept in a file: it holds no code."
         )
-    if isinstance(seen, StudentFeatures):
+    of_student = type(seen).__module__ == _STUDENTS
+    if of_student:
+        from pate.students._kept_features import keep_features  # torch, which few need
+
         keep_features(seen, folder)
     elif isinstance(seen, Representation):
         seen.save(folder / _MAP)
@@ -64,7 +67,7 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     if model.columns is not None:
         model.columns.save(folder / _COLUMNS)
     return {
-        "representation": "student" if isinstance(seen, StudentFeatures) else "none" if seen is None else "map",
+        "representation": "student" if of_student else "none" if seen is None else "map",
         "corrected": isinstance(head, CorrectedHead),
         "columns": model.columns is not None,
         "classes_inferred": voters.classes_inferred,
@@ -89,10 +92,13 @@ def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, modu
     InvalidInputError
         The parts are damaged, or not those that belong together.
     """
-    seen = None
-    if told["representation"] != "none":
-        of_student = told["representation"] == "student"
-        seen = read_features(folder) if of_student else load(folder / _MAP, module=module)
+    seen: Any = None
+    if told["representation"] == "student":
+        from pate.students._kept_features import read_features
+
+        seen = read_features(folder)
+    elif told["representation"] != "none":
+        seen = load(folder / _MAP, module=module)
     space = load_space(folder / _SPACE)
     voters = RecordVoters(seen, space, classes=classes, classes_inferred=bool(told["classes_inferred"]))
     head: Any

@@ -291,6 +291,7 @@ def test_help_of_other_commands_is_in_groups_too(command):
     assert set(groups) - {"Arguments"} <= {
         PRIVATE,
         PUBLIC,
+        TABLES,
         IMAGES,
         VOTES,
         TEACHERS,
