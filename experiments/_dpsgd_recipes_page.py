@@ -60,6 +60,12 @@ def _measured(cells: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
     return float(values.mean()), f"{values.mean():.2f}{spread} ({len(values)})"
 
 
+def _ahead(found: Mapping[str, float]) -> list[str]:
+    """Return whoever is ahead, as far as two digits tell."""
+    best = max(found.values())
+    return [words for words, value in found.items() if f"{value:.2f}" == f"{best:.2f}"]
+
+
 def _row(q: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], own: Mapping[str, Mapping[str, Any]]) -> list[str]:
     of = {name: [c for c in cells if c.get("contestant", MINE) == name] for name in (MINE, *_SAME)}
     first = of[MINE][0]
@@ -72,12 +78,12 @@ def _row(q: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], own: Mapping[
             cell = own[name]
             note = f", {cell['n_public']:,} public" if cell["n_public"] != first["n_public"] else ""
             found[words] = 100 * cell["mean"], f"{100 * cell['mean']:.2f} ({cell['n']}{note})"
-    best = max(found, key=lambda words: found[words][0])
+    best = _ahead({words: value for words, (value, _) in found.items()})
 
     def shown(words: str) -> str:
         if words not in found:
             return "·"
-        return f"**{found[words][1]}**" if words == best and len(found) > 1 else found[words][1]
+        return f"**{found[words][1]}**" if words in best and len(found) > 1 else found[words][1]
 
     target = q["target"]
     return [
@@ -90,9 +96,9 @@ def _row(q: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], own: Mapping[
         "" if target is None else f"{target} {'reached' if mean >= target else 'MISSED'}",
         shown("DP-SGD"),
         *map(shown, _SAME.values()),
-        max(same, key=same.__getitem__).split(",")[0] if len(same) > 1 else "",
+        " and ".join(words.split(",")[0] for words in _ahead(same)) if len(same) > 1 else "",
         *map(shown, _OWN.values()),
-        best if len(found) > 1 else "",
+        " and ".join(best) if len(found) > 1 else "",
     ]
 
 

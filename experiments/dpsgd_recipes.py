@@ -273,6 +273,7 @@ def run(
 ) -> None:
     stored = json.loads(result.read_text(encoding="utf-8"))["cells"] if result.exists() else []
     have = {key_of(cell) for cell in stored}
+    stamp = provenance()  # before the result, which git knows too, is another
     for seed in seeds:
         prepared, before = None, None
         for q in questions:
@@ -285,8 +286,8 @@ def run(
                     prepared, before = None, (q.data, q.public, q.n_public)
                     prepared = Prepared(q, seed, work)
                 found = measure(q, prepared, contestant)
-                stored.append(cell | found | {"commit": provenance()["commit"]})
-                told = {"delta": DELTA, **provenance(), "questions": [asdict(q) for q in QUESTIONS], "cells": stored}
+                stored.append(cell | found | {"commit": stamp["commit"]})
+                told = {"delta": DELTA, **stamp, "questions": [asdict(q) for q in QUESTIONS], "cells": stored}
                 result.parent.mkdir(parents=True, exist_ok=True)
                 result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
                 print(f"{key_of(cell)}: {100 * found['accuracy']:.2f}% in {found['seconds']:.1f} s", flush=True)

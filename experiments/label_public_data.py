@@ -14,8 +14,8 @@ from pathlib import Path
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from pate import Budget, Ledger, NoisyHistogram, TableEncoder, TeacherEnsemble, calibrate, read_table, release_labels
-from pate.data import align_columns
+from pate import Budget, Ledger, NoisyHistogram, TableEncoder, TeacherEnsemble, calibrate, release_labels
+from pate.data import read_both
 from pate.queries import select_queries
 from pate.votes import hash_queries
 
@@ -40,10 +40,8 @@ def label(config: Config) -> None:
     budget = Budget(config.epsilon, config.delta)
 
     # Private and public rows with the same columns; scaling and encoding are learnt from public rows alone.
-    shown = read_table(config.public).X
-    private = read_table(config.private, target=config.target, group=config.group, text=config.target, like=shown)
-    unwanted = [name for name in (config.target, config.group) if name]
-    public = align_columns(private.X, shown, drop=unwanted)
+    pair = read_both(config.private, config.public, target=config.target, group=config.group)
+    private, public = pair.private, pair.public.X
     encoder = TableEncoder().fit(public)
 
     # What it will cost is known before anything is trained.

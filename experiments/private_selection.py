@@ -139,6 +139,7 @@ def run(questions: tuple[Question, ...], result: Path, work: Path) -> None:
     stored = json.loads(result.read_text(encoding="utf-8"))["cells"] if result.exists() else []
     have = {tuple(cell[name] for name in KEY) for cell in stored}
     result.parent.mkdir(parents=True, exist_ok=True)
+    stamp = provenance()  # before the result, which git knows too, is another
     for q in questions:
         for seed in q.seeds:
             for fitted in (*candidates(q.among, Budget(q.epsilon, DELTA), seed), "selected"):
@@ -146,8 +147,8 @@ def run(questions: tuple[Question, ...], result: Path, work: Path) -> None:
                 if key in have:
                     continue
                 found = measure(q, seed, fitted, work)
-                stored.append(dict(zip(KEY, key, strict=True)) | found | {"commit": provenance()["commit"]})
-                told = {"delta": DELTA, **provenance(), "laws": laws(), "questions": [asdict(q) for q in QUESTIONS]}
+                stored.append(dict(zip(KEY, key, strict=True)) | found | {"commit": stamp["commit"]})
+                told = {"delta": DELTA, **stamp, "laws": laws(), "questions": [asdict(q) for q in QUESTIONS]}
                 result.write_text(json.dumps(told | {"cells": stored}, indent=1) + "\n", encoding="utf-8")
                 print(key, found, flush=True)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import cell_kind, check_classes, check_int, quietly, unmasked
+from pate.core.pages import cell as as_cell
 from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.
@@ -293,10 +294,12 @@ class Votes:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"Votes(n_queries={self.n_queries}, n_classes={self.n_classes}, n_teachers={self.n_teachers}, "
-            "counts=<sensitive>)"
-        )
+        sizes = f"n_queries={self.n_queries}, n_classes={self.n_classes}, n_teachers={self.n_teachers}"
+        return f"Votes({sizes}, counts=<sensitive>)"
+
+    def _repr_html_(self) -> str:
+        sizes = (("queries", self.n_queries), ("classes", self.n_classes), ("teachers", self.n_teachers))
+        return as_cell("Votes", "sensitive: sizes alone are shown, no counts", rows=sizes)
 
 
 @runtime_checkable

@@ -117,7 +117,7 @@ def test_all_and_dev_hold_the_extras():
 
 @pytest.mark.parametrize("module", ["matplotlib", "PIL", "pyarrow", "pooch"])
 def test_a_package_that_is_missing_is_named_with_its_line(module, monkeypatch):
-    (extra,) = {extra for found in ASKED.values() for m, extra in found if m == module}
+    extra = next(extra for found in ASKED.values() for m, extra in found if m == module)
     need(module, extra=extra, why="This")
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
     with pytest.raises(MissingExtraError, match=re.escape(f'pip install "pate[{extra}]"')) as caught:

@@ -106,7 +106,6 @@ class LabelOptions:
     id: Annotated[
         str | None,
         option("Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES),
-        HERE,
     ] = None
     drop: Annotated[
         list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES), HERE

@@ -27,6 +27,8 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
     '--teachers must be at most 5, got 9: say --anyway.'
     >>> in_own_words("classes are two. Say voters='shards' (--voters shards); classes= was not given", known)
     '--classes are two. Say --voters shards; --classes was not given'
+    >>> in_own_words("name them: classes= (--classes), or say anyway=True (--anyway)", known)
+    'name them: --classes, or say --anyway'
     >>> in_own_words("fewer than two classes", known)
     'fewer than two classes'
     """
@@ -34,7 +36,7 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
         option = options[name]
         word, flag = re.escape(name), re.escape(option)
         # What is said in both tongues is said once: anyway=True (--anyway), groups (--group).
-        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE}))? \(({flag}( [^)]*)?)\)", r"\3", text)
+        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( [^)]*)?)\)", r"\3", text)
         text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
         text = re.sub(rf"(?<![\w-]){word}=(?=\s|$)", option, text)
         text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]

@@ -9,7 +9,8 @@ import typer
 from pate.cli._app import answer, say, say_json
 from pate.cli._declared import takes_options, uses_of
 from pate.cli._label_options import LabelOptions
-from pate.cli._output import show_progress
+from pate.cli._output import manner, show_progress
+from pate.cli._words import in_own_words
 from pate.exceptions import InvalidInputError
 
 
@@ -27,9 +28,9 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
         say_json(planned)
-        answer(f"Plan\n{job.plan.text()}")
+        answer(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
         return
-    say(f"Plan\n{job.plan.text()}")
+    say(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
     answer(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")

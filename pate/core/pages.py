@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,3 +35,31 @@ def render(template: str, **values: Any) -> str:
     (True, False)
     """
     return _environment().get_template(template).render(values)
+
+
+def cell(
+    kind: str,
+    line: str,
+    *,
+    heads: Sequence[str] = (),
+    rows: Iterable[Sequence[object]] = (),
+    more: Iterable[str] = (),
+) -> str:
+    """Return what an object looks like in a notebook's cell, with every value escaped.
+
+    Parameters
+    ----------
+    kind, line : str
+        What it is, and the one thing to know of it.
+    heads : sequence of str
+        Of the table.
+    rows : iterable of sequences
+    more : iterable of str
+        Sentences below.
+
+    Examples
+    --------
+    >>> "&lt;script&gt;" in cell("Votes", "sensitive", rows=[("<script>", 3)])
+    True
+    """
+    return render("cell_rows.html", kind=kind, line=line, heads=heads, rows=list(rows), more=list(more))

@@ -1,4 +1,4 @@
-"""Progress bars of long work: shown on a terminal, silent elsewhere."""
+"""Progress bars of long work: on a terminal, or as one line of a notebook; silent elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def track(
         Public text only: it is printed.
     show : bool
         False shows nothing, and then rich is not imported; nor does work of one item, as there is nothing between its
-        beginning and its end. Where standard error is no terminal, a line when all is done stands for the bar.
+        beginning and its end. In a notebook one line of the cell's output is the bar. Where standard error is neither
+        that nor a terminal, a line when all is done stands for it.
     work : (float, str) or None
         How much one item is and of what, such as ``(4800.0, "images")``: shown per second.
     begun : int
@@ -46,6 +47,9 @@ def track(
     """
     if not show or total <= 1:
         yield from items
+        return
+    if in_notebook():
+        yield from _in_cell(items, total, label, work, begun, note)
         return
     if not sys.stderr.isatty():
         start = time.monotonic()
@@ -73,3 +77,59 @@ def track(
             bar.advance(task)
             if note:
                 bar.update(task, description=f"{label}, {note(done)}")
+
+
+def in_notebook() -> bool:
+    """Return whether a notebook's kernel runs this, which can show more than text.
+
+    Examples
+    --------
+    >>> in_notebook()
+    False
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+#: A cell's line is drawn anew at most so often, in seconds: a notebook keeps up with no more.
+_EVERY = 0.2
+
+
+def _in_cell(
+    items: Iterable[T],
+    total: int,
+    label: str,
+    work: tuple[float, str] | None,
+    begun: int,
+    note: Callable[[int], str] | None,
+) -> Iterator[T]:
+    from html import escape
+    from importlib import import_module
+
+    show: Any = import_module("IPython.display")  # there is one where there is a notebook
+    start = drawn = time.monotonic()
+
+    def line(done: int) -> Any:
+        seconds = max(time.monotonic() - start, 1e-9)
+        speed = (done - begun) / seconds
+        parts = [f"{done}/{total}", f"{seconds:.0f} s"]
+        if speed and done < total:
+            parts.append(f"{(total - done) / speed:.0f} s left")
+        if work is not None and speed:
+            parts.append(f"{speed * work[0]:,.0f} {work[1]}/s")
+        if note and done:
+            parts.append(note(done))
+        told = escape(", ".join(parts))
+        return show.HTML(f"{escape(label)} <progress value='{done}' max='{total}'></progress> {told}")
+
+    handle = show.display(line(begun), display_id=True)
+    done = begun
+    try:
+        for item in items:
+            yield item
+            done += 1
+            if time.monotonic() - drawn >= _EVERY:
+                drawn = time.monotonic()
+                handle.update(line(done))
+    finally:
+        handle.update(line(done))

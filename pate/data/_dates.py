@@ -47,7 +47,7 @@ def as_days(cell: Any, form: str) -> float:
     if isinstance(cell, np.datetime64):
         cell = None if np.isnat(cell) else cell.astype("M8[us]").item()
     if isinstance(cell, dt.datetime):
-        return _of_time(cell) if cell == cell else float("nan")  # NaT is not itself
+        return _of_time(cell)
     if isinstance(cell, dt.date):
         return float(cell.toordinal() - _EPOCH)
     if not isinstance(cell, str):
@@ -67,10 +67,14 @@ def as_days(cell: Any, form: str) -> float:
 
 
 def _of_time(moment: dt.datetime) -> float:
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    since = moment - dt.datetime(1970, 1, 1)
-    return float(since / dt.timedelta(days=1))
+    try:
+        if moment != moment:  # NaT is not itself
+            return float("nan")
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+        return float((moment - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1))
+    except Exception:  # at the ends of time: whatever an odd cell raises is its own matter
+        return float("nan")
 
 
 def date_form(column: pd.Series, order: str = "auto") -> tuple[str, str]:

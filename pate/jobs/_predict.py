@@ -18,7 +18,7 @@ from pate.data.files._opened import is_table
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._records import in_planes
-from pate.jobs._writing import as_csv, check_id_name, proba_columns
+from pate.jobs._writing import as_csv, check_id, proba_columns
 from pate.model import Door, ModelFile, read_model
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def predict_file(
         raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
     check_can_write("out", goal)
     file = read_model(model)
-    check_id_name(id, file.manifest.classes)
+    check_id(id, file.manifest.classes)
     clf = open_model(file)
     if proba and not hasattr(clf, "predict_proba"):
         raise InvalidInputError(

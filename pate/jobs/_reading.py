@@ -16,7 +16,7 @@ from pate.data.files._opened import is_table
 from pate.data.files.pairs import TARGET
 from pate.exceptions import InvalidInputError
 from pate.jobs._classes import as_classes
-from pate.jobs._writing import check_id_name
+from pate.jobs._writing import check_id
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +119,7 @@ def _tables(
 ) -> Sources:
     if target is None and Path(private).suffix.lower() != ".npz":
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got None.")
-    check_id_name(told.get("id"), classes)
+    check_id(told.get("id"), classes)
     pair = read_both(private, public, target=target, **told)
     if pair.private.y is None:
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got {target!r}.")

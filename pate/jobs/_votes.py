@@ -17,7 +17,7 @@ from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
 from pate.jobs._student import Pupil
-from pate.jobs._writing import write_labels
+from pate.jobs._writing import check_id, write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism, NoisyHistogram
@@ -73,6 +73,8 @@ class VoteJob:
     public : path or None
         The table of public rows, of which line i is query i. With it the ledger recognises rows: what was answered
         before is free, and a run repeated after a crash spends nothing. Without it every run spends anew.
+    id : str or None
+        Column of ``public`` that is written beside the labels, and is no part of a row.
     unit : {"record", "group"}
         What stands in one teacher's shard only: a record, or all records of a person (a site, ...).
     n_units : int or None
@@ -144,6 +146,7 @@ class VoteJob:
         classes: Any,
         budget: Budget,
         public: str | os.PathLike[str] | None = None,
+        id: str | None = None,
         unit: str = "record",
         n_units: int | None = None,
         kind: str | None = None,
@@ -178,8 +181,12 @@ class VoteJob:
         if n_units is not None:
             remedy = f"Every one of the {cast.n_teachers} teachers needs at least one."
             n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
-        table = None if public is None else read_table(public)
-        rows = None if table is None else table.X
+        if public is None and id is not None:
+            raise InvalidInputError(f"id is a column of public, which is not given, got {id!r}. Name the table too.")
+        shown = None if public is None else read_table(public, id=check_id(id, cast.classes))
+        rows = None if shown is None else shown.X
+        self._ids = None if shown is None else shown.ids
+        self._id_name = id
         if rows is not None and len(rows) != cast.n_queries:
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(rows)}, {file} has votes on {cast.n_queries}."
@@ -223,7 +230,7 @@ class VoteJob:
             self._pupil = Pupil.of(
                 rows,
                 None,
-                kinds=table.kinds if table is not None else None,
+                kinds=None if shown is None else shown.kinds,
                 student=student,
                 voters="shards",
                 noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
@@ -294,5 +301,12 @@ class VoteJob:
             :meth:`run`.
         """
         return write_labels(
-            release, self._batch.queries, out, n_public=self.plan.n_public, proba=proba, safe_csv=safe_csv
+            release,
+            self._batch.queries,
+            out,
+            n_public=self.plan.n_public,
+            ids=self._ids,
+            id_name=self._id_name,
+            proba=proba,
+            safe_csv=safe_csv,
         )

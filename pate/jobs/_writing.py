@@ -51,20 +51,22 @@ def check_new_files(out: str | os.PathLike[str], *, model: bool = False) -> list
     return paths
 
 
-def check_id_name(name: str | None, classes: Sequence[Any] | None) -> None:
-    """Refuse an id column of which a file of labels would have two.
+def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | None:
+    """Return the name of an id column, or refuse it: a file of labels would have two columns of that name.
 
     Examples
     --------
-    >>> check_id_name("patient", ("no", "yes"))
-    >>> check_id_name("status", None)
+    >>> check_id("visit")
+    'visit'
+    >>> check_id("p_no", classes=("no", "yes"))
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: id must not be called 'status', as a column of the written labels is. ...
+    pate.exceptions.InvalidInputError: id must not be called 'p_no', as a column of the written labels is. ...
     """
     if name in _COLUMNS or name in proba_columns(classes or ()):
         raise InvalidInputError(
             f"id must not be called {name!r}, as a column of the written labels is. Rename it in the table."
         )
+    return name
 
 
 def proba_columns(classes: Sequence[Any]) -> list[str]:

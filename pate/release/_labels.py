@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_real
+from pate.core.pages import cell
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
@@ -18,6 +19,9 @@ from pate.release._ballot_release import BallotRelease, probability_of
 from pate.release._quote import Quote
 from pate.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN
+
+#: Rows that a notebook's cell shows.
+_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +105,14 @@ class ReleasedLabels:
         # As objects: beside a missing label pandas would turn class 5 into 5.0.
         labels = pd.Series(self.values(), dtype=object)
         return pd.DataFrame({"row": index, "label": labels, "status": self.status.tolist()})
+
+    def _repr_html_(self) -> str:
+        n = min(_SHOWN, self.n_queries)
+        values = self.values(abstain="")[:n]
+        rows = [(i, value, status) for i, (value, status) in enumerate(zip(values, self.status, strict=False))]
+        more = [f"... {self.n_queries - n} more; .to_frame() has all of them."] if self.n_queries > n else []
+        line = f"{self.n_answered} of {self.n_queries} rows labelled; {self.statement.headline}"
+        return cell(type(self).__name__, line, heads=("row", "label", "status"), rows=rows, more=more)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int, shown
+from pate.core.pages import cell
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
@@ -80,6 +81,16 @@ class PrivacyReport:
 
     def __repr__(self) -> str:
         return f"PrivacyReport(public={self.public}, data_dependent=<sensitive>)"
+
+    def _repr_html_(self) -> str:
+        rows = [("public", str(self.public), USES["public"])]
+        if self.sanitised is not None:
+            rows.append(("sanitised", str(self.sanitised), USES["sanitised"]))
+        for name in ("data_dependent", "papernot2018", "papernot2017"):
+            if getattr(self, name) is not None:
+                rows.append((name, "hidden", USES[name]))
+        heads = ("number", "guarantee", "what it may be used for")
+        return cell("PrivacyReport", str(self.public), heads=heads, rows=rows)
 
 
 def account(

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
 from pate.core.checks import check_int
+from pate.core.extras import need
 from pate.core.progress import track
 from pate.core.provenance import provenance
 from pate.core.seeds import training_seed
@@ -24,7 +25,7 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.statement.model import PrivacyStatement
-from pate.studies.comparison import Cell, ComparisonReport
+from pate.studies.comparison import Cell, ComparisonReport, write_pages
 from pate.studies.folders import CellFolder, plain_repr, plain_values
 
 
@@ -57,7 +58,8 @@ def compare(
         Of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that the same call
         compares the same teachers. None draws from the operating system; shards are then cut by a secret.
     out : path or None
-        A folder that keeps every finished fit at once, so that the same call goes on after a kill. What a resumed
+        A folder that keeps every finished fit at once, so that the same call goes on after a kill; at the end it has
+        ``results.json`` and the page, ``report.html``. What a resumed
         run needs to recognise the private rows stands apart in ``resume.private/``: do not publish that.
     noise_seed : int or None
         For tests and experiments only: makes the noise repeatable (another stream for every fit), and then nothing
@@ -93,6 +95,8 @@ def compare(
     >>> [(row["contestant"], row["epsilon"], row["queries"]) for row in report.rows()]
     [('DP-SGD', 1.0, None), ('DP-SGD', 8.0, None)]
     """
+    if out is not None:
+        need("matplotlib", extra="plots", why="The comparison's report")
     entrants = _check_contestants(contestants)
     if not isinstance(data, Dataset):
         raise InvalidInputError(f"data must be a pate.Dataset, got {type(data).__name__}. Use pate.load_dataset(name).")
@@ -138,7 +142,7 @@ def compare(
                 if folder is not None:
                     folder.append(cell.to_dict())
     cells = tuple(done[name, e, r] for name in entrants for e in epsilons for r in range(n_repeats))
-    return ComparisonReport(
+    report = ComparisonReport(
         cells=cells,
         dataset=data.name,
         protocol=data.protocol,
@@ -158,6 +162,9 @@ def compare(
         },
         **stamp,
     )
+    if out is not None:
+        write_pages(Path(out), report.result())
+    return report
 
 
 def _fit(

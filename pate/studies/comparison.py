@@ -6,15 +6,20 @@ import math
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pate.core.files import write_json
+from pate.core.pages import cell as as_cell
+from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
 from pate.report.result import Result, Row, Stated
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
+
+if TYPE_CHECKING:
+    from pate.report.plots import Display
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +65,14 @@ class Cell(Row):
 
 
 _COLUMNS = tuple(f.name for f in fields(Row))
+
+
+def write_pages(folder: Path, result: Result) -> None:
+    """Write ``results.json`` and ``report.html`` into a folder that is known to be this comparison's."""
+    from pate.report import write_report
+
+    write_json(folder / "results.json", result.to_dict())
+    write_report(folder / "report.html", result)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -232,7 +245,7 @@ class ComparisonReport:
         """
         return self.result(command=command).to_dict()
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None) -> Display:
         """Draw accuracy against epsilon, a line and a band per contestant.
 
         Parameters
@@ -241,11 +254,18 @@ class ComparisonReport:
 
         Returns
         -------
-        matplotlib Axes
-        """
-        from pate.report.plots import accuracy_against_epsilon
+        Display
+            ``ax_`` and ``figure_``; the last line of a notebook's cell shows it.
 
-        return accuracy_against_epsilon(self.rows(), ax=ax)
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").plot().ax_.get_ylabel()
+        'accuracy on the test rows'
+        """
+        from pate.report.plots import Display, accuracy_against_epsilon
+
+        return Display(accuracy_against_epsilon(self.rows(), ax=ax))
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write ``results.json`` and ``report.html`` into a folder, and return the folder.
@@ -262,22 +282,25 @@ class ComparisonReport:
         RunFolderError
             The folder holds other results.
         """
-        from pate.report import write_report
-
         goal = Path(folder)
         result = self.result(command=command)
         refuse_other_results(goal, result.to_dict())
-        write_json(goal / "results.json", result.to_dict())
-        write_report(goal / "report.html", result)
+        write_pages(goal, result)
         return goal
 
-    def __repr__(self) -> str:
-        table = [("contestant", "epsilon", "accuracy", "fits")]
+    def _table(self) -> list[tuple[str, ...]]:
+        table: list[tuple[str, ...]] = [("contestant", "epsilon", "accuracy", "fits")]
         for s in self.summary():
             spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
             table.append((s["contestant"], f"{s['epsilon']:g}", f"{s['mean']:.3f}{spread}", str(s["n"])))
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
+        return table
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._table()
+        line = f"accuracy on the test rows of {self.dataset} at delta = {self.cells[0].delta:g}"
+        return as_cell("ComparisonReport", line, heads=heading, rows=rows, more=self.notes)
+
+    def __repr__(self) -> str:
         what = "mean ± standard deviation over seeds" if any(s["n"] > 1 for s in self.summary()) else "one seed"
         head = f"Accuracy on the test rows of {self.dataset} at delta = {self.cells[0].delta:g} ({what}):"
-        return "\n".join([head, *lines])
+        return "\n".join([head, *lined_up(self._table())])

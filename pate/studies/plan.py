@@ -10,6 +10,8 @@ from typing import Any
 from scipy.special import ndtri
 
 from pate.core.checks import check_int, check_real
+from pate.core.pages import cell
+from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, GNMax, Mechanism, NoisyHistogram
@@ -268,13 +270,14 @@ class Plan:
         heading, body = self.columns()
         if not body:
             return "\n".join([self.title, *self.advice()])
-        table = [heading, *body]
-        widths = [max(len(line[i]) for line in table) for i in range(len(heading))]
-        lines = [self.title]
-        for line in table:
-            cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+        return "\n".join([self.title, *lined_up([heading, *body], right=True)])
+
+    def __repr__(self) -> str:
+        return f"Plan({self.title.removeprefix('Plan for ')!r})"
+
+    def _repr_html_(self) -> str:
+        heading, body = self.columns()
+        return cell("Plan", self.title, heads=heading, rows=body, more=self.advice())
 
     @property
     def title(self) -> str:

@@ -109,9 +109,11 @@ def test_one_of_several_sheets(tmp_path):
 
 
 def test_blank_lines_notes_and_leading_zeros_of_a_sheet(tmp_path):
-    rows = [["007", 1, "a note"], [None, None, None], ["010", 2.0, None]]
+    """Blank lines at the end are none; one between others is a row, so that rows keep their places."""
+    rows = [["007", 1, "a note"], [None, None, None], ["010", 2.0, None], [None, None, "total"], [None, None, None]]
     t = read_table(workbook(tmp_path / "t.xlsx", rows, ["code", "n", None]))
-    assert t.X.to_numpy().tolist() == [["007", 1.0], ["010", 2.0]]
+    assert t.X["code"].tolist()[::2] == ["007", "010"]
+    assert t.X["n"].isna().tolist() == [False, True, False]
 
 
 def test_a_workbook_that_is_none(tmp_path):

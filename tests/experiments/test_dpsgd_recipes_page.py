@@ -67,3 +67,9 @@ def test_cells_of_other_contestants_do_not_count_as_dpsgd(page_of, tmp_path):
     line = last_line(page_of, tmp_path, 0.2, records=0.3, shards=0.99)
     assert "| **99.00 (1)** | shards |" in line
     assert line.endswith("| shards, same rows |")
+
+
+def test_who_is_level_is_named_with_the_other(page_of, tmp_path):
+    line = last_line(page_of, tmp_path, 0.2, records=0.85001)
+    assert "**85.00 ± 7.07 (2)** | **85.00 (1)** | · | DP-SGD and records |" in line
+    assert line.endswith("| DP-SGD and records, same rows |")

@@ -679,9 +679,9 @@ def test_save_and_plot(tmp_path):
     other = compare({"A": Fake()}, small_data(), budgets=BUDGETS, n_repeats=1)
     with pytest.raises(RunFolderError, match="results of something else"):
         other.save(tmp_path)
-    ax = report.plot()
-    assert [line.get_label() for line in ax.get_lines()][:2] == ["A", "B"]
-    assert report.plot(ax=ax) is ax
+    shown = report.plot()
+    assert [line.get_label() for line in shown.ax_.get_lines()][:2] == ["A", "B"]
+    assert report.plot(ax=shown.ax_).ax_ is shown.ax_
 
 
 def test_nothing_made_from_private_rows_is_beside_the_results(tmp_path):

@@ -95,8 +95,8 @@ def clean_environment(folder: Path) -> Path:
 def try_it(python: Path, scratch: Path, what: Path) -> None:
     """Use what was installed as a person would, from a folder that is not the repository."""
     command = python.with_name("pate")
-    run(command, "--help")
     found = json.loads(run(python, SMOKE).splitlines()[-1])
+    expect(found["version"] in run(command, "--version"), "pate --version names another version")
     expect(Path(found["where"]).is_relative_to(scratch.resolve()), f"pate was imported from {found['where']}")
     expect(found["kernel"] != what.name.endswith("-any.whl"), f"the kernel of {what.name} does not load")
     expect(found["accuracy"] > 0.8 and found["epsilon"] <= 1, f"the fit gave {found}")

@@ -20,7 +20,13 @@ def main() -> None:
     clf.fit(X[:1200], y[:1200], X_public=X[1200:1500])
     report = pate.account([[60, 30, 10], [90, 5, 5], [34, 33, 33]] * 20, pate.GNMax(sigma=20.0), delta=1e-5)
     missing = []
-    for module, extra in (("matplotlib", "plots"), ("pyarrow", "parquet"), ("PIL", "images"), ("pooch", "datasets")):
+    for module, extra in (
+        ("matplotlib", "plots"),
+        ("pyarrow", "parquet"),
+        ("PIL", "images"),
+        ("openpyxl", "excel"),
+        ("duckdb", "duckdb"),
+    ):
         try:
             need(module, extra=extra, why="This")
         except MissingExtraError:

@@ -113,8 +113,8 @@ class Database:
         return frame
 
     def _duckdb(self, nullable: bool) -> pd.DataFrame:
-        for module in ("duckdb", "pyarrow"):
-            need(module, extra="duckdb", why="A DuckDB file")
+        need("duckdb", extra="duckdb", why="A DuckDB file")
+        need("pyarrow", extra="duckdb", why="A DuckDB file")
         import duckdb
 
         try:

@@ -61,9 +61,10 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     header = list(lines[0]) if lines else []
     while header and header[-1] is None:
         header.pop()
-    width = len(header)
-    cells = [_width(line, width) for line in lines[1:]]
-    cells = [line for line in cells if any(cell is not None for cell in line)]  # as blank lines of a CSV file
+    width, body = len(header), lines[1:]
+    while body and all(cell is None for cell in body[-1][:width]):  # formatted, and never filled
+        body.pop()
+    cells = [_width(line, width) for line in body]
     names = [f"Unnamed: {i}" if name is None else str(name).strip() for i, name in enumerate(header)]
     columns = [pd.Series([line[i] for line in cells], dtype=object) for i in range(width)]
     frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)

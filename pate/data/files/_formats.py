@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 #: What a person may call them where they cannot be typed.
@@ -82,4 +82,5 @@ class Wanted:
 
     def without(self, names: Collection[str]) -> Self:
         """Return the same with these left open."""
-        return replace(self, **dict.fromkeys(names))
+        left: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **left)

@@ -185,8 +185,7 @@ def check_heeded(wanted: Wanted, *paths: str | os.PathLike[str]) -> None:
     odd = [said for said in wanted.said() if said not in known]
     if odd:
         which = "Excel workbooks" if odd == ["sheet"] else "CSV files"
-        named = " and ".join(repr(Path(path).name) for path in paths)
+        named = ", ".join(repr(Path(path).name) for path in paths) + (" is none" if len(paths) == 1 else " are none")
         raise InvalidInputError(
-            f"{' and '.join(odd)} ({', '.join(f'--{one}' for one in odd)}) is for {which}, and {named} is none. "
-            "Leave it out."
+            f"{' and '.join(odd)} ({', '.join(f'--{one}' for one in odd)}) is for {which}, and {named}. Leave it out."
         )

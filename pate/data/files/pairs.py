@@ -334,8 +334,8 @@ def _check_same(private_only: tuple[str, ...], public_only: tuple[str, ...]) -> 
         parts += [f"it also has {quoted(public_only)}"] if public_only else []
         raise InvalidInputError(
             f"the public file's columns differ from the private file's: {'; '.join(parts)}. Both need the same "
-            "features: rename, or leave out what only one of them has (only_common=True, --only-common; drop=, --drop; "
-            "an id: id=, --id)."
+            "features: rename, or leave out what only one of them has, by only_common=True (--only-common), by drop= "
+            "(--drop) or, of an id, by id= (--id)."
         )
 
 

@@ -12,12 +12,14 @@ need("matplotlib", extra="plots", why="A picture")
 
 # ruff: noqa: E402  (what follows imports matplotlib)
 from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
+from pate.report.plots._display import Display
 from pate.report.plots._release import answers_per_class, cost_curves
 from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
 from pate.report.plots._style import COLOURS, figure_to_png, figure_to_svg, narrow_axes
 
 __all__ = [
     "COLOURS",
+    "Display",
     "accuracy_against_epsilon",
     "accuracy_bars",
     "answers_per_class",
