@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pate.estimator._by_records import ByRecords
-from pate.exceptions import InvalidInputError
+from pate.estimator._roads import VOTERS
 from pate.model import Door, Manifest, ModelFile, check_model_path, read_model, write_model
+from pate.model._archive import damaged
 from pate.recipes import RecordModel
 from pate.recipes._kept import keep_record_model, read_record_model
 from pate.recipes._kept import made_of as made_of_ballots
@@ -106,11 +107,8 @@ class SavedModel(ByRecords):
     @classmethod
     def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
         said = file.manifest
-        if said.kind not in ("records", "student") or set(said.settings) != {"voters"}:
-            raise InvalidInputError(
-                f"{str(file.path)!r} holds another classifier ({said.kind}) than PATEClassifier. Read it with "
-                "DPSGDClassifier.load."
-            )
+        if said.settings.get("voters") not in VOTERS or len(said.settings) != 1:
+            raise damaged(file.path, "its settings are not a classifier's")
         with file.unpacked() as folder:
             if said.kind == "records":
                 student: Any = read_record_model(folder, said.parts, said.classes, module=module)

@@ -197,6 +197,58 @@ class Pupil:
         return Pipeline([(name, self.lens), ("student", fitted)])
 
 
+class LeavesModel:
+    """What a job does with its labels once they are released; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``.
+
+    Examples
+    --------
+    >>> LeavesModel().keeps_model
+    False
+    """
+
+    queries_: npt.NDArray[np.int64]
+    _pupil: Pupil | None = None
+    _model: RecordModel | None = None
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether :meth:`model` makes one."""
+        return self._pupil is not None
+
+    def model(self, release: ReleasedLabels) -> PATEClassifier:
+        """Return the model of what ``run`` released, for any further rows; it costs nothing.
+
+        Returns
+        -------
+        PATEClassifier
+            With ``save(path)``; what ``pate label`` writes beside the labels.
+
+        Raises
+        ------
+        StudentError
+            The student cannot learn from these labels; they are paid for, and another may.
+        InvalidInputError
+            There is to be none: ``keep_model`` was False, or votes came without public rows.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from pate import Budget
+        >>> from pate.jobs import LabelJob
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
+        >>> rows.to_csv(folder / "private.csv", index=False)
+        >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
+        >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
+        ...     budget=Budget(1.0, 1e-4))
+        >>> job.model(job.run()).predict(pd.DataFrame({"age": [20.0, 580.0]}))
+        array(['no', 'yes'], dtype='<U3')
+        """
+        if self._pupil is None:
+            raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
+        return self._pupil.learn(release, self.queries_, model=self._model)
+
+
 def pupil_of_ballots(
     source: Sources, student: Any, *, n_classes: int, max_categories: int, random_state: int | None
 ) -> Pupil:

@@ -14,8 +14,6 @@ from pate.core.checks import check_choice, check_classes, check_int
 from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, records_fingerprint
 from pate.data.files._databases import file_of
-from pate.estimator import PATEClassifier
-from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.jobs._classes import as_classes, read_classes
 from pate.jobs._inputs import chosen_teacher, units_of
@@ -24,13 +22,12 @@ from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
 from pate.jobs._records import BallotRoad
 from pate.jobs._shards import ShardRoad
-from pate.jobs._student import Pupil, pupil_of_ballots, pupil_of_shards
+from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
-from pate.recipes import RecordModel
 from pate.release import (
     LabelRelease,
     RecordLabels,
@@ -45,7 +42,7 @@ from pate.teachers._usable import owned
 PREPROCESSING = ("public", "shard", "none")
 
 
-class LabelJob:
+class LabelJob(LeavesModel):
     """Read private records and public rows, plan, and release labels of public rows.
 
     Parameters
@@ -160,8 +157,6 @@ class LabelJob:
 
     queries_: npt.NDArray[np.int64]
     plan: BallotPlan | LabelPlan
-    _pupil: Pupil | None = None
-    _model: RecordModel | None = None
 
     def __init__(
         self,
@@ -283,12 +278,9 @@ class LabelJob:
             self.plan = self._ballots.plan
             if keep_model:
                 self._pupil = pupil_of_ballots(
-                    source,
-                    student,
-                    n_classes=len(self._classes),
-                    max_categories=max_categories,
+                    source, student, n_classes=len(self._classes), max_categories=max_categories,
                     random_state=random_state,
-                )
+                )  # fmt: skip
             return
         self._shards = ShardRoad.of(
             source,
@@ -313,13 +305,9 @@ class LabelJob:
         self.plan = self._shards.plan
         if keep_model:
             self._pupil = pupil_of_shards(
-                self._shards,
-                student,
-                teacher=estimator,
-                n_classes=2 if named is None else len(named),
-                max_categories=max_categories,
-                random_state=random_state,
-            )
+                self._shards, student, teacher=estimator, n_classes=2 if named is None else len(named),
+                max_categories=max_categories, random_state=random_state,
+            )  # fmt: skip
         if self._ledger is not None:
             self._shards.teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
@@ -368,42 +356,6 @@ class LabelJob:
         check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
         if not self.plan.is_paid:
             self._ledger.check_writable()
-
-    @property
-    def keeps_model(self) -> bool:
-        """Whether :meth:`model` makes one."""
-        return self._pupil is not None
-
-    def model(self, release: ReleasedLabels) -> PATEClassifier:
-        """Return the model of what :meth:`run` released, for any further rows; it costs nothing.
-
-        Returns
-        -------
-        PATEClassifier
-            With ``save(path)``; what ``pate label`` writes beside the labels.
-
-        Raises
-        ------
-        StudentError
-            The student cannot learn from these labels; they are paid for, and another may.
-        InvalidInputError
-            ``keep_model`` was False.
-
-        Examples
-        --------
-        >>> import tempfile, pandas as pd
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
-        >>> rows.to_csv(folder / "private.csv", index=False)
-        >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
-        >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
-        ...     budget=Budget(1.0, 1e-4))
-        >>> job.model(job.run()).predict(pd.DataFrame({"age": [20.0, 580.0]}))
-        array(['no', 'yes'], dtype='<U3')
-        """
-        if self._pupil is None:
-            raise InvalidInputError("keep_model must be True for a model to be made of the labels.")
-        return self._pupil.learn(release, self.queries_, model=self._model)
 
     def write(
         self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False

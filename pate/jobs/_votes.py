@@ -12,11 +12,10 @@ import numpy as np
 
 from pate.core.checks import check_choice, check_int
 from pate.data import read_table, votes_fingerprint
-from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
-from pate.jobs._student import Pupil
+from pate.jobs._student import LeavesModel, Pupil
 from pate.jobs._writing import check_id, write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
@@ -60,7 +59,7 @@ class FileVotes:
         return self._votes.take(np.asarray(X)[:, 0])
 
 
-class VoteJob:
+class VoteJob(LeavesModel):
     """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
 
     Parameters
@@ -107,6 +106,8 @@ class VoteJob:
     Attributes
     ----------
     plan : VotePlan
+    queries_ : int64 array
+        The rows that are asked about.
 
     Raises
     ------
@@ -136,8 +137,6 @@ class VoteJob:
     >>> [path.name for path in job.write(job.run(), folder / "labels.csv")]
     ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
     """
-
-    _pupil: Pupil | None = None
 
     def __init__(
         self,
@@ -204,6 +203,7 @@ class VoteJob:
         )
         places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
         queries = select_queries(places, asking.n_queries, strategy=select, random_state=random_state)
+        self.queries_ = queries
         hashes = None if rows is None else hash_queries(rows.iloc[queries])
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
         self._voter = FileVotes(replace(cast, unit=unit, n_units=n_units, fingerprint=records))
@@ -260,17 +260,6 @@ class VoteJob:
             In the order of ``plan.queries``.
         """
         return self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release
-
-    @property
-    def keeps_model(self) -> bool:
-        """Whether :meth:`model` makes one: with public rows."""
-        return self._pupil is not None
-
-    def model(self, release: LabelRelease) -> PATEClassifier:
-        """Return the model of the labels and the public rows, see :meth:`pate.jobs.LabelJob.model`."""
-        if self._pupil is None:
-            raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
-        return self._pupil.learn(release, self._batch.queries)
 
     def write(
         self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False

@@ -19,7 +19,6 @@ FORMAT = "pate-model-1"
 KINDS = {
     "records": "a model of what private records voted, each with one bounded ballot",
     "student": "a student that learnt from released labels of public rows",
-    "dp-sgd": "a network trained by DP-SGD",
 }
 ROWS = ("table", "array", "texts", "images")
 _COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
@@ -132,7 +131,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "student", "dp-sgd"}
+    kind : {"records", "student"}
     classes : tuple
         Class values: texts, truth values, whole or finite numbers.
     dtype : str
