@@ -3,7 +3,7 @@
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
-from pate.cli import account, compare, experiment, label, ledger, plan, statement
+from pate.cli import account, compare, experiment, label, ledger, plan, predict, show, statement
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
@@ -14,6 +14,8 @@ add_commands(
     experiment.demo,
     experiment.run,
     label.label,
+    predict.predict,
+    show.show,
     account.account,
     plan.plan,
     compare.compare,

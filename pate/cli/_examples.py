@@ -20,6 +20,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "    --classes no,yes --epsilon 1 --out labels.csv --plan",
         "pate label --votes votes.npy --classes no,yes --public cohort.csv --epsilon 1 --out labels.csv",
     ),
+    "predict": (
+        "pate predict new.csv --model labels.pate --id patient_id --out predictions.csv",
+        "pate predict new.csv --model labels.pate --out predictions.csv --proba",
+    ),
+    "show": (
+        "pate show labels.pate",
+        "pate show labels.pate --out model.html",
+    ),
     "account": (
         "pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5",
         "pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5 --reveal --plot epsilon.png",

@@ -17,6 +17,7 @@ from pate.cli._declared import Use, uses_of
 from pate.cli._job_file import read_job_file
 from pate.cli._options import (
     IMAGES,
+    MODEL,
     NOISE,
     OUTPUT,
     PRIVACY,
@@ -251,7 +252,6 @@ class LabelOptions:
         ),
     ] = "auto"
     rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE), HERE] = None
-    student: Annotated[str | None, option("Student of --select uncertain; logistic-regression.", NOISE), HERE] = None
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
@@ -271,9 +271,26 @@ class LabelOptions:
         Use(argument="stated"),
     ] = None
 
+    student: Annotated[
+        str | None,
+        option(
+            "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
+            "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
+            MODEL,
+        ),
+    ] = None
+    no_model: Annotated[
+        bool,
+        option("Write labels alone, and no OUT.pate beside them.", MODEL, "--no-model"),
+        Use(argument="keep_model"),
+    ] = False
+
     out: Annotated[
         Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(argument=None)
     ]
+    proba: Annotated[
+        bool, option("Also write one column of probabilities per class.", OUTPUT, "--proba"), Use(argument=None)
+    ] = False
     safe_csv: Annotated[
         bool,
         option("An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, "--safe-csv"),
@@ -335,6 +352,7 @@ class LabelOptions:
             "stated": _stated(
                 self.state, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
             ),
+            "keep_model": not self.no_model,
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
             if self.checkpoints and not self.plan
             else None,

@@ -21,12 +21,14 @@ _DECLINED = 1
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows with what private records, or teachers of theirs, say, within a budget."""
     _check_way_in(context, options)
-    from pate.jobs import LabelJob, VoteJob, check_new_files
+    from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba
     from pate.privacy.convert import format_up
 
-    check_new_files(options.out)
+    check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
     job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
+    if options.proba:
+        check_proba(job.plan)
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
         say_json(planned)
@@ -41,11 +43,16 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             )
             raise typer.Exit(_DECLINED)
     release = job.run()
-    paths = job.write(release, options.out, safe_csv=options.safe_csv)
-    done = {"answered": release.n_answered, "queries": release.n_queries}
-    say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
+    paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
     answer(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
     answer("Wrote " + ", ".join(str(p) for p in paths))
+    if job.keeps_model:
+        model = paths[0].with_name(paths[0].stem + ".pate")
+        job.model(release).save(model)
+        paths.append(model)
+        answer(f"Wrote {model}, the model: pate predict ROWS.csv --model {model} --out predictions.csv")
+    done = {"answered": release.n_answered, "queries": release.n_queries}
+    say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
 
 
 def _check_way_in(context: typer.Context, options: LabelOptions) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import zipfile
 from collections.abc import Collection
 from typing import Any
+
+import numpy as np
 
 from pate.exceptions import InvalidInputError
 
@@ -15,6 +21,9 @@ HARMLESS: tuple[str, ...] = (
     "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.utils._bunch.Bunch",
 )
+
+#: Where a skops file describes what it holds.
+_SCHEMA = "schema.json"
 
 
 def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refusal: str, remedy: str) -> bytes:
@@ -55,8 +64,60 @@ def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refus
     return data
 
 
+def settled(data: bytes) -> bytes:
+    """Return packed bytes in which only the estimator is left: no hour, and nothing of the memory it stood in.
+
+    skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in
+    memory before still stands.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> packed = [pack_estimator(GaussianNB().fit([[0.0], [1.0]], [0, 1]), refusal="", remedy="") for _ in range(2)]
+    >>> packed[0] == packed[1], settled(packed[0]) == settled(packed[1])
+    (False, True)
+    """
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:
+        places: dict[str, str] = {}
+
+        def place(found: re.Match[str]) -> str:
+            return f"{found[1]}{places.setdefault(found[2], str(len(places)))}"
+
+        schema = re.sub(r'("__id__": )(\d+)', place, old.read(_SCHEMA).decode("utf-8"))
+        names = {name: name for name in old.namelist() if name != _SCHEMA}
+        for name in sorted(names, key=schema.find):
+            stem, dot, ending = name.partition(".")
+            names[name] = f"{places.setdefault(stem, str(len(places)))}{dot}{ending}"
+            schema = schema.replace(json.dumps(name), json.dumps(names[name]))
+        for name, now in sorted(names.items(), key=lambda pair: pair[1]):
+            new.writestr(
+                zipfile.ZipInfo(now), _without_gaps(old.read(name)) if now.endswith(".npy") else old.read(name)
+            )
+        new.writestr(zipfile.ZipInfo(_SCHEMA), schema)
+    return made.getvalue()
+
+
+def _without_gaps(packed: bytes) -> bytes:
+    """Return a packed array, the bytes between the fields of its records nought."""
+    array = np.load(io.BytesIO(packed), allow_pickle=False)
+    if array.dtype.names is None:
+        return packed
+    clean = np.zeros(array.shape, dtype=array.dtype)
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    made = io.BytesIO()
+    np.save(made, clean, allow_pickle=False)
+    return made.getvalue()
+
+
 def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any:
     """Return the estimator in bytes; whatever skops raises is raised.
+
+    Raises
+    ------
+    ValueError
+        The bytes claim to hold more than they are: what is packed here is stored as it is.
 
     Examples
     --------
@@ -65,5 +126,9 @@ def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any
     GaussianNB()
     """
     import skops.io as sio
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > len(data):
+            raise ValueError("members that unpack to more than they are")
 
     return sio.loads(data, trusted=list(trusted))

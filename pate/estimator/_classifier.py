@@ -11,9 +11,9 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
 from pate.data._door import flat_rows, image_shape, read_rows
-from pate.estimator._by_records import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import OF_SHARDS, chosen_voters, head_teachers
+from pate.estimator._saved import SavedModel
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
@@ -33,7 +33,7 @@ from pate.teachers._rows import is_frame
 from pate.votes import Votes
 
 
-class PATEClassifier(ByRecords):
+class PATEClassifier(SavedModel):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
     Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is

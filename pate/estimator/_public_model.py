@@ -136,7 +136,7 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            Other rows than those that were asked about.
+            Other rows than those that were asked about; or this classifier was read from a file, which has no labels.
         StudentError
             This student cannot learn from them either.
 
@@ -149,6 +149,11 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
         >>> clf.set_params(student="decision-tree").refit_student(public).student_
         DecisionTreeClassifier()
         """
+        if hasattr(self, "student_") and not hasattr(self, "release_"):
+            raise InvalidInputError(
+                "refit_student needs the released labels, and no model file keeps them. Ask the classifier that was "
+                "fitted, or fit again with the same ledger, which has them for nothing."
+            )
         check_is_fitted(self, "release_")
         if isinstance(self.release_, RecordLabels):
             rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()

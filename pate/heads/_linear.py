@@ -132,7 +132,7 @@ def load_head(path: str | os.PathLike[str]) -> Head:
     """
     arrays, told = load_tensors(path, form=_FORM)
     kind = Head._kinds.get(told.get("kind", ""))
-    if kind is None or set(arrays) != set(kind._arrays):
+    if kind is None or set(arrays) != set(kind._arrays) or set(told["scalars"]) != set(kind._scalars):
         raise InvalidInputError(f"{str(path)!r} is no head of this version. Pass what save wrote.")
     head = kind(**told["parameters"])
     head.classes_ = tuple(told["classes"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class Sources:
         The public rows' own ids, as texts (None where a cell is empty), and what their column is called.
     files : tuple of (str, str)
         How the files were read and what becomes of their columns: named lines, from public rows and names alone.
+    kinds : mapping of str to str
+        What a public table's columns are, see :attr:`pate.data.Table.kinds`.
     image_shape : tuple of int or None
         Of images: (height, width), or (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
     """
@@ -53,6 +55,7 @@ class Sources:
     ids: npt.NDArray[Any] | None = None
     id_name: str | None = None
     files: tuple[tuple[str, str], ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_sources(
@@ -116,7 +119,7 @@ def _tables(
 ) -> Sources:
     if target is None and Path(private).suffix.lower() != ".npz":
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got None.")
-    check_id(told.get("id"))
+    check_id(told.get("id"), classes)
     pair = read_both(private, public, target=target, **told)
     if pair.private.y is None:
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got {target!r}.")
@@ -131,6 +134,7 @@ def _tables(
         ids=shown.ids,
         id_name=shown.id_name,
         files=_described(pair, classes),
+        kinds=shown.kinds,
     )
 
 

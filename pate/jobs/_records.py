@@ -16,7 +16,16 @@ from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
-from pate.recipes import Expectation, RecordsPlan, check_expected, expected, fitted_representation, kind_of, some_rows
+from pate.recipes import (
+    Expectation,
+    RecordModel,
+    RecordsPlan,
+    check_expected,
+    expected,
+    fitted_representation,
+    kind_of,
+    some_rows,
+)
 from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
 from pate.teachers import class_indices
@@ -107,12 +116,12 @@ class BallotRoad:
         )
         return cls(source, ballots, evidence, plan)
 
-    def run(self, y: npt.NDArray[Any]) -> RecordLabels:
-        """Charge, cast every round, and return the labels of all public rows; ``y`` holds the classes' own values."""
+    def run(self, y: npt.NDArray[Any]) -> tuple[RecordLabels, RecordModel]:
+        """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
         source = self.source
         _tell_of_unusable(y, source.groups, self.ballots.voters.classes)
         X = in_planes(source.X, source.image_shape)
-        return self.ballots.run(X, y, source.groups, evidence=self.evidence)[0]
+        return self.ballots.run(X, y, source.groups, evidence=self.evidence)
 
 
 #: So many records are cast before other processes would have begun.

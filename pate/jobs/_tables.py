@@ -22,6 +22,7 @@ from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
 from pate.jobs._records import BallotRoad
 from pate.jobs._shards import ShardRoad
+from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
@@ -41,7 +42,7 @@ from pate.teachers._usable import owned
 PREPROCESSING = ("public", "shard", "none")
 
 
-class LabelJob:
+class LabelJob(LeavesModel):
     """Read private records and public rows, plan, and release labels of public rows.
 
     Parameters
@@ -83,8 +84,13 @@ class LabelJob:
     select : {"auto", "random", "first", "spread", "cluster", "uncertain"} or QueryChoice
         How public rows are chosen, from public information alone. ``"uncertain"`` asks in rounds, each where a student
         that learnt from the labels so far is least sure; all rounds are paid for before the first.
-    rounds, student
-        For ``"uncertain"``; None takes 5 and ``"logistic-regression"``.
+    rounds : int or None
+        For ``"uncertain"``; None takes 5.
+    student : str, classifier or None
+        Who learns from the released labels, and is the model that :meth:`model` returns: a name of
+        :func:`pate.students.make_student`, or any scikit-learn classifier. None takes the strongest for such data: the
+        model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With ``"uncertain"``
+        its doubts also choose the rows of the next round (``"logistic-regression"``'s, where nobody is named).
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
     preprocess : {"public", "shard", "none"}
@@ -109,6 +115,8 @@ class LabelJob:
         Where finished teachers are kept (or what was fitted on public rows, where records vote): a killed run goes on.
     commonest : float or None
         Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
+    keep_model : bool
+        Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
         See :class:`pate.PATEClassifier`.
 
@@ -199,6 +207,7 @@ class LabelJob:
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
         commonest: float | None = None,
+        keep_model: bool = True,
         anyway: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -212,7 +221,6 @@ class LabelJob:
             "n_queries": n_queries,
             "select": select,
             "rounds": rounds,
-            "student": student,
             "gap": gap,
             "max_answers": max_answers,
             "on_exhausted": on_exhausted,
@@ -222,7 +230,7 @@ class LabelJob:
         self.voters = who_votes(voters, said)
         if n_teachers is not None:
             n_teachers = check_int("n_teachers", n_teachers, low=1)
-        choice = make_choice(select, rounds=rounds, student=student)
+        choice = make_choice(select, rounds=rounds, student=student if select == "uncertain" else None)
         named = check_classes(classes) if classes is not None else None
         teacher = "logistic-regression" if teacher is None else teacher
         estimator = chosen_teacher(teacher, allow_import=allow_import)
@@ -272,6 +280,11 @@ class LabelJob:
                 **fitted,
             )
             self.plan = self._ballots.plan
+            if keep_model:
+                self._pupil = pupil_of_ballots(
+                    source, student, n_classes=len(self._classes), max_categories=max_categories,
+                    random_state=random_state,
+                )  # fmt: skip
             return
         self._shards = ShardRoad.of(
             source,
@@ -295,6 +308,11 @@ class LabelJob:
             **fitted,
         )
         self.plan = self._shards.plan
+        if keep_model:
+            self._pupil = pupil_of_shards(
+                self._shards, student, teacher=estimator, n_classes=2 if named is None else len(named),
+                max_categories=max_categories, random_state=random_state,
+            )  # fmt: skip
         if self._ledger is not None:
             self._shards.teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
@@ -326,7 +344,8 @@ class LabelJob:
         self._check_ledger(class_indices(y, values), values)
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
-            return self._ballots.run(y)
+            labels, self._model = self._ballots.run(y)
+            return labels
         outcome = self._shards.run(y)
         self.queries_ = outcome.queries
         return outcome.release
@@ -343,7 +362,9 @@ class LabelJob:
         if not self.plan.is_paid:
             self._ledger.check_writable()
 
-    def write(self, release: ReleasedLabels, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+    def write(
+        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+    ) -> list[Path]:
         """Write the labels and the statement.
 
         Parameters
@@ -352,9 +373,12 @@ class LabelJob:
         out : path
             A CSV file: the public rows' own ids where there are some (``id``), ``row`` (position in the public file,
             from 0; for images ``file``, their name), ``label`` (empty where there is none) and ``status`` of *every*
-            public row; where records vote also ``confidence``, the probability of the label by the model that was
-            released. The statement goes beside it as ``.statement.json``, ``.statement.txt`` and ``.statement.html``
-            (one page to print).
+            public row. Where records vote also ``confidence``, the probability of the label by the model that was
+            released; where noisy counts were released ``lead``, in votes, and ``confidence``, how probable it is that
+            the label leads the votes without their noise. The statement goes beside it as ``.statement.json``,
+            ``.statement.txt`` and ``.statement.html`` (one page to print).
+        proba : bool
+            Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
         safe_csv : bool
             Put an apostrophe before labels and names that a spreadsheet would take for a formula.
 
@@ -368,6 +392,7 @@ class LabelJob:
             out,
             n_public=self.plan.n_public,
             names=self._source.names,
+            proba=proba,
             ids=self._source.ids,
             id_name=self._source.id_name,
             safe_csv=safe_csv,

@@ -16,7 +16,6 @@ _OF_SHARDS: dict[str, tuple[str, Any]] = {
     "gap": ("--gap", None),
     "select": ("--select", "auto"),
     "rounds": ("--rounds", None),
-    "student": ("--student", None),
     "max_answers": ("--max-answers", None),
     "on_exhausted": ("--on-exhausted", "raise"),
     "preprocess": ("--preprocess", "public"),

@@ -15,10 +15,11 @@ from pate.data import read_table, votes_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
+from pate.jobs._student import LeavesModel, Pupil
 from pate.jobs._writing import check_id, write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
-from pate.mechanisms import Mechanism
+from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
 from pate.release import (
@@ -35,6 +36,8 @@ from pate.release import (
 from pate.votes import Votes, hash_queries
 
 UNITS = ("record", "group")
+#: Most columns that one text column becomes for the student.
+_MAX_CATEGORIES = 50
 
 
 class FileVotes:
@@ -58,7 +61,7 @@ class FileVotes:
         return self._votes.take(np.asarray(X)[:, 0])
 
 
-class VoteJob:
+class VoteJob(LeavesModel):
     """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
 
     Parameters
@@ -95,6 +98,10 @@ class VoteJob:
     new_ledger : bool
         Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
         there must be one.
+    student : str, classifier or None
+        Who learns from the labels of ``public``, see :class:`pate.jobs.LabelJob`.
+    keep_model : bool
+        With ``public``: choose a student, and see that it learns, before anything is paid for.
     random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
     commonest : float or None
@@ -105,6 +112,8 @@ class VoteJob:
     Attributes
     ----------
     plan : VotePlan
+    queries_ : int64 array
+        The rows that are asked about.
 
     Raises
     ------
@@ -162,6 +171,8 @@ class VoteJob:
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
         commonest: float | None = None,
+        student: Any = None,
+        keep_model: bool = True,
         anyway: bool = False,
     ) -> None:
         check_budget(budget)
@@ -178,7 +189,7 @@ class VoteJob:
             n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
         if public is None and id is not None:
             raise InvalidInputError(f"id is a column of public, which is not given, got {id!r}. Name the table too.")
-        shown = None if public is None else read_table(public, id=check_id(id))
+        shown = None if public is None else read_table(public, id=check_id(id, cast.classes))
         rows = None if shown is None else shown.X
         self._ids = None if shown is None else shown.ids
         self._id_name = id
@@ -199,6 +210,7 @@ class VoteJob:
         )
         places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
         queries = select_queries(places, asking.n_queries, strategy=select, random_state=random_state)
+        self.queries_ = queries
         hashes = None if rows is None else hash_queries(rows.iloc[queries])
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
         self._voter = FileVotes(replace(cast, unit=unit, n_units=n_units, fingerprint=records))
@@ -216,6 +228,25 @@ class VoteJob:
             stated=said,
         )
         self._asked, self._batch = places[queries], BatchPlan.of(terms, asking, queries, hashes)
+        if rows is None and student is not None:
+            raise InvalidInputError(
+                f"student={student!r} has no rows to learn from: votes say nothing of what they are about. Name the "
+                "public table too (public=, --public), line for line."
+            )
+        if rows is not None and keep_model:
+            self._pupil = Pupil.of(
+                rows,
+                None,
+                kinds=None if shown is None else shown.kinds,
+                student=student,
+                voters="shards",
+                noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
+                n_classes=cast.n_classes,
+                queries=queries,
+                n_answers=self._batch.n_free + self._batch.quote.max_answers,
+                max_categories=_MAX_CATEGORIES,
+                random_state=random_state,
+            )
         self.plan = VotePlan(
             n_public=cast.n_queries,
             n_teachers=cast.n_teachers,
@@ -248,7 +279,9 @@ class VoteJob:
         """
         return self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release
 
-    def write(self, release: LabelRelease, out: str | os.PathLike[str], *, safe_csv: bool = False) -> list[Path]:
+    def write(
+        self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+    ) -> list[Path]:
         """Write the labels and the statement.
 
         Parameters
@@ -256,8 +289,11 @@ class VoteJob:
         release : LabelRelease
         out : path
             A CSV file: ``row`` (position among the votes' queries, from 0), ``label`` (empty where there is none) and
-            ``status`` of *every* row. The statement goes beside it as ``.statement.json``, ``.statement.txt`` and
-            ``.statement.html``.
+            ``status`` of *every* row; where noisy counts are released ``lead`` and ``confidence``, see
+            :meth:`pate.jobs.LabelJob.write`. The statement goes beside it as ``.statement.json``, ``.statement.txt``
+            and ``.statement.html``.
+        proba : bool
+            Also one column per class, ``p_CLASS``.
         safe_csv : bool
             Put an apostrophe before labels that a spreadsheet would take for a formula.
 
@@ -278,5 +314,6 @@ class VoteJob:
             n_public=self.plan.n_public,
             ids=self._ids,
             id_name=self._id_name,
+            proba=proba,
             safe_csv=safe_csv,
         )

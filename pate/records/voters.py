@@ -269,7 +269,9 @@ class RecordVoters:
         else:
             total = self._part(X, y, groups, model, clip)
         if total.whose.no_label:  # nobody's label but the column's kind, or another list of classes
-            raise InvalidInputError(f"y holds no value of classes={self.classes!r}. Name the classes as they are spelt there.")
+            raise InvalidInputError(
+                f"y holds no value of classes={self.classes!r}. Name the classes as they are spelt there."
+            )
         return total
 
     def _chunks(self, X: Any, model: Any, clip: float | None) -> BallotSum:

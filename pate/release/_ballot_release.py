@@ -173,16 +173,10 @@ class BallotRelease:
             )
         scores = rows @ self.statistics
         labels = scores.argmax(axis=1)
-        best = scores[np.arange(len(scores)), labels]
-        rest = scores.copy()
-        rest[np.arange(len(scores)), labels] = -np.inf
         error = self.sigma * np.sqrt(np.square(rows).sum(axis=1))
-        gaps = best[:, None] - rest  # infinite for the label itself: Phi is 1 there
-        parts = [_probability(gaps[i : i + _BLOCK], error[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
-        probability = np.concatenate([np.zeros(0), *parts])
-        return Decisions(
-            labels, gaps.min(axis=1, initial=np.inf), error * np.sqrt(2), probability, scores, self.classes
-        )
+        lead = _gaps(scores, labels).min(axis=1, initial=np.inf)
+        probability = probability_of(scores, labels, error)
+        return Decisions(labels, lead, error * np.sqrt(2), probability, scores, self.classes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write statistics, facts and statement as one safetensors file; :meth:`load` reads it."""
@@ -230,6 +224,34 @@ class BallotRelease:
             f"BallotRelease(kind={self.kind!r}{clip}, shape={self.statistics.shape}, sigma={self.sigma:.4g}, "
             f"guarantee={self.guarantee})"
         )
+
+
+def probability_of(scores: FloatArray, labels: IntArray, error: Any) -> FloatArray:
+    """Return how probable it is that ``labels`` are the argmax of scores without their noise, shape (n,).
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n, m)
+    labels : int64 array of shape (n,)
+    error : float array of shape (n,), or float
+        Standard deviation of the noise in every score of a row.
+
+    Examples
+    --------
+    >>> probability_of(np.array([[3.0, 3.0], [9.0, 0.0]]), np.array([0, 1]), 1.0).round(4)
+    array([0.5, 0. ])
+    """
+    gaps, t = _gaps(scores, labels), np.broadcast_to(error, len(scores))
+    parts = [_probability(gaps[i : i + _BLOCK], t[i : i + _BLOCK]) for i in range(0, len(scores), _BLOCK)]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _gaps(scores: FloatArray, labels: IntArray) -> FloatArray:
+    """Return by how much each label's score leads the others, shape (n, m); infinite for itself: Phi is 1 there."""
+    every = np.arange(len(scores))
+    rest = scores.copy()
+    rest[every, labels] = -np.inf
+    return np.asarray(scores[every, labels][:, None] - rest)
 
 
 def _probability(gaps: FloatArray, error: FloatArray) -> FloatArray:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from pate.core.checks import check_real
 from pate.core.pages import cell
 from pate.exceptions import InvalidInputError
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.release._ballot_release import BallotRelease
+from pate.release._ballot_release import BallotRelease, probability_of
 from pate.release._quote import Quote
 from pate.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN
@@ -196,6 +196,74 @@ class LabelRelease(ReleasedLabels):
             labels[asked] = np.where(clear, scores[asked].argmax(axis=1), ABSTAIN)
         status = np.where(asked, np.where(labels == ABSTAIN, REFUSED, ANSWERED), NOT_ASKED).astype("<U9")
         return replace(self, labels=labels, status=status)
+
+    @property
+    def lead(self) -> npt.NDArray[np.float64]:
+        """By how many noisy votes the largest count leads the second, shape (n_queries,); NaN where none is known.
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2]])
+        >>> bool(abs(release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)).lead[0] - 96) < 20)
+        True
+        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).lead
+        array([nan])
+        """
+        if self.noisy_counts is None:
+            return np.full(self.n_queries, np.nan)
+        top = np.sort(self.noisy_counts, axis=1)
+        return np.asarray(top[:, -1] - top[:, -2])
+
+    def leader_probability(self) -> npt.NDArray[np.float64]:
+        """Return how probable it is of each class that it leads the votes themselves, shape (n_queries, n_classes).
+
+        Given the noisy counts s and the public sigma of their noise: the probability that the class is the argmax of
+        s - sigma Z with Z standard normal (the posterior under a flat prior, as in :meth:`BallotRelease.decide`). For
+        two classes it is Phi(lead / (sigma sqrt 2)). Free; it speaks of the noise, not of whether the teachers are
+        right. Rows sum to 1; they are NaN where nothing was asked.
+
+        Raises
+        ------
+        InvalidInputError
+            The mechanism did not release counts.
+
+        Examples
+        --------
+        >>> from pate import Budget, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2], [51, 49]])
+        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> found = release.leader_probability()
+        >>> found.sum(axis=1).round(6).tolist(), bool(found[0, 0] > 0.999)
+        ([1.0, 1.0], True)
+        """
+        places = range(len(self.classes))
+        return np.stack([self._leads(np.full(self.n_queries, place)) for place in places], axis=1)
+
+    def confidence(self) -> npt.NDArray[np.float64]:
+        """Return :meth:`leader_probability` of the labels alone, shape (n_queries,); NaN where there is none.
+
+        Examples
+        --------
+        >>> from pate import Budget, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2]])
+        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> bool(release.confidence()[0] > 0.999)
+        True
+        """
+        return np.where(self.answered, self._leads(np.where(self.answered, self.labels, 0)), np.nan)
+
+    def _leads(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return how probable it is that these classes lead the votes themselves."""
+        if self.noisy_counts is None or not isinstance(self.mechanism, NoisyHistogram):
+            raise InvalidInputError(
+                f"how sure a label is, only released noisy counts say, and {self.mechanism} released labels alone. Use "
+                "NoisyHistogram(sigma=...)."
+            )
+        asked = ~np.isnan(self.noisy_counts).any(axis=1)
+        found = np.full(self.n_queries, np.nan)
+        found[asked] = probability_of(self.noisy_counts[asked], labels[asked], self.mechanism.sigma)
+        return found
 
     def __repr__(self) -> str:
         return (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.core.files import write_text
+from pate.core.strict_json import parse_json
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, verify_ledger
 from pate.statement.model import PrivacyStatement
@@ -77,7 +78,7 @@ def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
     if len(data) > _MAX_BYTES:
         raise InvalidInputError(f"{file} is no statement: it is larger than {_MAX_BYTES} bytes. Name the right file.")
     try:
-        values = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
+        values = parse_json(data)
     # Deep nesting ends in a RecursionError; UnicodeDecodeError and JSONDecodeError are ValueErrors.
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(
@@ -227,15 +228,3 @@ def render_statement(
         except OSError as error:
             raise InvalidInputError(f"{goal} cannot be written ({error.strerror}). Name another place.") from error
     return made
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that stands twice: two readers could see two statements."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a name stands twice")
-    return made
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")

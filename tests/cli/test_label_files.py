@@ -252,7 +252,7 @@ def test_an_id_in_the_private_file_only_and_one_with_a_written_name(tables):
     assert "row: id, left out: the public file has none" in run(tables, "--plan", id="row").stdout
     change(tables, "u.csv", lambda frame: frame.assign(row=range(100, 100 + N_PUBLIC)))
     assert run(tables, id="row").returncode == 0
-    assert pd.read_csv(tables / "labels.csv").columns.tolist() == ["row", "label", "status"]
+    assert pd.read_csv(tables / "labels.csv").columns.tolist() == ["row", "label", "status", "lead", "confidence"]
     assert pd.read_csv(tables / "labels.csv")["row"].tolist()[0] == 100
     for path in (*tables.glob("labels*"), *tables.glob("*ledger*")):
         path.unlink() if path.is_file() else shutil.rmtree(path)
@@ -268,4 +268,11 @@ def test_votes_from_elsewhere_have_ids_too(tables):
     assert "--id is a column of public" in pate("label", *given, cwd=tables).stderr
     done = pate("label", *given, "--public", "u.csv", cwd=tables)
     assert done.returncode == 0, done.stderr
-    assert pd.read_csv(tables / "labels.csv").columns.tolist() == ["visit", "row", "label", "status"]
+    assert pd.read_csv(tables / "labels.csv").columns.tolist() == [
+        "visit",
+        "row",
+        "label",
+        "status",
+        "lead",
+        "confidence",
+    ]

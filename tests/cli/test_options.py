@@ -27,6 +27,7 @@ from pate.cli._label_options import LabelOptions
 from pate.cli._options import (
     DELTA,
     IMAGES,
+    MODEL,
     NOISE,
     OUTPUT,
     PRIVACY,
@@ -113,7 +114,7 @@ def test_every_field_is_an_argument_of_the_job_and_every_argument_a_field(way):
     taken = set(inspect.signature(JOBS[way]).parameters)
     assert set(minimal(way).arguments()) == taken - NOT_OPTIONS[way]
     none_of_the_jobs = {name for name, use in uses_of(LabelOptions).items() if use.argument is None}
-    assert none_of_the_jobs == {"out", "safe_csv", "config", "plan", "yes"}
+    assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes"}
 
 
 @pytest.mark.parametrize("way", JOBS)
@@ -272,7 +273,7 @@ def groups_of(text):
 
 def test_help_has_every_option_once_and_every_group():
     groups = groups_of(pate("label", "--help").stdout)
-    order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, OUTPUT, RUN, SCREEN]
+    order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
     assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--quiet", "--verbose", "--json", "--help"])
@@ -280,7 +281,7 @@ def test_help_has_every_option_once_and_every_group():
     assert max(len(names) for names in groups.values()) <= 12
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "account", "plan", "compare", "statement"])
+@pytest.mark.parametrize("command", ["demo", "run", "account", "plan", "compare", "statement", "predict", "show"])
 def test_help_of_other_commands_is_in_groups_too(command):
     text = pate(command, "--help").stdout
     (found,) = [c for c in typer.main.get_command(app).commands.values() if c.name == command]
@@ -290,11 +291,14 @@ def test_help_of_other_commands_is_in_groups_too(command):
     assert set(groups) - {"Arguments"} <= {
         PRIVATE,
         PUBLIC,
+        TABLES,
+        IMAGES,
         VOTES,
         TEACHERS,
         PRIVACY,
         NOISE,
         STATEMENT,
+        MODEL,
         OUTPUT,
         RUN,
         SCREEN,

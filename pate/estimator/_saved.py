@@ -1,0 +1,152 @@
+"""A fitted classifier's public half as a file, and back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from pate.estimator._by_records import ByRecords
+from pate.estimator._roads import VOTERS
+from pate.model import Door, Manifest, ModelFile, check_model_path, read_model, write_model
+from pate.model._archive import damaged
+from pate.recipes import RecordModel
+from pate.recipes._kept import keep_record_model, read_record_model
+from pate.recipes._kept import made_of as made_of_ballots
+from pate.statement.model import PrivacyStatement
+from pate.students._kept import keep_student, made_of, read_student
+from pate.teachers._rows import column_kinds
+
+
+class SavedModel(ByRecords):
+    """What :class:`pate.PATEClassifier` can keep: the student and its statement, never what ``fit`` saw; a mixin.
+
+    Examples
+    --------
+    >>> from pate import PATEClassifier
+    >>> issubclass(PATEClassifier, SavedModel)
+    True
+    """
+
+    _door: Door
+    _kinds: dict[Any, str] | None = None
+
+    if TYPE_CHECKING:  # what is said when the classifier is made
+
+        def __init__(self, estimator: Any = None, *, classes: Any = None, voters: Any = None, image_shape: Any = None
+        ) -> None: ...  # fmt: skip
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and its statement to one file (docs/models.md); it may be passed on as the release may.
+
+        Released statistics, public rows and what follows from them are in it: no private row, vote or teacher.
+
+        Parameters
+        ----------
+        path : path that ends in ``.pate``
+            It must not exist.
+
+        Raises
+        ------
+        InvalidInputError
+            Another ending, a place that cannot be written to, or a student that no file can hold safely.
+        RunFolderError
+            It exists.
+
+        Examples
+        --------
+        >>> from pate import Budget, PATEClassifier
+        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
+        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1])
+        >>> file = Path(tempfile.mkdtemp()) / "model.pate"
+        >>> clf.fit(X, y, X_public=X[::4] + 0.5).save(file)
+        >>> PATEClassifier.load(file).predict([[1.0], [39.0]])
+        array([0, 1])
+        """
+        check_is_fitted(self, "student_")
+        check_model_path(path)
+        by_ballots = isinstance(self.student_, RecordModel)
+        with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
+            folder = Path(name)
+            parts = keep_record_model(self.student_, folder) if by_ballots else keep_student(self.student_, folder)
+            manifest = Manifest.of_classes(
+                self.classes_,
+                kind="records" if by_ballots else "student",
+                door=self._rows_taken(),
+                made_of=made_of_ballots(self.student_) if by_ballots else (made_of(self.student_),),
+                settings={"voters": self.who_votes()},
+                parts=parts,
+            )
+            held = {part.name: part.read_bytes() for part in folder.iterdir()}
+        write_model(path, manifest, self.statement_, held)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:
+        """Read a classifier that was saved; nothing in the file is run, and nothing spent.
+
+        It predicts the very same, and has ``classes_``, ``student_`` and ``statement_``; released labels are not kept.
+
+        Parameters
+        ----------
+        path : path
+        module : torch module, or list of them
+            The architecture of each :class:`pate.representations.FromModule` in it; its weights come from the file.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such file, it is damaged, of another format or kind, its statement was altered, or it holds
+            types that are not safe to build.
+        """
+        return cls._of_file(read_model(path), module=module)
+
+    @classmethod
+    def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
+        said = file.manifest
+        if said.settings.get("voters") not in VOTERS or len(said.settings) != 1:
+            raise damaged(file.path, "its settings are not a classifier's")
+        with file.unpacked() as folder:
+            if said.kind == "records":
+                student: Any = read_record_model(folder, said.parts, said.classes, module=module)
+            else:
+                student = read_student(folder, said.parts, module=module)
+        return cls._of_student(student, said, file.statement)
+
+    @classmethod
+    def _of_student(cls, student: Any, said: Manifest, statement: PrivacyStatement) -> Self:
+        """Return a classifier around a student that was taught elsewhere."""
+        clf, door = (
+            cls(classes=said.classes, voters=said.settings["voters"], image_shape=said.door.image_shape),
+            said.door,
+        )
+        clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
+        clf._texts, clf._objects = door.kind == "texts", door.mixed
+        if door.n_features is not None:
+            clf.n_features_in_ = door.n_features
+        if door.columns is not None:
+            clf.feature_names_in_ = np.asarray(door.names, dtype=object)
+        return clf
+
+    def _rows_taken(self) -> Door:
+        """Return what a row is that the model takes."""
+        if "_door" in self.__dict__:
+            return self._door
+        shape = None if self.image_shape is None else tuple(int(side) for side in self.image_shape)
+        if self._texts:
+            return Door(kind="texts")
+        if self._kinds is not None and hasattr(self, "feature_names_in_"):
+            kinds = {name: "numeric" if kind == "number" else "text" for name, kind in self._kinds.items()}
+            columns = tuple((str(name), kinds[name]) for name in self.feature_names_in_)
+            return Door(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
+        mixed = None if self._objects is None else bool(self._objects)
+        return Door(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)
+
+    def _check_public(self, X_public: Any, teachers: Any, *, reset: bool = False) -> Any:
+        rows = super()._check_public(X_public, teachers, reset=reset)
+        self._kinds = column_kinds(rows)
+        self.__dict__.pop("_door", None)  # fitted anew
+        return rows

@@ -1,0 +1,359 @@
+"""The model that a job leaves: who learns from the labels is chosen and tried before anything is paid for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import is_classifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+
+from pate.core.seeds import training_seed
+from pate.data import TableEncoder
+from pate.data._columns import column_kind
+from pate.estimator import PATEClassifier
+from pate.exceptions import InvalidInputError, PateError, StudentError
+from pate.jobs._inputs import take
+from pate.jobs._reading import Sources
+from pate.jobs._records import in_planes
+from pate.jobs._shards import ShardRoad
+from pate.mechanisms import NoisyHistogram
+from pate.model import Door, Manifest
+from pate.recipes import RecordModel
+from pate.release import LabelRelease, ReleasedLabels
+from pate.representations import Representation
+from pate.students import ImageStudent, check_is_student, default_student, fit_student, make_student, mapped_student
+from pate.students import try_student as try_on_rows
+from pate.students._kept import keep_student
+from pate.teachers import HeadTeacherEnsemble
+from pate.votes import ABSTAIN
+
+#: Public rows on which it is seen that a student can be kept.
+_TRIED = 100
+_SEED_PATH = (0x57D, 1)
+_GOES_ON = (
+    "The labels are written, and the ledger keeps what was paid for: the same command with another --student and "
+    "another --out makes a model of them for nothing."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pupil:
+    """Who learns from a job's labels, and through which public map.
+
+    Attributes
+    ----------
+    student : classifier or None
+        Not fitted; None: the model that records' ballots make.
+    lens : fitted transformer or None
+        What public rows taught of how rows become numbers.
+    seen : array or DataFrame of shape (n_public, ...)
+        Public rows as the student sees them.
+    door : Door
+        What a row is that the model takes.
+    voters : {"records", "heads", "shards"}
+    random_state : int or None
+
+    Examples
+    --------
+    >>> Pupil.__dataclass_params__.frozen
+    True
+    """
+
+    student: Any
+    lens: Any
+    seen: Any
+    door: Door
+    voters: str
+    random_state: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        public: Any,
+        image_shape: tuple[int, ...] | None,
+        *,
+        kinds: Mapping[str, str] | None = None,
+        student: Any,
+        voters: str,
+        teacher: Any = None,
+        representation: Representation | None = None,
+        noisy_counts: bool,
+        n_classes: int,
+        queries: npt.NDArray[np.int64],
+        n_answers: int,
+        max_categories: int,
+        random_state: int | None,
+    ) -> Self:
+        """Choose the student, and see on made-up labels that it learns, and that a file can hold it; nothing is spent.
+
+        Parameters
+        ----------
+        public : DataFrame or array
+            As the job read it.
+        image_shape : tuple or None
+        kinds : mapping of str to str, or None
+            Of a table's columns, as its reader found them.
+        student : str, classifier or None
+            None takes the rule of :class:`pate.PATEClassifier`.
+        voters : {"records", "heads", "shards"}
+        teacher : classifier or None
+            Its kind is the student's, where nothing is better.
+        representation : Representation or None
+            Of heads.
+        noisy_counts : bool
+            Whether they will be released.
+        n_classes : int
+        queries : int64 array
+        n_answers : int
+            At most so many of them will be answered.
+        max_categories : int
+        random_state : int or None
+
+        Raises
+        ------
+        InvalidInputError
+            A student that was named cannot learn from so many labels, or cannot be kept.
+        """
+        given: dict[str, Any] = {
+            "queries": queries,
+            "n_answers": n_answers,
+            "n_classes": n_classes,
+            "noisy_counts": noisy_counts,
+        }
+        lens: Any = None
+        seen = in_planes(public, image_shape)
+        if image_shape is None:
+            lens = TableEncoder(max_categories=max_categories).fit(public)
+            seen = lens.transform(public)
+        named = student is not None
+        if named:
+            made = make_student(student)
+        elif representation is not None and default_student(public, noisy_counts=noisy_counts) is None:
+            made, lens = mapped_student(len(public), noisy_counts=noisy_counts), representation
+            seen = representation.transform(in_planes(public, image_shape))
+        else:
+            made = default_student(seen, noisy_counts=noisy_counts) or _of_its_kind(teacher)
+        if isinstance(made, ImageStudent) and made.image_shape is None and image_shape is not None:
+            made.set_params(image_shape=image_shape)
+        try:
+            _rehearse(made, seen, **given)
+        except InvalidInputError:
+            if named:
+                raise
+            made = LogisticRegression(max_iter=500)  # nobody asked for that one
+        return cls(made, lens, seen, door_of(public, image_shape, kinds or {}), voters, random_state)
+
+    def learn(
+        self, release: ReleasedLabels, queries: npt.NDArray[np.int64], *, model: RecordModel | None = None
+    ) -> PATEClassifier:
+        """Return the classifier of what was released: public, as the release is.
+
+        Parameters
+        ----------
+        release : ReleasedLabels
+        queries : int64 array
+            The public rows that it is about.
+        model : RecordModel or None
+            That of the ballots.
+
+        Raises
+        ------
+        StudentError
+            The student cannot learn from these labels, which are paid for and kept.
+        """
+        fitted: Any = model
+        if self.student is not None:
+            fitted = self._fitted(release, queries)
+        values = release.classes
+        classes = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+        kind = "records" if self.student is None else "student"
+        said = Manifest.of_classes(classes, kind=kind, door=self.door, settings={"voters": self.voters})
+        return PATEClassifier._of_student(fitted, said, release.statement)
+
+    def _fitted(self, release: ReleasedLabels, queries: npt.NDArray[np.int64]) -> Any:
+        n_public = int(self.seen.shape[0])
+        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
+        labels[queries] = release.labels
+        noisy = None
+        if isinstance(release, LabelRelease) and release.noisy_counts is not None:
+            noisy = np.full((n_public, len(release.classes)), np.nan)
+            noisy[queries] = release.noisy_counts
+        seed = None if self.random_state is None else training_seed(self.random_state, *_SEED_PATH)
+        try:
+            fitted = fit_student(self.student, self.seen, labels, noisy_counts=noisy, random_state=seed)
+        except PateError as error:
+            raise StudentError(f"{error} {_GOES_ON}") from error
+        if self.lens is None:
+            return fitted
+        name = "representation" if isinstance(self.lens, Representation) else "encoder"
+        return Pipeline([(name, self.lens), ("student", fitted)])
+
+
+class LeavesModel:
+    """What a job does with its labels once they are released; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``.
+
+    Examples
+    --------
+    >>> LeavesModel().keeps_model
+    False
+    """
+
+    queries_: npt.NDArray[np.int64]
+    _pupil: Pupil | None = None
+    _model: RecordModel | None = None
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether :meth:`model` makes one."""
+        return self._pupil is not None
+
+    def model(self, release: ReleasedLabels) -> PATEClassifier:
+        """Return the model of what ``run`` released, for any further rows; it costs nothing.
+
+        Returns
+        -------
+        PATEClassifier
+            With ``save(path)``; what ``pate label`` writes beside the labels.
+
+        Raises
+        ------
+        StudentError
+            The student cannot learn from these labels; they are paid for, and another may.
+        InvalidInputError
+            There is to be none: ``keep_model`` was False, or votes came without public rows.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from pate import Budget
+        >>> from pate.jobs import LabelJob
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
+        >>> rows.to_csv(folder / "private.csv", index=False)
+        >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
+        >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
+        ...     budget=Budget(1.0, 1e-4))
+        >>> job.model(job.run()).predict(pd.DataFrame({"age": [20.0, 580.0]}))
+        array(['no', 'yes'], dtype='<U3')
+        """
+        if self._pupil is None:
+            raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
+        return self._pupil.learn(release, self.queries_, model=self._model)
+
+
+def pupil_of_ballots(
+    source: Sources, student: Any, *, n_classes: int, max_categories: int, random_state: int | None
+) -> Pupil:
+    """Return who learns where records vote: nobody, as the model is there with the labels, unless one is named.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"age": [1.0, 2.0, 3.0]})
+    >>> source = Sources("table", rows, np.zeros(3), None, rows, rows)
+    >>> settings = {"n_classes": 2, "max_categories": 9, "random_state": 0}
+    >>> pupil_of_ballots(source, None, **settings).student is None
+    True
+    >>> pupil_of_ballots(source, "decision-tree", **settings).student
+    DecisionTreeClassifier()
+    """
+    if student is None:
+        return Pupil(
+            None, None, None, door_of(source.public, source.image_shape, source.kinds), "records", random_state
+        )
+    n_public = len(source.public)
+    return Pupil.of(
+        source.public,
+        source.image_shape,
+        kinds=source.kinds,
+        student=student,
+        voters="records",
+        noisy_counts=False,
+        n_classes=n_classes,
+        queries=np.arange(n_public),
+        n_answers=n_public,
+        max_categories=max_categories,
+        random_state=random_state,
+    )
+
+
+def pupil_of_shards(
+    road: ShardRoad, student: Any, *, teacher: Any, n_classes: int, max_categories: int, random_state: int | None
+) -> Pupil:
+    """Return who learns where teachers on shards vote; ``teacher`` is one of them, as it was named."""
+    plan, heads = road.plan, isinstance(road.teachers, HeadTeacherEnsemble)
+    return Pupil.of(
+        road.source.public,
+        road.source.image_shape,
+        kinds=road.source.kinds,
+        student=student,
+        voters="heads" if heads else "shards",
+        teacher=None if heads else teacher,
+        representation=road.teachers.representation if heads else None,
+        noisy_counts=isinstance(plan.mechanism, NoisyHistogram),
+        n_classes=n_classes,
+        queries=np.arange(sum(plan.rounds)) if plan.queries is None else plan.queries,
+        n_answers=plan.n_free + plan.quote.max_answers,
+        max_categories=max_categories,
+        random_state=random_state,
+    )
+
+
+def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str, str]) -> Door:
+    """Return what a row is, by the public ones; ``kinds`` are those that their file's reader found.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> print(door_of(pd.DataFrame({"age": [1.0], "town": ["Oslo"]}), None, {}))
+    a table with the columns 'age' (number), 'town' (text)
+    >>> print(door_of(np.zeros((2, 18)), (3, 2, 3), {}))
+    images of 3 x 2 pixels, rgb
+    """
+    if image_shape is None:
+        columns = tuple((str(name), kinds.get(name) or column_kind(name, public[name])) for name in public.columns)
+        return Door(kind="table", n_features=len(columns), columns=columns)
+    height, width = image_shape[-2:]
+    return Door(
+        kind="images",
+        n_features=int(np.prod(image_shape)),
+        image_shape=image_shape,
+        mixed=False,
+        size=(width, height),
+        color="grey" if len(image_shape) == 2 else "rgb",
+    )
+
+
+def _of_its_kind(teacher: Any) -> Any:
+    """Return a student of the teachers' kind, where that is one classifier."""
+    with suppress(Exception):  # an estimator of somebody's own, whatever it says of itself
+        if is_classifier(teacher) and not hasattr(teacher, "n_teachers"):
+            check_is_student(teacher)
+            return teacher
+    return LogisticRegression(max_iter=500)
+
+
+def _rehearse(
+    student: Any, seen: Any, *, queries: npt.NDArray[np.int64], n_answers: int, n_classes: int, noisy_counts: bool
+) -> None:
+    try_on_rows(
+        student, seen, n_classes=n_classes, queries=queries, n_answers=n_answers, noisy_counts=noisy_counts
+    )  # fmt: skip
+    if isinstance(student, ImageStudent):
+        if not isinstance(student.network, str) or student.init is not None:
+            raise InvalidInputError("student must have a network that has a name: no file can hold another.")
+        return
+    rows = take(seen, np.arange(min(_TRIED, n_answers, len(queries))))
+    made_up = np.arange(len(rows)) % n_classes
+    if len(rows) < 2:
+        return
+    with tempfile.TemporaryDirectory(prefix="pate-model-") as folder, suppress(StudentError):
+        keep_student(fit_student(student, rows, made_up, random_state=0), Path(folder))

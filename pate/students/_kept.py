@@ -1,0 +1,205 @@
+"""Fitted students as files, without pickle, and read back so that nothing in a file is run or followed blindly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble._forest import BaseForest
+from sklearn.ensemble._gb import BaseGradientBoosting
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.neighbors import BallTree, KDTree
+from sklearn.pipeline import Pipeline
+from sklearn.tree._tree import Tree
+
+from pate.core.skops import pack_estimator, settled, unpack_estimator
+from pate.exceptions import InvalidInputError
+from pate.representations import Representation, load
+from pate.students._image import ImageStudent
+from pate.teachers._skops import TRUSTED_TYPES
+
+#: Beside what is trusted in teachers: holders of public numbers, whose code is this package's.
+TYPES = (*TRUSTED_TYPES, "pate.data.encoding.TableEncoder", "pate.students._spreading.VoteSpreading")
+_SKOPS, _IMAGE, _MAP = "student.skops", "student.safetensors", "representation.safetensors"
+
+
+def keep_student(student: Any, folder: Path) -> dict[str, Any]:
+    """Write a fitted student into a folder, and return what :func:`read_student` needs to know besides.
+
+    Parameters
+    ----------
+    student : fitted classifier
+        Of scikit-learn or of this package; or a pipeline of a public representation and one of those.
+    folder : path
+
+    Raises
+    ------
+    InvalidInputError
+        It holds something that could not be read back safely.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> told = keep_student(GaussianNB().fit([[0.0], [1.0]], [0, 1]), folder)
+    >>> told, read_student(folder, told).predict([[0.9]])
+    ({'student': 'skops'}, array([1]))
+    """
+    if isinstance(student, Pipeline) and isinstance(student.steps[0][1], Representation) and len(student.steps) == 2:
+        student.steps[0][1].save(folder / _MAP)
+        return {"mapped": keep_student(student.steps[1][1], folder)}
+    if isinstance(student, ImageStudent):
+        if not isinstance(student.network, str) or student.init is not None:
+            raise InvalidInputError(
+                "an ImageStudent with a network of your own cannot be kept in a model file, which holds no code. Save "
+                "its weights with student_.save(...), or name the network."
+            )
+        student.save(folder / _IMAGE)
+        return {"student": "image"}
+    data = pack_estimator(
+        student,
+        trusted=TYPES,
+        refusal=f"a {type(student).__name__} cannot be kept in a model file",
+        remedy="Name another student, made of scikit-learn's own parts.",
+    )
+    (folder / _SKOPS).write_bytes(settled(data))
+    return {"student": "skops"}
+
+
+def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
+    """Return the student that :func:`keep_student` wrote.
+
+    Parameters
+    ----------
+    folder : path
+    told : dict
+        What it returned.
+    module : torch module, or list of them
+        See :func:`pate.representations.load`.
+
+    Raises
+    ------
+    InvalidInputError
+        A type that is not among those that are safe to build, or trees that point out of themselves.
+    """
+    if "mapped" in told:
+        return Pipeline(
+            [("representation", load(folder / _MAP, module=module)), ("student", read_student(folder, told["mapped"]))]
+        )
+    if told["student"] == "image":
+        return ImageStudent.load(folder / _IMAGE)
+    problem = ""
+    try:
+        student = unpack_estimator((folder / _SKOPS).read_bytes(), trusted=TYPES)
+        make_safe(student)
+        return student
+    except Exception as error:  # skops names types; what else a damaged file leads to is its kind
+        problem = f"skops refuses it ({type(error).__name__})"
+    raise InvalidInputError(
+        f"the student cannot be built: {problem}. It holds types that are not safe to read, or is damaged"
+    )
+
+
+def made_of(student: Any) -> str:
+    """Return in a line what a student is.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> made_of(Pipeline([("a", GaussianNB()), ("b", GaussianNB())]))
+    'GaussianNB, GaussianNB'
+    """
+    if isinstance(student, Pipeline):
+        return ", ".join(made_of(step) for _, step in student.steps)
+    return type(student).__name__
+
+
+def make_safe(thing: Any) -> None:
+    """See to it that compiled code follows no index of a file's out of its arrays.
+
+    Trees are walked node by node and refused where they point elsewhere; search trees of neighbours are built anew
+    from their rows.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> make_safe(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
+    """
+    waiting, seen = [thing], set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, str | bytes | int | float | type(None)):
+            continue
+        seen.add(id(one))
+        if isinstance(one, Tree):
+            _check_tree(one)
+        elif isinstance(one, TreePredictor):
+            _check_predictor(one)
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple | set):
+            waiting += one
+        elif isinstance(one, np.ndarray):
+            waiting += one.ravel().tolist() if one.dtype.kind == "O" else []
+        else:
+            held = getattr(one, "__dict__", {})
+            _check_widths(one, held)
+            if isinstance(held.get("_tree"), KDTree | BallTree):
+                _grow_anew(one)
+            waiting += held.values()
+
+
+def _check_widths(one: Any, held: dict[str, Any]) -> None:
+    """Refuse trees that look at more columns than whoever holds them checks rows for."""
+    width = held.get("n_features_in_")
+    if isinstance(held.get("tree_"), Tree) and held["tree_"].n_features != width:
+        raise ValueError("a tree of other rows")
+    if isinstance(one, BaseForest | BaseGradientBoosting):
+        trees = np.asarray(held["estimators_"], dtype=object).ravel().tolist()
+        if any(tree.n_features_in_ != width for tree in trees):
+            raise ValueError("a forest of other rows")
+    for round_ in held.get("_predictors", ()):
+        if any((predictor.nodes["feature_idx"] >= width).any() for predictor in round_):
+            raise ValueError("a tree of other rows")
+
+
+def _check_tree(tree: Tree) -> None:
+    n = int(tree.node_count)
+    if not 0 < n <= int(tree.capacity):
+        raise ValueError("a tree without nodes")
+    left, right, feature = (np.asarray(a) for a in (tree.children_left, tree.children_right, tree.feature))
+    inner = left != -1
+    here = np.arange(n)[inner]
+    # Children come after their parents: whoever walks down arrives.
+    for child in (left[inner], right[inner]):
+        if (child <= here).any() or (child >= n).any():
+            raise ValueError("a tree that points out of itself")
+    if (feature[inner] < 0).any() or (feature[inner] >= int(tree.n_features)).any():
+        raise ValueError("a tree that asks for another column")
+
+
+def _check_predictor(predictor: TreePredictor) -> None:
+    nodes = predictor.nodes
+    n = len(nodes)
+    inner = nodes["is_leaf"] == 0
+    here = np.arange(n)[inner]
+    for child in (nodes["left"][inner].astype(np.int64), nodes["right"][inner].astype(np.int64)):
+        if (child <= here).any() or (child >= n).any():
+            raise ValueError("a tree that points out of itself")
+    categories = nodes["bitset_idx"][inner & (nodes["is_categorical"] == 1)].astype(np.int64)
+    if not n or (categories >= len(predictor.raw_left_cat_bitsets)).any():
+        raise ValueError("a tree that asks for another category")
+
+
+def _grow_anew(neighbours: Any) -> None:
+    old = neighbours._tree
+    rows = np.asarray(neighbours._fit_X, dtype=np.float64)
+    neighbours._tree = type(old)(
+        rows, neighbours.leaf_size, metric=neighbours.effective_metric_, **neighbours.effective_metric_params_
+    )
