@@ -620,7 +620,7 @@ def with_nan(value=np.nan):
         ({"y": Y.astype(str)}, "outside classes"),
         ({"groups": [None] * 400}, "missing ids"),
         ({"X": X[0]}, r"shape \(n, n_features\)"),
-        ({"X": X.reshape(400, 8, 8)}, "reshape"),
+        ({"X": X.reshape(400, 4, 2, 4, 2)}, "reshape"),
         ({"X": X[:, :0]}, "at least one row and one column"),
         ({"X": X + 1j}, "real numbers"),
         ({"X": [[1], [1, 2], [1]]}, "one class per row"),
