@@ -135,7 +135,8 @@ class SavedModel(ByRecords):
         """Return what a row is that the model takes."""
         if "_door" in self.__dict__:
             return self._door
-        shape = None if self.image_shape is None else tuple(int(side) for side in self.image_shape)
+        said = self._image_shape()  # images handed over as such say their shape themselves
+        shape = None if said is None else tuple(int(side) for side in said)
         if self._texts:
             return Door(kind="texts")
         if self._kinds is not None and hasattr(self, "feature_names_in_"):
