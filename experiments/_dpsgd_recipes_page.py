@@ -107,12 +107,21 @@ def write_page(result: Path, others: Path, page: Path) -> None:
     told, own = json.loads(result.read_text(encoding="utf-8")), _own(others)
     heads = ["data", "public rows", "adjacency", "epsilon", "recipe", "seconds", "to reach", "DP-SGD", *_SAME.values()]
     heads += ["winner, same rows", *_OWN.values(), "winner of all"]
+    rows: list[list[str]] = []
     lines = [_INTRODUCTION, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for q in told["questions"]:
         cells = [c for c in told["cells"] if all(c[k] == q[k] for k in ("data", "public", "adjacency", "epsilon"))]
         if any(c.get("contestant", MINE) == MINE for c in cells):
             alike = q["public"] and q["adjacency"] == "replace-one"
             row = _row(q, cells, own.get((q["data"], q["epsilon"]), {}) if alike else {})
-            lines.append(f"| {' | '.join(row)} |")
+            rows.append(row)
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    for name in ("winner, same rows", "winner of all"):
+        won = [row[heads.index(name)] for row in rows if row[heads.index("winner, same rows")]]
+        counts = ", ".join(
+            f"{who} {won.count(who)}" for who in sorted(set(won), key=lambda who: (-won.count(who), who))
+        )
+        if won:
+            lines += ["", f"{name[0].upper()}{name[1:]}, in {len(won)} questions that all were asked: {counts}."]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join([*lines, ""]), encoding="utf-8")

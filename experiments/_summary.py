@@ -61,7 +61,8 @@ def summarise(rows: Iterable[Mapping[str, Any]], config: Config) -> dict[str, An
             )
     problems = []
     for spec in config.data:
-        of = [known[k] for k in wanted & set(known) if k[:2] == (spec.name, spec.protocol) and "commonest" in known[k]]
+        found = (k for k in wanted & set(known) if k[:2] == (spec.name, spec.protocol) and "commonest" in known[k])
+        of = [known[k] for k in sorted(found, key=lambda k: (k[4], k[2], k[3] or 0.0))]  # seeds differ a little
         if of:
             sizes = {name: of[0][name] for name in ("n_private", "n_public", "n_test", "kind")}
             by_seed = {row["seed"]: row for row in of}

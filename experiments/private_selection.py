@@ -196,7 +196,7 @@ def write_page(result: Path, page: Path) -> None:
     for name, table in (("laws", priced(told)), ("accuracies", measured(told))):
         before, mark, after = text.partition(BEGIN.format(name))
         rest = after.partition(END)[2]
-        text = f"{before}{mark}\n{table}\n{END}{rest}"
+        text = f"{before}{mark}\n\n{table}\n\n{END}{rest}"
     page.write_text(text, encoding="utf-8")
 
 

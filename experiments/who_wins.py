@@ -46,6 +46,7 @@ def measured(config: Config) -> dict[str, Any]:
     runs: dict[tuple[str, float], list[float]] = {}
     for cell in json.loads(config.recipes.read_text(encoding="utf-8"))["cells"]:
         same = cell["public"] and cell["adjacency"] == "replace-one" and cell["n_public"] == public.get(cell["data"])
+        same &= cell.get("contestant", "dp-sgd") == "dp-sgd"  # records and shards stand there too
         if same and cell["data"] not in config.left_out:
             runs.setdefault((cell["data"], cell["epsilon"]), []).append(cell["accuracy"])
     for key, values in runs.items():

@@ -26,6 +26,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "PublicOverlapWarning",
+    "RepeatedFitWarning",
     "RunFolderError",
     "SensitiveValueError",
     "StudentError",
@@ -183,6 +184,16 @@ class PrivacyParameterWarning(PateWarning):
     Examples
     --------
     >>> issubclass(PrivacyParameterWarning, PateWarning)
+    True
+    """
+
+
+class RepeatedFitWarning(PateWarning):
+    """An estimator whose fits spend was fitted again, itself or a clone: a grid search does so many times.
+
+    Examples
+    --------
+    >>> issubclass(RepeatedFitWarning, PateWarning)
     True
     """
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
+from pate.core.frames import plain_rows
 from pate.core.scale import column_scales
 from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
@@ -55,6 +56,7 @@ def select_queries(
     >>> select_queries(np.arange(10.0).reshape(5, 2), 2, strategy="first")
     array([0, 1])
     """
+    X_public = plain_rows(X_public, name="X_public")
     n_public = np.shape(X_public)[0]
     n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=f"There are {n_public} public rows.")
     check_choice("strategy", strategy, STRATEGIES)

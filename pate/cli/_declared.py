@@ -25,7 +25,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: Where :func:`takes_options` leaves what the options are called in Python.
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
-_CALLED = {"random_state": "seed"}
+_CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]
     >>> options_of(Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in said]), said)
     {'jobs': '--jobs', 'n_jobs': '--jobs'}
     """
-    found = {}
+    found: dict[str, str] = {}
     for name in signature.parameters:
         (info,) = [x for x in typing.get_args(hints.get(name))[1:] if type(x).__name__ == "OptionInfo"] or [None]
         if info is not None:
@@ -115,7 +115,7 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
         command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
         # typer reads both.
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        called = {
+        called: dict[str, str] = {
             use.argument: "--" + name.replace("_", "-") for name, use in reversed(uses_of(declaration).items())
             if use.argument is not None
         }  # fmt: skip
@@ -152,6 +152,9 @@ def _misuse(error: Any, args: list[str], where: str) -> str:
         if (kind := re.search(r"valid (number|float|integer)", why)) is not None:
             whole = "a whole number" if kind[1] == "integer" else "a number"
             return f"{option} must be {whole}{_value_of(option, args)}. {see}"
+        why = why.removeprefix(option.lstrip("-"))
+        if why.startswith(" must"):
+            return f"{option}{why} {see}"
         return f"{why} {see}" if why.startswith(option) else f"{option}: {why.rstrip('.')}. {see}"
     return f"{told[:1].lower()}{told[1:].rstrip('.?')}{'?' if told.endswith('?') else '.'} {see}"
 

@@ -77,6 +77,7 @@ class LabelOptions:
         option("Instead of --classes: a text file with one class a line, commas and all.", PRIVATE),
         Use(argument="classes"),
     ] = None
+    commonest: o.Commonest = None
     group: Annotated[
         str | None,
         option(
@@ -309,6 +310,11 @@ class LabelOptions:
     anyway: Annotated[
         bool,
         option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway"),
+    ] = False
+    yes: Annotated[
+        bool,
+        option("Spend without asking; on a terminal you are asked otherwise.", RUN, "--yes", "-y"),
+        Use(argument=None, not_in_file="it says that a person saw the price. Say --yes on the command line"),
     ] = False
     plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
     seed: Annotated[o.Seed, Use(argument="random_state")] = 0

@@ -5,6 +5,7 @@ Defaults that mean the same everywhere stand here too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -48,6 +49,17 @@ class Names(tuple[str, ...]):
         if listed or len(values) != 1:
             return cls(value.strip() for value in values)
         return cls(part.strip() for part in values[0].split(",") if part.strip())
+
+
+def whole_or_names(text: str) -> int | Names:
+    """Return how many there are, or their names where these were given.
+
+    Examples
+    --------
+    >>> whole_or_names("10"), whole_or_names("no,yes")
+    (10, ('no', 'yes'))
+    """
+    return int(text) if text.strip().isdecimal() else Names.of([text])
 
 
 class Size(tuple[int, int]):
@@ -103,6 +115,10 @@ def _size(value: Any) -> Size:
 
 Epsilon = Annotated[float, option("The most that may be spent, above 0; at most 1 is strong.", PRIVACY)]
 Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY)]
+Commonest = Annotated[
+    float | None,
+    option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
+]
 Tuning = Annotated[str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT)]
 
 Teachers = Annotated[int, option("Number of teachers: disjoint shards of the private data.", TEACHERS)]
@@ -151,7 +167,13 @@ def chosen_mechanism(
 
     parameters = {"sigma": sigma, "scale": scale, "threshold": threshold, "sigma_threshold": sigma_threshold}
     if name is not None:
-        return make_mechanism(name, **parameters)
+        try:
+            return make_mechanism(name, **parameters)
+        except InvalidInputError as error:
+            told = str(error)
+            for option_name in parameters:  # as a person types them: these are plain words too
+                told = re.sub(rf"(?<![\w-]){option_name}\b", "--" + option_name.replace("_", "-"), told)
+            raise InvalidInputError(told) from None
     if any(value is not None for value in parameters.values()):
         raise InvalidInputError("noise is given without a mechanism. Say --mechanism gnmax, for example.")
     return None

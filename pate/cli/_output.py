@@ -13,7 +13,7 @@ import math
 import os
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,7 +111,7 @@ def confirmed(question: str) -> bool:
     return said.strip().lower() in ("y", "yes")
 
 
-def show_table(title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]], **style: str) -> None:
+def show_table(title: str, heading: tuple[str, ...], rows: Sequence[tuple[str, ...]], **style: str) -> None:
     """Print a table on standard output, its first column to the left."""
     if manner.json:
         return

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 #: What follows an argument's name where it begins a sentence; elsewhere the word may be plain English.
 _VERBS = "must|needs|is|are|has|have|holds|says|chose|cannot|and|or|asks"
+#: What was left out is None in Python alone.
+_NOTHING = {"must be None, ": "must be left out, or ", ", got None": ", and was left out"}
+#: A sentence that says what to write in Python instead.
+_PYTHON_CALL = r" [A-Z][^.:;?()]*\b[A-Za-z]+\([^()]*\)(?:[^.()]|\([^()]*\))*\.$"
 _VALUE = r"'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
 
 
@@ -31,7 +35,12 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
     'name them: --classes, or say --anyway'
     >>> in_own_words("fewer than two classes", known)
     'fewer than two classes'
+    >>> in_own_words("n_teachers and classes are here, got None. Or use TeacherEnsemble(estimator, ...).", known)
+    '--teachers and --classes are here, and was left out.'
     """
+    for left_out, told in _NOTHING.items():
+        text = text.replace(left_out, told)
+    text = re.sub(_PYTHON_CALL, "", text)
     for name in sorted(options, key=len, reverse=True):
         option = options[name]
         word, flag = re.escape(name), re.escape(option)
@@ -41,6 +50,7 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
         text = re.sub(rf"(?<![\w-]){word}=(?=\s|$)", option, text)
         text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
         text = re.sub(rf"(^|(?<=[.:;] )){word}(?= ({_VERBS})\b)", option, text)
+        text = re.sub(rf"(^--[a-z-]+ (?:and|or) ){word}(?= ({_VERBS})\b)", lambda m, o=option: m[1] + o, text)  # type: ignore[misc]
         if "_" in name:  # no English word
             text = re.sub(rf"(?<![\w.'\"/-]){word}(?![\w'\"/(])", option, text)
     return text

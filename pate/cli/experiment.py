@@ -137,9 +137,9 @@ def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
     if sensitive is None:
         return
     references = [{"contestant": r.name, "accuracy": r.accuracy} for r in sensitive.references]
-    rows = [(name, *_spread([r["accuracy"] for r in of_it])) for name, _, of_it in _groups(references, "epsilon")]
-    heading = ("reference", "accuracy", "spread", "seeds")
-    show_table("SENSITIVE, not for publication: without privacy", heading, rows, style="red")
+    sorted_out = [(name, *_spread([r["accuracy"] for r in of_it])) for name, _, of_it in _groups(references, "epsilon")]
+    columns = ("reference", "accuracy", "spread", "seeds")
+    show_table("SENSITIVE, not for publication: without privacy", columns, sorted_out, style="red")
 
 
 def _groups(rows: list[dict[str, Any]], key: str) -> list[tuple[str, Any, list[dict[str, Any]]]]:

@@ -9,9 +9,12 @@ import typer
 from pate.cli._app import answer, say, say_json
 from pate.cli._declared import takes_options, uses_of
 from pate.cli._label_options import LabelOptions
-from pate.cli._output import manner, show_progress
+from pate.cli._output import complain, confirmed, is_interactive, manner, show_progress
 from pate.cli._words import in_own_words
 from pate.exceptions import InvalidInputError
+
+#: What a person who is asked and says no ends with.
+_DECLINED = 1
 
 
 @takes_options(LabelOptions)
@@ -19,6 +22,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows with what private records, or teachers of theirs, say, within a budget."""
     _check_way_in(context, options)
     from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba
+    from pate.privacy.convert import format_up
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
@@ -31,6 +35,13 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         answer(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
         return
     say(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
+    if not (options.yes or job.plan.is_paid) and is_interactive():
+        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of what these private data may ever give"
+        if not confirmed(f"This spends {spent}, for good. Go on?"):
+            complain(
+                "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
+            )
+            raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
     answer(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")

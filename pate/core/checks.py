@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import math
 import numbers
 import warnings
@@ -233,6 +234,19 @@ def check_int(name: str, value: Any, *, low: int | None = None, high: int | None
     return int(value)
 
 
+def did_you_mean(said: Any, known: Iterable[Any]) -> str:
+    """Return a question that names the nearest known word, with a space before it; empty where none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("bloodpressure", ["age", "blood_pressure"]), did_you_mean("x", ["age"])
+    (" Did you mean 'blood_pressure'?", '')
+    """
+    words = [word for word in known if isinstance(word, str)]
+    near = difflib.get_close_matches(said, words, n=1) if isinstance(said, str) else []
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str = "") -> str:
     """Return ``value`` if it is one of ``allowed``.
 
@@ -245,7 +259,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str =
     names = list(allowed)
     if value not in names:
         text = f"{name} must be one of {', '.join(map(repr, names))}, got {shown(value)}."
-        raise InvalidInputError(f"{text} {remedy}".rstrip())
+        raise InvalidInputError(f"{text}{did_you_mean(value, names)} {remedy}".rstrip())
     return str(value)
 
 

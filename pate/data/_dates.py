@@ -143,7 +143,9 @@ def days_in(column: pd.Series, form: str) -> tuple[pd.Series, int]:
     import pandas as pd
 
     cells, missing = column.astype(object).tolist(), column.isna().to_numpy()
-    values = np.fromiter((as_days(cell, form) for cell in cells), dtype=np.float64, count=len(cells))
+    texts = {cell: as_days(cell, form) for cell in {cell for cell in cells if isinstance(cell, str)}}  # each once
+    found = (texts[cell] if isinstance(cell, str) else as_days(cell, form) for cell in cells)
+    values = np.fromiter(found, dtype=np.float64, count=len(cells))
     blank = np.fromiter((isinstance(cell, str) and not cell.strip() for cell in cells), dtype=bool, count=len(cells))
     made = pd.Series(values, index=column.index, name=column.name)
     return made, int(np.count_nonzero(~np.isfinite(values) & ~missing & ~blank))

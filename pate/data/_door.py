@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate.core.checks import CellKindError, cell_kind, quietly
+from pate.core.frames import plain_rows
 from pate.data._columns import as_float, column_kind, holds_numbers
 from pate.exceptions import InvalidInputError
 
@@ -93,8 +94,9 @@ def read_rows(X: Any, *, name: str = "X") -> Any:
     Parameters
     ----------
     X : array-like, DataFrame, sparse matrix or texts
-        A masked cell is a missing one (NaN). A list has no type of its own: its numbers become float64. An array of
-        objects becomes float64 when all its cells are numbers or missing, and stays one of objects when some are texts.
+        Tables of polars and Arrow become DataFrames (:func:`pate.core.frames.plain_rows`). A masked cell is a missing
+        one (NaN). A list has no type of its own: its numbers become float64. An array of objects becomes float64 when
+        all its cells are numbers or missing, and stays one of objects when some are texts.
     name : str
         What to call ``X`` in an error.
 
@@ -119,6 +121,7 @@ def read_rows(X: Any, *, name: str = "X") -> Any:
 
 
 def _read_rows(X: Any, name: str) -> Any:
+    X = plain_rows(X, name=name)
     texts = as_texts(X, name=name)
     if texts is not None:
         return texts
@@ -158,6 +161,66 @@ def _not_rows(name: str, got: str) -> InvalidInputError:
     )
 
 
+def image_shape(X: Any, *, name: str = "X") -> tuple[int, ...] | None:
+    """Return the shape of one row where rows are images, (height, width) or (channels, height, width); else None.
+
+    Raises
+    ------
+    InvalidInputError
+        Rows of more axes, or channels last.
+
+    Examples
+    --------
+    >>> image_shape(np.zeros((5, 3, 8, 8))), image_shape(np.zeros((5, 64))), image_shape(["a text"])
+    ((3, 8, 8), None, None)
+    >>> image_shape(np.zeros((5, 8, 8, 3)))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X has rows of shape (8, 8, 3), which look like images with their channels ...
+    """
+    nested = isinstance(X, list | tuple) and bool(len(X)) and isinstance(X[0], list | tuple | np.ndarray)
+    shape: tuple[int, ...] = quietly(name, np.shape, X[0]) if nested else tuple(getattr(X, "shape", ()))[1:]
+    if len(shape) < 2:
+        return None
+    if len(shape) > 3:
+        raise InvalidInputError(
+            f"{name} has rows of shape {shape}. Images are (height, width) or (channels, height, width): reshape them."
+        )
+    if len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] > 4:
+        raise InvalidInputError(
+            f"{name} has rows of shape {shape}, which look like images with their channels last. Pass them channels "
+            f"first: {name}.transpose(0, 3, 1, 2)."
+        )
+    return tuple(int(n) for n in shape)
+
+
+def flat_rows(rows: Any) -> Any:
+    """Return checked rows with images laid out flat, channels first; other rows as they are.
+
+    Examples
+    --------
+    >>> flat_rows(np.zeros((5, 3, 8, 8))).shape
+    (5, 192)
+    """
+    return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim > 2 else rows
+
+
+def check_same_shape(mine: tuple[int, ...] | None, known: tuple[int, ...] | None, *, name: str = "X") -> None:
+    """Refuse images of another shape than those that were seen; flattened ones have none.
+
+    Examples
+    --------
+    >>> check_same_shape((8, 8), None)
+    >>> check_same_shape((8, 8), (4, 16))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X must have rows of shape (4, 16), as the others, got (8, 8). ...
+    """
+    if mine is not None and known is not None and mine != known:
+        raise InvalidInputError(
+            f"{name} must have rows of shape {known}, as the others, got {mine}. Public and private images need one "
+            "shape."
+        )
+
+
 def read_numbers(X: Any, *, name: str = "X", user: str = "torch modules", missing: bool = False) -> npt.NDArray[Any]:
     """Return rows of numbers as an array of shape (n, ...), without a copy where there is one already.
 
@@ -195,8 +258,8 @@ def _read_numbers(X: Any, name: str, user: str, missing: bool) -> npt.NDArray[An
     odd = text_columns(rows)
     if odd:
         raise InvalidInputError(
-            f"{name} must hold numbers for {user}, got {odd}. TableEncoder makes numbers of a table, learning from "
-            "public rows alone."
+            f"{name} must hold numbers for {user}, got {odd}. {'TextMap' if is_texts(rows) else 'TableEncoder'} makes "
+            f"numbers of {'texts' if is_texts(rows) else 'a table'}, learning from public rows alone."
         )
     if is_frame(rows):
         rows = frame_as_floats(rows).to_numpy()

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
+from pate.core.frames import plain_column
 
 
 def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> str:
@@ -30,6 +31,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     """
     digest = hashlib.sha256(f"pate records 1 {len(labels)} {groups is not None}\n".encode())
     digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
+    groups = plain_column(groups, name="groups")
     for name in () if groups is None else quietly("groups", lambda: [str(owner) for owner in groups]):
         text = name.encode("utf-8", "surrogatepass")
         digest.update(f"{len(text)}:".encode() + text)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.frames import plain_column
 from pate.exceptions import InvalidInputError
 
 
@@ -126,7 +127,7 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
     """
     import pandas as pd
 
-    values = groups
+    values = groups = plain_column(groups, name="groups")
     if not hasattr(groups, "dtype"):  # one by one: numpy would make a table of ids that are tuples
         given = list(groups)
         values = np.fromiter(given, dtype=object, count=len(given))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from pate.core.frames import plain_column, plain_rows
 from pate.core.seeds import system_bytes
 from pate.data._ids import has_id, id_bytes
 from pate.data.files._databases import Database
@@ -108,7 +109,7 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
     """
     if private is public:
         raise InvalidInputError(f"the public rows are the private records themselves. {_REMEDY}")
-    held, shown = _digests(private, public)
+    held, shown = _digests(plain_rows(private), plain_rows(public, name="X_public"))
     rows = np.unique(shown)
     found = np.isin(rows, held)
     n_rows, n_found = len(rows), int(found.sum())
@@ -154,6 +155,7 @@ def _who(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64], rows: npt.N
 def _numbered(groups: Any) -> npt.NDArray[np.int64]:
     """Return each record's unit as a number; one of unknown owner is a unit of its own, whatever stands there."""
     number: dict[Any, int] = {}
+    groups = plain_column(groups, name="groups")
     given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     names = (id_bytes(group) if has_id(group) else (i,) for i, group in enumerate(given))
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)

@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate.core.checks import check_int
+from pate.core.frames import plain_rows
 from pate.data._columns import as_float, as_text, column_kind
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.data._like import numbers_in, odd_cells, tell_curator
@@ -91,6 +92,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         float32 array of shape (n, n_features_out)
         """
         check_is_fitted(self)
+        X = plain_rows(X)
         if hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
             names = self.feature_names_in_.tolist()
             absent = [n for n in names if n not in X.columns]
@@ -160,6 +162,7 @@ def make_shard_encoder(X_public: Any, *, max_categories: int = 50) -> ColumnTran
     >>> encoder.fit_transform(pd.DataFrame({"age": [20.0, None], "town": ["Rome", "Kyiv"]})).shape
     (2, 4)
     """
+    X_public = plain_rows(X_public, name="X_public")
     if not hasattr(X_public, "columns"):
         raise InvalidInputError(
             f"X_public must be a DataFrame, got {type(X_public).__name__}. Arrays of numbers need no column kinds: use "

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from pate.core.frames import plain_rows
 from pate.core.seeds import training_seed
 from pate.data import records_fingerprint
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._optimizers import make_optimizer
-from pate.dpsgd._plan import Plan, make_plan
-from pate.dpsgd._rows import check_apart, map_rows, read_groups, read_more, read_records, rows_for
+from pate.dpsgd._plan import Plan, make_plan, priced
+from pate.dpsgd._rows import check_apart, check_map, map_rows, read_groups, read_more, read_records, rows_for
 from pate.dpsgd._run import charge_run, open_run, run_training
 from pate.dpsgd._settings import (
     check_settings,
@@ -90,6 +91,7 @@ def fit_privately(
     >>> fit_privately(clf, np.eye(16), np.arange(16) % 2).n_steps
     40
     """
+    X_public = X if X_public is X else plain_rows(X_public, name="X_public")  # the same object is refused below
     check_recipe(clf)
     check_settings(filled(clf))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
@@ -106,6 +108,7 @@ def fit_privately(
     else:
         if is_planned(clf):
             check_apart(X, X_public)
+            check_map(clf, features, X_public)
         row_shape = tuple(np.shape(features)[1:])
         run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
     if road is not None:
@@ -148,6 +151,8 @@ def fit_privately(
         likeness = None if kept is None else Likeness(engine.module, tuple(features.shape[1:]), len(classes))
         # Charged once nothing public can fail any more, and before the first noise.
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
+        promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
+        clf._spend(promised, unit, priced(plan), again=bool(begun))
         done = run_training(
             engine,
             units,
@@ -185,6 +190,7 @@ def fit_privately(
         ledger=clf.ledger,
         releases=releases,
     )
+    statement = clf._told(statement)
     return Fitted(
         reader=reader,
         classes=classes,

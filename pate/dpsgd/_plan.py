@@ -138,6 +138,20 @@ def make_plan(
     return Plan(mechanism, shape, float(sigma), guarantee, interval, cost)
 
 
+def priced(plan: Plan) -> Charge | None:
+    """Return the run's cost as charges add up, None where neighbours are no replaced records.
+
+    Examples
+    --------
+    >>> found = priced(make_plan(Budget(1.0, 1e-5), Shape(100, 1.0, 10, 100)))
+    >>> bool(0.9 < found.guarantee(1e-5).epsilon < 1.1)
+    True
+    """
+    if plan.cost is not None or plan.guarantee.adjacency != "replace-one":
+        return plan.cost
+    return plan.mechanism.charge(plan.noise_multiplier, plan.shape)
+
+
 @lru_cache(maxsize=256)
 def _calibrated(mechanism: TrainingMechanism, shape: Shape, budget: Budget, adjacency: str, interval: float) -> float:
     def fits(sigma: float) -> bool:

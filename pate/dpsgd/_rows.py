@@ -14,7 +14,17 @@ from sklearn.utils.validation import validate_data
 from torch import nn
 
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
-from pate.data._door import as_texts, is_frame, is_sparse, read_numbers, read_rows
+from pate.core.frames import plain_column, plain_rows
+from pate.data._door import (
+    as_texts,
+    check_same_shape,
+    image_shape,
+    is_frame,
+    is_sparse,
+    is_texts,
+    read_numbers,
+    read_rows,
+)
 from pate.data._ids import distinct_ids
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
@@ -44,9 +54,10 @@ def read_records(
         raise InvalidInputError(
             "DPSGDClassifier requires y to be passed, but the target y is None. Pass one class per row."
         )
+    X, y = plain_rows(X), plain_column(y)
     if not tell_n:
         shape = quietly("X", lambda: X.shape if hasattr(X, "shape") else np.shape(X))
-        texts = planned and estimator.representation is not None and quietly("X", as_texts, X) is not None
+        texts = planned and quietly("X", as_texts, X) is not None
         if 0 in shape[1:] or (len(shape) < 2 and not texts):
             raise InvalidInputError(f"X must have one row of features for each record. {_UNTOLD}")
     features = _read_columns(estimator, X, reset=True) if planned else read_features(estimator, X, reset=True)
@@ -89,7 +100,7 @@ def read_more(
     InvalidInputError
     """
     features = read_features(estimator, X, reset=False) if road is None else map_rows(estimator, X, road)
-    return features, encode_labels("y", check_labels("y", y, len(features)), classes)
+    return features, encode_labels("y", check_labels("y", plain_column(y), len(features)), classes)
 
 
 _UNTOLD = "How many there are is not said: under add-or-remove adjacency that is private."
@@ -110,6 +121,7 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> npt.NDAr
     """
     if groups is None:
         return None
+    groups = plain_column(groups, name="groups")
     if not hasattr(groups, "dtype"):
         groups = quietly("groups", list, groups)
     if not tell_n and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
@@ -120,6 +132,10 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> npt.NDAr
 def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return rows of any kind that a recipe's maps take, after a look at their columns."""
     rows = read_rows(X, name="X")
+    shape = image_shape(rows)
+    if reset:
+        estimator._row_shape = shape
+    check_same_shape(shape, estimator._row_shape)
     flat = rows if is_frame(rows) or is_sparse(rows) else rows.reshape(len(rows), -1)
     try:
         validate_data(estimator, flat, reset=reset, skip_check_array=True)
@@ -156,6 +172,28 @@ def check_apart(X: Any, X_public: Any) -> None:
         )
 
 
+def check_map(clf: Any, rows: Any, X_public: Any) -> None:
+    """Refuse texts and sparse rows where nothing public makes numbers of them, and public images of another shape.
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> check_map(DPSGDClassifier(budget=Budget(1.0, 1e-5)), read_rows(["a note", "another"]), None)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X_public must be given, as the rows are texts: ...
+    """
+    if clf.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
+        raise InvalidInputError(
+            f"X_public must be given, as the rows are {'texts' if is_texts(rows) else 'sparse'}: public rows tell how "
+            "numbers are made of them. Pass fit(X, y, X_public=...), or a fitted representation=."
+        )
+    check_same_shape(image_shape(X_public, name="X_public"), image_shape(rows), name="X_public")
+
+
 def map_rows(estimator: Any, X: Any, road: Any, *, reset: bool = False) -> npt.NDArray[np.float32]:
     """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`.
 
@@ -179,6 +217,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.floa
     InvalidInputError
         They hold something else than finite numbers, or have another shape or other columns than in fit.
     """
+    X = plain_rows(X)
     rows = read_numbers(X, user=type(estimator).__name__)
     shape = tuple(rows.shape[1:])
     flat = X if is_frame(X) else rows.reshape(len(rows), -1)

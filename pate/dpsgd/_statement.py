@@ -159,12 +159,13 @@ def _prepared(road: RecipePlan | None, *, moving: bool) -> tuple[Assumption, ...
         found = [Assumption(name="preprocessing", claim=claim, how=how, by="pate")]
     if road.facts.n_public or road.given:
         found.append(Assumption(name="public rows", claim="the rows that the features were fitted on are public"))
+    whose = "the caller's" if road.given else "scikit-learn's"
     own, exact = all(map(own_throughout, road.maps)), all(each.exact_ for each in road.maps)
     found.append(
         Assumption(
             name="own row only",
             claim="each record's features are computed from that record and from public things alone",
-            how="a map of the caller's, which was only tried on made-up rows"
+            how=f"a map of {whose}, which was only tried on made-up rows"
             if not own
             else "maps of pate's own, in blocks of one fixed shape; last bits may hang on a row's place in its block, "
             "which another unit's presence or size moves"

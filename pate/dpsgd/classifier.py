@@ -27,11 +27,12 @@ from pate.dpsgd.recipes import DPSGDRecipe
 from pate.ledger import Ledger
 from pate.networks._devices import held_threads
 from pate.privacy.budget import Budget
+from pate.statement._fits import CountedFits
 
 _PREDICTION_ROWS = 4096
 
 
-class DPSGDClassifier(ClassifierMixin, BaseEstimator):
+class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     """Train a torch module with differentially private stochastic gradient descent.
 
     Parameters
@@ -155,7 +156,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     own layers is run by an engine that knows them (book-keeping: one pass for many records), any other one record at a
     time, on a copy that is thrown away. (Code that keeps rows outside of the module, in a global say, is not seen.)
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
-    searching over k settings costs k budgets, which a ``ledger`` adds up. Features are used as they come: scale them by
+    searching over k settings costs k budgets, which a ``ledger`` adds up (without one the statement counts the fits of
+    this process). Features are used as they come: scale them by
     public knowledge (pixel / 255) or with statistics of public data, never with statistics of the private rows.
 
     Examples
@@ -252,8 +254,9 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features), or array of shape (n, ...) such as images
-            Finite numbers on a scale fixed without looking at these rows.
+        X : array-like or table of shape (n, n_features), or array of shape (n, ...) such as images
+            Finite numbers on a scale fixed without looking at these rows. Recipes also take columns of texts, texts of
+            shape (n,) and sparse rows.
         y : array-like of shape (n,)
             Class values.
         groups : array-like of shape (n,) or None

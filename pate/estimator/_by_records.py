@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate.data import check_public_rows
-from pate.data._door import is_texts, read_rows
+from pate.data._door import check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
 from pate.estimator._roads import any_rows, plan_records
 from pate.recipes import RecordsPlan
@@ -34,15 +34,15 @@ class ByRecords(PublicModel):
     if TYPE_CHECKING:  # what is said when the classifier is made
         overlap_is_public: bool
         representation: Any
-        image_shape: Any
         n_jobs: int | None
         verbose: bool
         anyway: bool
 
-    def _fit_by_records(self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms) -> RecordsPlan:
+    def _fit_by_records(
+        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool
+    ) -> RecordsPlan:
         check_ballots_stated(terms.stated, residual=True)
         door = any_rows(self.classes)
-        same = X is X_public
         rows = self._check_public(X_public, door, reset=True)
         records, y = self._check_records(X, y, rows, door)
         if not self.overlap_is_public:
@@ -55,7 +55,7 @@ class ByRecords(PublicModel):
             n_records=records.shape[0],
             groups=groups,
             representation=self.representation,
-            image_shape=self.image_shape,
+            image_shape=self._image_shape(),
             random_state=self.random_state,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
@@ -69,7 +69,10 @@ class ByRecords(PublicModel):
         if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
         evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
-        self.release_, self._model = plan.run(records, y, groups, evidence=evidence)
+        if not plan.stored:
+            self._count(plan.guarantee, plan.charge, groups)
+        release, self._model = plan.run(records, y, groups, evidence=evidence)
+        self.release_ = self._told_in(release)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = digest_of(hashes_of(rows))
         self.__dict__.pop("student_", None)
@@ -85,7 +88,8 @@ class ByRecords(PublicModel):
         check_has_target(y)
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
-        rows = read_rows(X) if whole else rows_of(X, width=width)[0]
+        check_same_shape(image_shape(X), self._row_shape)
+        rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)
         return rows, self._check_target(y, rows.shape[0], teachers)

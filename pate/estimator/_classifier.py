@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Self
 
 from sklearn.linear_model import LogisticRegression
 
+from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
+from pate.data._door import flat_rows, image_shape, read_rows
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import OF_SHARDS, chosen_voters, head_teachers
 from pate.estimator._saved import SavedModel
@@ -92,7 +93,8 @@ class PATEClassifier(SavedModel):
         Where finished teachers are kept, so that a killed fit goes on.
     tuning : str
         What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
-        every fit is a fresh spend, and only a ``ledger`` knows of the others.
+        every fit is a fresh spend: the statement counts those of this process (docs/private-selection.md), a ``ledger``
+        all.
     overlap_is_public : bool
         You say that the public rows are public, wherever they also stand: the private records are then not looked for
         among them (see Notes), and the statement says that you said so.
@@ -105,7 +107,8 @@ class PATEClassifier(SavedModel):
         Of records and heads: one of :mod:`pate.representations`, fitted on public rows or to be fitted on ``X_public``;
         None takes the default of this kind of data (docs/choosing.md).
     image_shape : (height, width), (channels, height, width) or None
-        Says that rows are flattened images.
+        Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
+        themselves.
     anyway : bool
         Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), which is
         refused otherwise.
@@ -228,11 +231,11 @@ class PATEClassifier(SavedModel):
 
         Parameters
         ----------
-        X : array, DataFrame or sparse matrix of shape (n_records, n_features), or texts of shape (n_records,)
-            Private; of whatever kind the teachers take.
+        X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
+            Private; of whatever kind the voters take. Tables may be pandas', polars' or Arrow's.
         y : array-like of shape (n_records,)
             Private class values.
-        X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
+        X_public : as X
             Public rows, unlabelled.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to, for user-level privacy.
@@ -286,13 +289,15 @@ class PATEClassifier(SavedModel):
             tuning=self.tuning,
             stated=self.stated,
         )
+        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
+        y, groups = plain_column(y), plain_column(groups, name="groups")
         if self.who_votes() == "records":
-            return self._fit_by_records(X, y, X_public, groups, terms), None
+            return self._fit_by_records(X, y, X_public, groups, terms, same=same), None
+        self._row_shape = image_shape(X_public, name="X_public")
         teachers = self._ensemble(X_public)
         check_release_stated(
             terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
-        same = X is X_public
         read, y = self._check_private(X, y, teachers, X_public)
         n_records = read.rows.shape[0] if groups is None else None
         if self.n_teachers is None and self.who_votes() == "heads":
@@ -310,13 +315,17 @@ class PATEClassifier(SavedModel):
             n_records=n_records,
             anyway=self.anyway,
         )
-        student, lens = self._student(teachers, X_public, isinstance(asking.mechanism, NoisyHistogram))
-        seen = X_public if lens is None else lens.transform(X_public)
+        seen = flat_rows(X_public)  # a student is one of scikit-learn's
+        student, lens = self._student(teachers, seen, isinstance(asking.mechanism, NoisyHistogram))
+        seen = seen if lens is None else lens.transform(seen)
         if not self.overlap_is_public:
             check_public_rows(read.rows, read.rows if same else X_public, groups)
-        seed = self._query_seed(X_public)
         queries = select_queries(
-            seen, asking.n_queries, strategy=self.select, random_state=seed, one_scale=lens is not None
+            seen,
+            asking.n_queries,
+            strategy=self.select,
+            random_state=self._query_seed(X_public),
+            one_scale=lens is not None,
         )
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
@@ -339,22 +348,16 @@ class PATEClassifier(SavedModel):
         )
         teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units)
+        if plan.n_fresh:
+            self._count(plan.quote.guarantee, plan.quote.charge, groups)
         outcome = plan.run(teachers, asked, evidence)
-        self.release_ = outcome.release
-        self.statement_ = outcome.release.statement
+        self.release_ = self._told_in(outcome.release)
+        self.statement_ = self.release_.statement
         self.queries_ = queries
         self._asked = digest_of(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         self._learn(student, seen, lens)
         return teachers, outcome.votes
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        with suppress(InvalidInputError):  # no such voters: fit will say so
-            if self.who_votes() == "records":  # representations look at each cell themselves
-                for name in ("allow_nan", "categorical", "sparse", "string"):
-                    setattr(tags.input_tags, name, True)
-        return tags
 
     def who_votes(self) -> str:
         """Return who will vote: ``"records"``, ``"heads"`` or ``"shards"``.
@@ -371,19 +374,13 @@ class PATEClassifier(SavedModel):
         """
         return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
 
-    def _query_seed(self, X_public: Any) -> int | None:
-        """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
-        if self.random_state is not None or self.ledger is None:
-            return self.random_state
-        return int(digest_of(hashes_of(X_public))[:32], 16)
-
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
         teachers = make_ensemble(
             head_teachers(
-                X_public,
+                flat_rows(read_rows(X_public, name="X_public")),
                 representation=self.representation,
-                image_shape=self.image_shape,
+                image_shape=self._image_shape(),
                 random_state=self.random_state,
                 verbose=self.verbose,
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,10 +15,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.seeds import training_seed
+from pate.data._door import flat_rows
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
 from pate.recipes import RecordModel
 from pate.release import LabelRelease, RecordLabels
+from pate.statement._fits import CountedFits
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.teachers._around import TeachersRows
@@ -69,7 +75,7 @@ def _student_of(teacher: Any, student: Any) -> Any:
     return make_student(student) if isinstance(student, str) else student
 
 
-class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
+class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
     """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends.
 
     Examples
@@ -91,9 +97,31 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
         classes: Any
         ledger: Any
         random_state: int | None
+        noise_seed: int | None
+        image_shape: Any
 
         def who_votes(self) -> str: ...
         def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...
+
+    def _image_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of one image: as it was said, else as the public rows came; None of other rows."""
+        return self.image_shape if self.image_shape is not None else self._row_shape
+
+    def _query_seed(self, X_public: Any) -> int | None:
+        """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
+        if self.random_state is not None or self.ledger is None:
+            return self.random_state
+        return int(digest_of(hashes_of(X_public))[:32], 16)
+
+    def _count(self, guarantee: Guarantee, charge: Charge, groups: Any) -> None:
+        """Count what is about to be spent, with what clones of this classifier spent."""
+        if self.noise_seed is not None:
+            guarantee = replace(guarantee, kind="seeded")
+        self._spend(guarantee, "record" if groups is None else "group", charge)
+
+    def _told_in(self, release: Any) -> Any:
+        """Return a release whose statement tells of the other fits, too."""
+        return replace(release, statement=self._told(release.statement))
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.
@@ -133,12 +161,13 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
         else:
             teachers = self._ensemble(X_public)
             rows = self._check_public(X_public, teachers)
-            student, lens = self._student(teachers, rows, self.release_.noisy_counts is not None)
+            student, lens = self._student(teachers, flat_rows(rows), self.release_.noisy_counts is not None)
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
         if not there or self._asked != digest_of(hashes_of(asked)):
             raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
-        self._learn(student, rows if lens is None else lens.transform(rows), lens)
+        seen = flat_rows(rows)
+        self._learn(student, seen if lens is None else lens.transform(seen), lens)
         return self
 
     def _learn(self, student: Any, X_public: Any, lens: Any = None) -> None:
@@ -221,3 +250,11 @@ class PublicModel(TeachersRows, ClassifierMixin, BaseEstimator):
 
     def _seed(self, purpose: int) -> int | None:
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(InvalidInputError):  # no such voters: fit will say so
+            if self.who_votes() == "records":  # representations look at each cell themselves
+                for name in ("allow_nan", "categorical", "sparse", "string"):
+                    setattr(tags.input_tags, name, True)
+        return tags

@@ -4,6 +4,7 @@ from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_ch
 from pate.jobs._ledgers import find_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan, VotePlan
 from pate.jobs._predict import Predictions, predict_file
+from pate.jobs._public import read_public
 from pate.jobs._tables import PREPROCESSING, LabelJob
 from pate.jobs._votes import VoteJob
 from pate.jobs._writing import check_new_files, check_proba
@@ -25,4 +26,5 @@ __all__ = [
     "find_ledger",
     "make_choice",
     "predict_file",
+    "read_public",
 ]

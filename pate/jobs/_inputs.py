@@ -20,7 +20,7 @@ def chosen_teacher(teacher: Any, *, allow_import: bool) -> Any:
     if not allow_import:
         raise InvalidInputError(
             f"teacher {teacher!r} is an import path: importing it runs whatever code is in that module, with your "
-            "rights and beside the private data. If you trust it, say so: --allow-import (allow_import=True)."
+            "rights and beside the private data. If you trust it, say so: allow_import=True (--allow-import)."
         )
     return import_teacher(teacher)
 

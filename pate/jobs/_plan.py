@@ -46,6 +46,8 @@ class VotePlan:
         How many of those rows are repeats, or were answered before, or are paid for already.
     quote : Quote
         The most that will be spent.
+    expectation : str
+        What the labels are expected to be worth.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class VotePlan:
     gap: float
     n_free: int
     quote: Quote
+    expectation: str = ""
 
     @property
     def is_paid(self) -> bool:
@@ -119,6 +122,7 @@ class VotePlan:
             ("teachers", f"{self.n_teachers}, each with a shard of its own ({self.unit})"),
             ("noise", self._noise()),
             ("questions", self._questions()),
+            ("expects", self.expectation),
             ("spends", str(self.quote.guarantee)),
         ]
 
@@ -187,6 +191,7 @@ class LabelPlan(VotePlan):
             ("rows", self.encoding),
             ("noise", self._noise()),
             ("questions", self._questions()),
+            ("expects", self.expectation),
             ("budget", f"buys {self.affordable:,} answers at this noise"),
             ("will spend", f"{self.quote.guarantee} for {self.quote.n_queries} new questions"),
         ]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pate.data import TablePair, read_both, read_images
 from pate.data.files._databases import file_of
 from pate.data.files._opened import is_table
-from pate.data.files.pairs import TARGET
+from pate.data.files.uses import TARGET
 from pate.exceptions import InvalidInputError
 from pate.jobs._classes import as_classes
 from pate.jobs._writing import check_id

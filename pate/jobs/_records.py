@@ -16,7 +16,16 @@ from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
-from pate.recipes import Expectation, RecordModel, RecordsPlan, expected, fitted_representation, kind_of, some_rows
+from pate.recipes import (
+    Expectation,
+    RecordModel,
+    RecordsPlan,
+    check_expected,
+    expected,
+    fitted_representation,
+    kind_of,
+    some_rows,
+)
 from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
 from pate.teachers import class_indices
@@ -60,6 +69,7 @@ class BallotRoad:
         folder: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        commonest: float | None = None,
     ) -> Self:
         """Fit public maps and price all rounds; of private records only their number is used."""
         n_public = len(source.public)
@@ -87,7 +97,7 @@ class BallotRoad:
             verbose=verbose,
             anyway=anyway,
         )
-        hope = _check_worth(ballots, anyway=anyway)
+        hope = _hope_of(ballots, anyway=anyway, commonest=commonest)
         evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)
         before = "images" if source.kind == "images" else f"{source.public.shape[1]} columns"
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
@@ -116,21 +126,16 @@ class BallotRoad:
 
 #: So many records are cast before other processes would have begun.
 _FEWEST_SHARED = 50_000
-#: Of the accuracy without noise, above guessing: less is refused.
-_LEAST_WORTH = 0.05
 
 
-def _check_worth(ballots: RecordsPlan, *, anyway: bool) -> Expectation:
+def _hope_of(ballots: RecordsPlan, *, anyway: bool, commonest: float | None) -> Expectation:
     """Return what to expect of what will be (or was) paid for, and refuse to pay for next to nothing."""
     mu = math.sqrt(math.fsum(m.noise_multiplier**-2 for m in ballots.mechanisms))
-    hope, chance = expected(replace(ballots.facts, mu=mu), ballots.recipe), 1 / ballots.facts.n_classes
-    if not (anyway or ballots.stored) and hope.share < chance + _LEAST_WORTH * (1 - chance):
-        raise InvalidInputError(
-            f"nearly nothing is to be expected of {ballots.n_units} {ballots.unit}s with noise of {1 / mu:.4g} times "
-            f"what one may change, in {ballots.facts.n_classes} classes: guessing gives as much. Ask for a larger "
-            "epsilon, or say anyway=True (--anyway)."
-        )
-    return hope
+    facts = replace(ballots.facts, mu=mu)
+    if anyway or ballots.stored:
+        return expected(facts, ballots.recipe)
+    delta = ballots.terms.budget.delta
+    return check_expected(facts, ballots.recipe, unit=ballots.unit, delta=delta, commonest=commonest)
 
 
 def public_representation(

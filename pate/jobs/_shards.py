@@ -26,7 +26,9 @@ from pate.release import (
     Outcome,
     ReleaseTerms,
     affordable_answers,
+    check_enough,
     default_heads,
+    expected_of_votes,
     plan_release,
     warn_if_weak,
 )
@@ -91,6 +93,7 @@ class ShardRoad:
         max_categories: int,
         public_rows: str,
         anyway: bool,
+        commonest: float | None,
         n_jobs: int | None,
         random_state: int | None,
         partition_seed: int | None,
@@ -158,7 +161,18 @@ class ShardRoad:
             encoding=encoding_of(source.kind, source.public.shape[1], rows.shape[1], "heads" if heads else preprocess),
             affordable=affordable_answers(asking.mechanism, terms),
             files=source.files,
+            expectation=expected_of_votes(asking.mechanism, n_teachers, n_classes),
         )
+        if not (anyway or plan.is_paid):
+            check_enough(
+                plan.quote.max_answers + plan.n_free,
+                asking.mechanism,
+                budget=terms.budget,
+                n_public=plan.n_public,
+                n_teachers=n_teachers,
+                n_classes=n_classes,
+                commonest=commonest,
+            )
         if isinstance(choice, Uncertain) and len(plan.rounds) > 1:
             choice.try_out(numbers, sum(plan.rounds), n_classes)
         teachers: ShardEnsemble = make_ensemble(

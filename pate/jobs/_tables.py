@@ -113,6 +113,8 @@ class LabelJob(LeavesModel):
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
         Where finished teachers are kept (or what was fitted on public rows, where records vote): a killed run goes on.
+    commonest : float or None
+        Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
     keep_model : bool
         Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
@@ -204,6 +206,7 @@ class LabelJob(LeavesModel):
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        commonest: float | None = None,
         keep_model: bool = True,
         anyway: bool = False,
         verbose: bool = False,
@@ -272,6 +275,7 @@ class LabelJob(LeavesModel):
                 classes_inferred=named is None,
                 public_rows=public_rows,
                 anyway=anyway,
+                commonest=commonest,
                 n_jobs=n_jobs,
                 **fitted,
             )
@@ -298,6 +302,7 @@ class LabelJob(LeavesModel):
             preprocess=preprocess,
             public_rows=public_rows,
             anyway=anyway,
+            commonest=commonest,
             n_jobs=n_jobs,
             partition_seed=partition_seed,
             **fitted,

@@ -27,7 +27,9 @@ from pate.release import (
     Evidence,
     LabelRelease,
     ReleaseTerms,
+    check_enough,
     check_release_stated,
+    expected_of_votes,
     plan_release,
     warn_if_weak,
 )
@@ -102,6 +104,10 @@ class VoteJob(LeavesModel):
         With ``public``: choose a student, and see that it learns, before anything is paid for.
     random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
+    commonest : float or None
+        Share of the commonest class, where that is publicly known: labels that cannot do better are refused.
+    anyway : bool
+        Go on with a setting from which nearly nothing is to be expected.
 
     Attributes
     ----------
@@ -164,6 +170,7 @@ class VoteJob(LeavesModel):
         noise_seed: int | None = None,
         tuning: str = "",
         stated: Mapping[str, str] | None = None,
+        commonest: float | None = None,
         student: Any = None,
         keep_model: bool = True,
         anyway: bool = False,
@@ -249,7 +256,18 @@ class VoteJob(LeavesModel):
             gap=asking.gap,
             n_free=self._batch.n_free,
             quote=self._batch.quote,
+            expectation=expected_of_votes(asking.mechanism, cast.n_teachers, cast.n_classes),
         )
+        if not (anyway or self.plan.is_paid):
+            check_enough(
+                self._batch.quote.max_answers + self._batch.n_free,
+                asking.mechanism,
+                budget=budget,
+                n_public=cast.n_queries,
+                n_teachers=cast.n_teachers,
+                n_classes=cast.n_classes,
+                commonest=commonest,
+            )
 
     def run(self) -> LabelRelease:
         """Release; the charge is in the ledger before this returns.

@@ -15,7 +15,10 @@ from pate.ledger._rows import Registration
 #: The keys of a registration that are made with the secret key.
 SENSITIVE_KEYS = ("fingerprint", "key_check")
 #: What to do when the records did change.
-_REVISE = " If these are the same people's records, corrected or added to, say so first: Ledger.revise(reason)."
+_REVISE = (
+    " If these are the same people's records, corrected or added to, say so first: Ledger.revise(reason). Folds of a "
+    "cross-validation are other data sets: pate.private_select chooses settings on all records."
+)
 
 
 def merge(

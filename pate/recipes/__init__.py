@@ -7,17 +7,23 @@ from pate.recipes._model import RecordModel, some_rows
 from pate.recipes._recipe import Recipe, Round
 from pate.recipes._rule import choose
 from pate.recipes._run import RecordsPlan
+from pate.recipes._worth import EPSILONS, at_epsilon, better_budget, check_expected, least_worth
 
 __all__ = [
+    "EPSILONS",
     "Expectation",
     "PublicFacts",
     "Recipe",
     "RecordModel",
     "RecordsPlan",
     "Round",
+    "at_epsilon",
+    "better_budget",
+    "check_expected",
     "choose",
     "expected",
     "fitted_representation",
     "kind_of",
+    "least_worth",
     "some_rows",
 ]

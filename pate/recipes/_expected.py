@@ -35,6 +35,8 @@ class Expectation:
         doubled where the facts are of a kind, or as far away, as none of them.
     within : bool
         Whether the facts are like those of the development runs.
+    n_runs, n_tables : int
+        How many runs the law was fitted to, on how many tables.
 
     Examples
     --------
@@ -45,6 +47,8 @@ class Expectation:
     share: float
     plus_minus: float
     within: bool
+    n_runs: int = 0
+    n_tables: int = 0
 
     def __str__(self) -> str:
         doubt = "" if self.within else " (a guess: unlike the data it was measured on)"
@@ -89,7 +93,8 @@ def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
         and law["classes"][0] <= facts.n_classes <= law["classes"][1]
         and recipe.representation == "kernel"
     )
-    return Expectation(chance + (1 - chance) * above, spread * (1.0 if within else _GUESS), within)
+    share = chance + (1 - chance) * above
+    return Expectation(share, spread * (1.0 if within else _GUESS), within, law["n_runs"], len(law["tables"]))
 
 
 def _inputs(evidence: float, n_classes: int) -> np.ndarray[Any, np.dtype[np.float64]]:

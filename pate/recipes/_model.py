@@ -68,7 +68,7 @@ class RecordModel(ClassifierMixin, BaseEstimator):
     def asked(self, X: Any) -> FloatArray:
         """Return what the head is asked with."""
         return asked_with(
-            self.head, *self.voters.represent(X), None if self.columns is None else self.columns.transform(X)
+            self.head, *self.voters.represent(X), None if self.columns is None else self.columns.vectors(X)
         )
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -184,7 +184,7 @@ class RecordsPlan:
             n_units,
             unit,
             columns=columns,
-            table=None if columns is None else columns.transform(some),
+            table=None if columns is None else columns.vectors(some),
             image_shape=image_shape,
             random_state=random_state,
             folder=folder,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse
 from pate.exceptions import InvalidInputError
@@ -53,6 +54,7 @@ def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
     >>> read_records(["a note", None], None, "X")[1].tolist()
     [True, False]
     """
+    X = plain_rows(X, name=name)
     if isinstance(X, np.ma.MaskedArray):
         if X.dtype.kind in "biuf":
             mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)

@@ -168,7 +168,7 @@ class RecordVoters:
 
         Parameters
         ----------
-        X : array, DataFrame, sparse matrix or texts of n records, or an iterable of chunks
+        X : array, table, sparse matrix, images or texts of n records, or an iterable of chunks
             Without ``y``: an iterable of ``(X, y)`` or ``(X, y, groups)``, taken one at a time; or what :meth:`hold`
             returned.
         y : array-like of shape (n,)
@@ -269,7 +269,9 @@ class RecordVoters:
         else:
             total = self._part(X, y, groups, model, clip)
         if total.whose.no_label:  # nobody's label but the column's kind, or another list of classes
-            raise InvalidInputError(f"y holds no value of classes={self.classes!r}. Name the classes as y spells them.")
+            raise InvalidInputError(
+                f"y holds no value of classes={self.classes!r}. Name the classes as they are spelt there."
+            )
         return total
 
     def _chunks(self, X: Any, model: Any, clip: float | None) -> BallotSum:

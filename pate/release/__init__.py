@@ -16,9 +16,19 @@ from pate.release._sanitised import sanitised_epsilon
 from pate.release._session import LabelSession
 from pate.release._terms import ReleaseTerms
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
-from pate.release._worth import check_worth, default_heads
+from pate.release._worth import (
+    NOISE_PER_TEACHER,
+    RECORDS_PER_TEACHER,
+    check_enough,
+    check_worth,
+    default_heads,
+    expected_of_votes,
+    share_right,
+)
 
 __all__ = [
+    "NOISE_PER_TEACHER",
+    "RECORDS_PER_TEACHER",
     "Asking",
     "BallotRelease",
     "BallotSession",
@@ -36,9 +46,11 @@ __all__ = [
     "affordable_answers",
     "cast_votes",
     "check_ballots_stated",
+    "check_enough",
     "check_release_stated",
     "check_worth",
     "default_heads",
+    "expected_of_votes",
     "open_ballot_session",
     "open_session",
     "open_vote_cap",
@@ -50,6 +62,7 @@ __all__ = [
     "release_labels",
     "sanitised_epsilon",
     "session_left",
+    "share_right",
     "share_rounds",
     "stored_rounds",
     "warn_if_weak",

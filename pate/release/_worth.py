@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
+from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
@@ -67,9 +68,7 @@ def share_right(sigma: float, n_teachers: int, n_classes: int) -> float:
     >>> round(share_right(100.0, 100, 2), 3), round(share_right(100.0, 100, 10), 3), share_right(10.0, 100, 10) > 0.99
     (0.638, 0.199, True)
     """
-    points, weights = np.polynomial.hermite_e.hermegauss(100)
-    below = ndtr(points + n_teachers / (2 * sigma)) ** (n_classes - 1)
-    return float((weights * below).sum() / math.sqrt(2 * math.pi))
+    return _sure(sigma, n_teachers / 2, n_classes)
 
 
 def check_worth(
@@ -145,6 +144,92 @@ def check_worth(
         f"{n_teachers} teachers have no more votes than that together, and where three in four of them agree a label "
         f"is right with probability {share_right(sigma, n_teachers, n_classes):.2f} (a guess among {n_classes}: "
         f"{1 / n_classes:.2f}). Take {', or '.join(better)}; or say anyway=True (--anyway). Nothing was spent."
+    )
+
+
+#: Labels that teach hardly anything, however right they are.
+_FEW_LABELS = 5
+
+
+def check_enough(
+    n_answers: int,
+    mechanism: Mechanism,
+    *,
+    budget: Budget,
+    n_public: int,
+    n_teachers: int,
+    n_classes: int,
+    commonest: float | None = None,
+) -> None:
+    """Refuse to spend a budget on a handful of labels, or on labels worse than a constant, and name a better setting.
+
+    Parameters
+    ----------
+    n_answers : int
+        Labels that will be paid for at most.
+    mechanism : Mechanism
+    budget : Budget
+    n_public, n_teachers, n_classes : int
+    commonest : float or None
+        Share of the commonest class, where that is publicly known.
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> facts = {"budget": Budget(1.0, 1e-5), "n_public": 600, "n_teachers": 100, "n_classes": 2}
+    >>> check_enough(3, GNMax(9.0), **facts)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: 3 of 600 public rows would get a label, which teaches hardly anything. Leave ...
+    >>> check_enough(60, GNMax(99.0), commonest=0.8, **facts)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: labels with noise of 99 votes are right with probability 0.76 at most, even ...
+    """
+    more = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers)))
+    if n_answers < min(_FEW_LABELS, n_public):
+        raise InvalidInputError(
+            f"{n_answers} of {n_public} public rows would get a label, which teaches hardly anything. Leave queries, "
+            f"noise and caps out: then this budget is spent on {more} labels of {n_teachers} teachers; or say "
+            "anyway=True (--anyway). Nothing was spent."
+        )
+    sigma = _noise(mechanism)
+    if commonest is None or sigma is None:
+        return
+    most = _sure(sigma, n_teachers, n_classes)
+    if most <= check_real("commonest", commonest, low=1 / n_classes, high=1, high_open=True):
+        raise InvalidInputError(
+            f"labels with noise of {sigma:.4g} votes are right with probability {most:.2f} at most, even where all "
+            f"{n_teachers} teachers agree: always naming the commonest class is right more often ({commonest:g}). Take "
+            f"at least {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, fewer queries or a larger epsilon; or say "
+            "anyway=True (--anyway). Nothing was spent."
+        )
+
+
+def _sure(sigma: float, lead: float, n_classes: int) -> float:
+    """Return how probably a class that leads all others by so many votes comes out, of normal noise on every count."""
+    points, weights = np.polynomial.hermite_e.hermegauss(100)
+    below = ndtr(points + lead / sigma) ** (n_classes - 1)
+    return float((weights * below).sum() / math.sqrt(2 * math.pi))
+
+
+def expected_of_votes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> str:
+    """Return in words what labels are expected to be worth.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> expected_of_votes(GNMax(30.0), 100, 2)
+    'a label is right with probability 0.88 at least where three in four teachers agree and are right (a guess: 0.50)'
+    """
+    sigma = _noise(mechanism)
+    if sigma is None:
+        return ""
+    return (
+        f"a label is right with probability {share_right(sigma, n_teachers, n_classes):.2f} at least where three in "
+        f"four teachers agree and are right (a guess: {1 / n_classes:.2f})"
     )
 
 

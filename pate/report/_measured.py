@@ -7,6 +7,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from pate.report._parts import promised
+
 #: A verdict, and the heading of its column.
 VERDICTS = {"pate": "PATE ahead", "close": "too close to call", "dpsgd": "DP-SGD ahead"}
 
@@ -59,9 +61,10 @@ def who_wins() -> dict[str, Any]:
         here = [row for row in rows if row["epsilon"] == epsilon]
         cells = (", ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
         lines.append((f"{epsilon:g}", *cells))
+    n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
     sentence = (
-        f"In {len(rows)} comparisons on {len({row['data'] for row in rows})} data sets at δ = {told['delta']:g}, "
-        "records that vote against the best DP-SGD of this project, PATE was ahead by more than the spread in "
-        f"{counts['pate']}, DP-SGD in {counts['dpsgd']}, and {counts['close']} were too close to call."
+        f"In {len(rows)} comparisons on {n_data} data sets at δ = {delta}, records that vote against the best DP-SGD "
+        f"of this project, PATE was ahead by more than the spread in {counts['pate']}, DP-SGD in {counts['dpsgd']}, "
+        f"and {counts['close']} were too close to call."
     )
     return {"sentence": sentence, "heads": ["ε", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}

@@ -105,6 +105,10 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         InvalidInputError
             The columns are others: never for what a cell holds.
         """
+        return self.vectors(X)
+
+    def vectors(self, X: Any) -> npt.NDArray[Any]:
+        """Return what :meth:`transform` does, as an array whatever ``set_output`` or scikit-learn's settings say."""
         check_is_fitted(self, "n_features_out_")
         rows = self.cells_.read(X)
         n, size = int(rows.shape[0]), self._block_rows

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import CellKindError, quietly
+from pate.core.frames import plain_rows
 from pate.core.types import FloatArray
 from pate.data._columns import as_float, as_number, holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_numbers, read_rows
@@ -100,6 +101,7 @@ def read_cells(X: Any, n_features: int) -> Any:
     array([[1, 'a'],
            [None, None]], dtype=object)
     """
+    X = plain_rows(X)
     if is_frame(X):
         return X
     if is_sparse(X):

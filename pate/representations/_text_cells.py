@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate.core.checks import quietly
+from pate.core.frames import plain_rows
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._cells import check_columns
@@ -70,6 +71,7 @@ class TextCells:
 
 def _column(X: Any) -> Any:
     """Return the one column of a table that has no other."""
+    X = plain_rows(X)
     if is_frame(X) and X.shape[1] == 1:
         return X.iloc[:, 0]
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and X.dtype.kind in "OU":

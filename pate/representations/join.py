@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_real, shown
+from pate.core.frames import plain_rows
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation, check_representation
@@ -105,7 +106,7 @@ class Chain(_Joined):
         for i, part in enumerate(self.parts):
             fitted.append(clone(part).fit(rows))
             if i + 1 < len(self.parts):
-                rows = fitted[-1].transform(rows)
+                rows = fitted[-1].vectors(rows)
         self.parts_ = tuple(fitted)
         self._settled()
         return self
@@ -119,17 +120,18 @@ class Chain(_Joined):
         raise NotImplementedError  # fit does it
 
     def _map(self, block: Any) -> npt.NDArray[Any]:
-        raise NotImplementedError  # transform does it
+        raise NotImplementedError  # vectors does it
 
-    def transform(self, X: Any) -> npt.NDArray[Any]:
-        """Map any rows, each by itself; as :meth:`Representation.transform`. What is in between is never whole."""
+    def vectors(self, X: Any) -> npt.NDArray[Any]:
+        """Map any rows, each by itself; as :meth:`Representation.vectors`. What is in between is never whole."""
         check_is_fitted(self, "n_features_out_")
+        X = plain_rows(X)
         made: npt.NDArray[Any] | None = None
         n = n_rows(X)
         for start in range(0, n, _STRIDE):
             part: Any = slice_rows(X, start, _STRIDE)
             for step in self.parts_:
-                part = step.transform(part)
+                part = step.vectors(part)
             if made is None:
                 made = np.empty((n, self.n_features_out_), dtype=part.dtype)
             made[start : start + _STRIDE] = part
@@ -205,7 +207,7 @@ class Combined(_Joined):
         fitted, scales = [], []
         for part, weight in zip(self.parts, self.weights or [1.0] * len(self.parts), strict=True):
             fitted.append(clone(part).fit(X))
-            made = fitted[-1].transform(X).astype(np.float64)
+            made = fitted[-1].vectors(X).astype(np.float64)
             square = float((made**2).sum(axis=1).mean())
             scales.append(math.sqrt(weight / square) if square > 0 else 1.0)
         self.parts_ = tuple(fitted)
@@ -224,13 +226,13 @@ class Combined(_Joined):
     def _map(self, block: Any) -> npt.NDArray[Any]:
         raise NotImplementedError  # each part reads rows for itself
 
-    def transform(self, X: Any) -> npt.NDArray[Any]:
-        """Map any rows, each by itself; as :meth:`Representation.transform`."""
+    def vectors(self, X: Any) -> npt.NDArray[Any]:
+        """Map any rows, each by itself; as :meth:`Representation.vectors`."""
         check_is_fitted(self, "n_features_out_")
         made: npt.NDArray[Any] | None = None
         place = 0
         for part, scale in zip(self.parts_, self.scales_, strict=True):
-            values = part.transform(X)
+            values = part.vectors(X)
             if made is None:
                 made = np.empty((len(values), self.n_features_out_))
             np.multiply(values, scale, out=made[:, place : place + values.shape[1]])

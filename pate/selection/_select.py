@@ -27,9 +27,11 @@ from pate.selection._result import Selection
 from pate.selection._rows import PrivateRows
 from pate.selection._runs import best_of, one_run, split_units
 from pate.selection._statement import mechanism_of, selection_statement
+from pate.statement._fits import counted_elsewhere
 from pate.statement.assumptions import check_stated
 
 
+@counted_elsewhere()  # how many runs there were is the secret that the price rests on
 def private_select(
     candidates: Mapping[str, Any] | Sequence[Any],
     X: Any,

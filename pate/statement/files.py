@@ -215,9 +215,10 @@ def render_statement(
         raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
     as_page = goal is not None and goal.suffix == ".html"
     if not as_page and (language != "en" or catalogue is not None):
+        name = "language" if catalogue is None else "catalogue"
         raise InvalidInputError(
-            "language and catalogue are for the page, out must name an .html file. Plain text is the record alone, "
-            "whose words are the statement's own."
+            f"{name} must go with an .html page: plain text is the record alone, whose words are the statement's own. "
+            "Name the page, page.html for example."
         )
     s = read_statement(path)
     made = s.html(language=language, catalogue=catalogue) if as_page else s.text()

@@ -162,9 +162,11 @@ def _cards(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | N
 def _done(s: StatementFields, say: Catalogue) -> Section:
     kind = next((kind for kind, names in _KINDS.items() if s.mechanism.startswith(names)), "other")
     stated = [(name, getattr(s, field)) for name, field in (("data", "dataset"), *((n, n) for n in _STATED))]
+    own = f"done.{kind}_{s.unit}"
+    done = say(own if say.has(own) else f"done.{kind}")
     about = tuple(say(f"done.{name}", text=text) for name, text in stated if text) or (say("done.unstated"),)
     made = say("done.made", date=s.created[:10], version=s.versions.get("pate", "?"))
-    return Section(say("done.title"), (say(f"done.{kind}"), say("done.released", text=s.released), *about, made))
+    return Section(say("done.title"), (done, say("done.released", text=s.released), *about, made))
 
 
 _STATED = ("organisation", "purpose")

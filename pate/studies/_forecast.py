@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pate.core.checks import check_int
+from pate.estimator._roads import plan_records
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.recipes import Expectation, PublicFacts, Recipe, choose, expected
+from pate.release import ReleaseTerms
 
 
 @dataclass(frozen=True)
@@ -114,3 +118,55 @@ def forecast(
     facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=mu, n_public=n_public, kind=kind)
     recipe = choose(facts)
     return RecordsForecast(facts, recipe, expected(facts, recipe), mechanism.charge().guarantee(budget.delta))
+
+
+def forecast_rows(
+    budget: Budget,
+    X_public: Any,
+    *,
+    n_records: int,
+    n_classes: int,
+    image_shape: tuple[int, ...] | None = None,
+    ledger: Ledger | None = None,
+) -> RecordsForecast:
+    """Return the same with the public rows at hand: the very plan that ``pate label`` and ``PATEClassifier`` make.
+
+    Parameters
+    ----------
+    budget : Budget
+    X_public : rows
+        A table, an array, texts or images: see :class:`pate.PATEClassifier`.
+    n_records, n_classes, ledger
+        See :func:`forecast`.
+    image_shape : tuple or None
+        Of rows that are flattened images.
+
+    Raises
+    ------
+    InvalidInputError
+        Fewer than 20 rows, or a number out of range.
+    BudgetExceededError
+        Nothing is left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+    >>> found = forecast_rows(Budget(1.0, 1e-5), rows, n_records=5_000, n_classes=2)
+    >>> found.facts.n_public, found.recipe.representation
+    (60, 'kernel')
+    """
+    n_classes = check_int("n_classes", n_classes, low=2)
+    n_records = check_int("n_records", n_records, low=1)
+    found = plan_records(
+        X_public,
+        ReleaseTerms(budget=budget, ledger=ledger),
+        classes=tuple(range(n_classes)),
+        n_records=n_records,
+        image_shape=image_shape,
+        random_state=0,
+        anyway=True,
+    )
+    mu = math.sqrt(math.fsum(m.noise_multiplier**-2 for m in found.mechanisms))
+    facts = replace(found.facts, mu=mu)
+    return RecordsForecast(facts, found.recipe, expected(facts, found.recipe), found.guarantee)

@@ -24,6 +24,7 @@ from pate.data import Dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
+from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
 from pate.studies.comparison import Cell, ComparisonReport, write_pages
 from pate.studies.folders import CellFolder, plain_repr, plain_values
@@ -192,7 +193,8 @@ def _fit(
         y, y_test = values[y], values[y_test]
     offered = {"X_public": data.public.X, "groups": data.private.groups}
     accepted = inspect.signature(model.fit).parameters
-    model.fit(data.private.X, y, **{k: v for k, v in offered.items() if k in accepted})
+    with counted_elsewhere():  # a comparison's fits are its rows
+        model.fit(data.private.X, y, **{k: v for k, v in offered.items() if k in accepted})
     release = getattr(model, "release_", None)
     statement = getattr(model, "statement_", None)
     seeded = noise_seed is not None if "noise_seed" in takes else None

@@ -2,140 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import ndtri
-
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int
 from pate.core.pages import cell
 from pate.core.tables import lined_up
+from pate.estimator._roads import FEWEST_PUBLIC
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
-from pate.mechanisms import ConfidentGNMax, GNMax, Mechanism, NoisyHistogram
+from pate.mechanisms import ConfidentGNMax
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.convert import format_up
-from pate.privacy.words import Guarantee
-from pate.studies._forecast import RecordsForecast, forecast
+from pate.release import warn_if_weak
+from pate.studies._forecast import RecordsForecast, forecast, forecast_rows
+from pate.studies._recommend import Recommendation, recommend_records, recommend_shards
+from pate.studies._shard_rows import ADVICE, CONFIDENT_SHARE, FEW_RECORDS, LEADS, PlanRow, needed_gap, shard_rows
 
-#: By what share of the votes the first class may lead the second on a query one cares about: 0.9 is 95 to 5 of 100.
-LEADS: tuple[float, ...] = (0.9, 0.6, 0.3)
-#: The 2018 paper's proportions on MNIST: 150 : 40 of the two noises, threshold at 200 of 250 votes.
-_CONFIDENT_RATIO, _CONFIDENT_SHARE = 150 / 40, 0.8
-#: Shards smaller than this seldom teach anything; the text then says so.
-_FEW_RECORDS = 50
-
-_ADVICE = {
-    "histogram": (
-        "Take it when in doubt. The noisy counts are published, so abstaining on a small noisy lead "
-        "(release.decide(gap=...) or --gap), class offsets and soft labels are free and can be tuned afterwards. "
-        "Abstaining where the noisy lead is below the gap of the table lets out a label that is not the teachers' "
-        "choice with no more than the small probability stated there, per query, whatever the votes are; on the "
-        "2018 MNIST votes a gap of 0.7 sigma gave the most answers with 95% of them right "
-        "(experiments/mechanism_table.py: 88 at epsilon 1, against 84 by confident and 58 by gnmax)."
-    ),
-    "gnmax": (
-        "Cheaper than the histogram per answer, since only the winner is published, but it answers every query, also "
-        "those on which the teachers disagree. Take it when nearly all queries are easy, or all need an answer."
-    ),
-    "confident": (
-        "Pays for every query asked and for the whole cap on answers, whether used or not; answers where the noisy top "
-        "count reaches the threshold. Take it when the counts must not be published and many queries are hard: about "
-        "as many right answers as the histogram."
-    ),
-}
-
-
-def needed_gap(sigma: float, *, n_classes: int = 2, right: float = 0.99) -> float:
-    """Return the votes by which a class must lead every other for its name to come out with probability ``right``.
-
-    Two noisy counts differ by N(gap, 2 sigma^2): for two classes sigma sqrt(2) Phi^-1(right), exactly; for more, the
-    union bound over the n_classes - 1 rivals, all as close, which asks for no less than needed.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the Gaussian noise on every count, in votes.
-    n_classes : int
-    right : float
-        In (0.5, 1).
-
-    Returns
-    -------
-    float
-        In votes.
-
-    Raises
-    ------
-    InvalidInputError
-        A parameter out of range.
-
-    Examples
-    --------
-    >>> needed_gap(40.0).__round__(1), needed_gap(40.0, n_classes=10).__round__(1)
-    (131.6, 173.0)
-    """
-    sigma = check_real("sigma", sigma, low=0, low_open=True)
-    rivals = check_int("n_classes", n_classes, low=2) - 1
-    right = check_real("right", right, low=0.5, high=1, low_open=True, high_open=True)
-    return -sigma * math.sqrt(2) * float(ndtri((1 - right) / rivals))
-
-
-@dataclass(frozen=True)
-class PlanRow:
-    """One choice: a mechanism calibrated to the budget, and a number of teachers.
-
-    Attributes
-    ----------
-    name : {"histogram", "gnmax", "confident"}
-    mechanism : Mechanism
-    n_teachers : int
-    n_queries, n_answers : int
-        Asked, and answered at most.
-    gap, gap_two_classes : float
-        Votes of lead for a right answer, over all classes (union bound) and between two (exact).
-    lead : float
-        The gap as a share of the teachers; above 1 no answer can be that sure.
-    records_per_teacher : int or None
-    guarantee : Guarantee
-        Public.
-
-    Examples
-    --------
-    >>> row = plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).rows[0]
-    >>> row.name, row.n_teachers, round(row.gap / row.n_teachers, 2)
-    ('histogram', 440, 0.9)
-    """
-
-    name: str
-    mechanism: Mechanism
-    n_teachers: int
-    n_queries: int
-    n_answers: int
-    gap: float
-    gap_two_classes: float
-    lead: float
-    records_per_teacher: int | None
-    guarantee: Guarantee
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise on every count, in votes."""
-        return float(self.mechanism.sigma)  # type: ignore[attr-defined]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).rows[0].to_dict()["n_teachers"]
-        440
-        """
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return plain | {"mechanism": str(self.mechanism), "guarantee": self.guarantee.to_dict()}
+__all__ = ["LEADS", "Plan", "PlanRow", "Recommendation", "needed_gap", "plan"]
 
 
 @dataclass(frozen=True)
@@ -155,6 +40,8 @@ class Plan:
         Of teachers on shards.
     records : RecordsForecast or None
         Of record voters, where the numbers of records and of public rows were given.
+    recommendation : Recommendation or None
+        What to do, what it is expected to give and how sure that is, and the command.
 
     Examples
     --------
@@ -173,6 +60,7 @@ class Plan:
     right: float
     rows: tuple[PlanRow, ...]
     records: RecordsForecast | None = None
+    recommendation: Recommendation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values.
@@ -188,6 +76,7 @@ class Plan:
             "n_classes": self.n_classes,
             "n_records": self.n_records,
             "n_queries": self.n_queries,
+            "recommendation": None if self.recommendation is None else self.recommendation.to_dict(),
             "records": None if self.records is None else self.records.to_dict(),
             "teachers": [row.to_dict() for row in self.rows],
             "advice": self.advice(),
@@ -240,13 +129,13 @@ class Plan:
         lines = [] if self.records is None else self.records.lines()
         if not self.rows:
             return lines
-        lines += [f"{name}: {_ADVICE[name]}" for name in dict.fromkeys(row.name for row in self.rows)]
+        lines += [f"{name}: {ADVICE[name]}" for name in dict.fromkeys(row.name for row in self.rows)]
         sure = [row for row in self.rows if isinstance(row.mechanism, ConfidentGNMax)]
         if sure:
             m = sure[0].mechanism
             assert isinstance(m, ConfidentGNMax)
             lines.append(
-                f"confident above: threshold at {_CONFIDENT_SHARE:.0%} of the votes (a public choice that moves no "
+                f"confident above: threshold at {CONFIDENT_SHARE:.0%} of the votes (a public choice that moves no "
                 f"cost), noise {format_up(m.sigma_threshold)} on the test, at most {sure[0].n_answers} of "
                 f"{sure[0].n_queries} answers; with another cap the noise is another."
             )
@@ -257,11 +146,11 @@ class Plan:
         if any(row.lead > 1 for row in self.rows):
             lines.append("A lead above 100% cannot be had: take more teachers or ask fewer queries.")
         poor = [
-            row for row in self.rows if row.records_per_teacher is not None and row.records_per_teacher < _FEW_RECORDS
+            row for row in self.rows if row.records_per_teacher is not None and row.records_per_teacher < FEW_RECORDS
         ]
         if poor:
             lines.append(
-                f"Some rows leave a teacher fewer than {_FEW_RECORDS} records, with which few learn anything: ask "
+                f"Some rows leave a teacher fewer than {FEW_RECORDS} records, with which few learn anything: ask "
                 "fewer queries or spend more."
             )
         return lines
@@ -277,13 +166,14 @@ class Plan:
 
     def _repr_html_(self) -> str:
         heading, body = self.columns()
-        return cell("Plan", self.title, heads=heading, rows=body, more=self.advice())
+        return cell("Plan", self.title.removeprefix("Plan "), heads=heading, rows=body, more=self.advice())
 
     @property
     def title(self) -> str:
         """One line: what was asked for."""
         records = "" if self.n_records is None else f", {self.n_records} records"
-        asked = "record voters" if self.n_queries is None else f"{self.n_queries} queries"
+        voters = "record voters" if self.records is not None else "teachers on shards"
+        asked = voters if self.n_queries is None else f"{self.n_queries} queries"
         return (
             f"Plan for {asked}, {self.n_classes} classes, epsilon = {self.budget.epsilon:g}, "
             f"delta = {self.budget.delta:g}{records}"
@@ -297,13 +187,18 @@ def plan(
     n_classes: int,
     n_records: int | None = None,
     n_public: int | None = None,
+    X_public: Any = None,
+    image_shape: tuple[int, ...] | None = None,
     kind: str = "table",
+    commonest: float | None = None,
+    best: float | None = None,
     n_teachers: int | Sequence[int] | None = None,
     max_answers: int | None = None,
     right: float = 0.99,
     ledger: Ledger | None = None,
+    words: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Return what a budget buys by each mechanism, before any private data is touched.
+    """Return what a budget buys and what to do with it, before any private data is touched.
 
     Parameters
     ----------
@@ -316,8 +211,18 @@ def plan(
         ``n_public`` for record voters.
     n_public : int or None
         Number of public rows.
+    X_public : rows or None
+        The public rows themselves, in place of their number and kind: then the recommendation is, setting by setting,
+        what ``pate label`` and :class:`pate.PATEClassifier` do with them.
+    image_shape : tuple or None
+        Of public rows that are flattened images.
     kind : {"table", "mixed", "image", "text"}
         Of the data, for record voters; see :func:`pate.studies._forecast.forecast`.
+    commonest : float or None
+        Share of the commonest class, where that is publicly known: what does no better is worth nothing.
+    best : float or None
+        Share of labels that a model without privacy would get right, as far as is publicly known: then shares of right
+        labels are expected, not shares of that.
     n_teachers : int, sequence of int, or None
         None: as many as it takes where the first class leads by 90, 60 and 30% of the votes.
     max_answers : int or None
@@ -326,6 +231,8 @@ def plan(
         Probability of a right answer on a query with the gap, in (0.5, 1).
     ledger : Ledger or None
         Plan for one release that also fits what is left there, in the currency that it counts in.
+    words : mapping or None
+        What to call files and classes in the command: ``public``, ``classes``, ``ledger``.
 
     Returns
     -------
@@ -348,52 +255,50 @@ def plan(
     (['histogram', 'gnmax', 'confident'], True)
     """
     check_budget(budget)
-    by_records = None
-    if n_public is not None:
-        if n_records is None:
-            raise InvalidInputError("n_records must be given beside n_public (--records beside --public), got None.")
-        by_records = forecast(
-            budget, n_records=n_records, n_public=n_public, n_classes=n_classes, kind=kind, ledger=ledger
-        )
-    if n_queries is None:
-        if by_records is None:
-            raise InvalidInputError(
-                "n_public must be given for record voters (--records and --public), or n_queries for teachers on "
-                "shards (--queries); got neither."
-            )
-        return Plan(budget, None, n_classes, n_records, right, (), by_records)
-    n_queries = check_int("n_queries", n_queries, low=1)
     n_classes = check_int("n_classes", n_classes, low=2)
+    words = {**(words or {}), "commonest": commonest}
+    by_records = advice = None
+    if X_public is not None or n_public is not None:
+        if n_records is None:
+            raise InvalidInputError("n_records must be given beside the public rows, got None.")
+        if X_public is not None:
+            n_public = int(X_public.shape[0]) if hasattr(X_public, "shape") else len(X_public)
+        n_public = check_int("n_public", n_public, low=1)
+        if n_public >= FEWEST_PUBLIC:
+            facts: dict[str, Any] = {"n_records": n_records, "n_classes": n_classes, "ledger": ledger}
+            by_records = (
+                forecast(budget, n_public=n_public, kind=kind, **facts)
+                if X_public is None
+                else forecast_rows(budget, X_public, image_shape=image_shape, **facts)
+            )
+            advice = recommend_records(budget, by_records, commonest=commonest, best=best, words=words)
+    elif n_queries is None:
+        raise InvalidInputError(
+            "n_public must be given for record voters, or n_queries for teachers on shards; got neither."
+        )
     if n_records is not None:
         n_records = check_int("n_records", n_records, low=1)
-    cap = (
-        max(1, n_queries // 2) if max_answers is None else check_int("max_answers", max_answers, low=1, high=n_queries)
-    )
-    chosen: tuple[int, ...] | None = None
-    if n_teachers is not None:
-        several = (n_teachers,) if isinstance(n_teachers, int) else tuple(n_teachers)
-        chosen = tuple(check_int("n_teachers", k, low=1) for k in several)
-        if n_records is not None and any(k > n_records for k in chosen):
-            raise InvalidInputError(f"n_teachers must be at most the {n_records} records. Every teacher needs some.")
-    shapes: dict[str, tuple[Mechanism, int]] = {
-        "histogram": (NoisyHistogram(sigma=1.0), n_queries),
-        "gnmax": (GNMax(sigma=1.0), n_queries),
-        "confident": (ConfidentGNMax(threshold=1.0, sigma_threshold=_CONFIDENT_RATIO, sigma=1.0), cap),
-    }
-    left = None if ledger is None else ledger.remaining(default_total=budget)
-    rows = []
-    for name, (shape, answers) in shapes.items():
-        noisy = calibrate(shape, budget, n_queries=n_queries, max_answers=answers, left=left)
-        guarantee = noisy.charge(n_queries, answers).guarantee(budget.delta)
-        sigma = float(noisy.sigma)  # type: ignore[attr-defined]
-        gap = needed_gap(sigma, n_classes=n_classes, right=right)
-        two = needed_gap(sigma, right=right)
-        for k in chosen or dict.fromkeys(math.ceil(gap / lead) for lead in LEADS):
-            mechanism: Mechanism = noisy
-            if isinstance(noisy, ConfidentGNMax):
-                # The threshold is free: it is a public number and moves no cost.
-                threshold = float(round(_CONFIDENT_SHARE * k))
-                mechanism = ConfidentGNMax(threshold, noisy.sigma_threshold, noisy.sigma)
-            each = None if n_records is None else n_records // k
-            rows.append(PlanRow(name, mechanism, k, n_queries, answers, gap, two, gap / k, each, guarantee))
-    return Plan(budget, n_queries, n_classes, n_records, right, tuple(rows), by_records)
+        warn_if_weak(budget.delta, n_records)
+    rows: tuple[PlanRow, ...] = ()
+    if n_queries is not None:
+        rows = shard_rows(
+            budget,
+            n_queries,
+            n_classes,
+            n_records=n_records,
+            n_teachers=n_teachers,
+            max_answers=max_answers,
+            right=right,
+            ledger=ledger,
+        )
+    if advice is None:
+        advice = recommend_shards(
+            budget,
+            n_queries=n_queries,
+            n_classes=n_classes,
+            n_records=n_records,
+            n_public=n_public,
+            n_teachers=rows[0].n_teachers if n_teachers is not None else None,
+            words=words,
+        )
+    return Plan(budget, n_queries, n_classes, n_records, right, rows, by_records, advice)

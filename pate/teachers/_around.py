@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import validate_data
 
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
-from pate.data._door import read_numbers
+from pate.core.frames import plain_column, plain_rows
+from pate.data._door import check_same_shape, flat_rows, image_shape, read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ReadRows, ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
@@ -34,6 +35,8 @@ class TeachersRows(BaseEstimator):
     """
 
     estimator: Any = None
+    #: Shape of one public row where rows are images: public.
+    _row_shape: tuple[int, ...] | None = None
 
     def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble, like: Any = None) -> tuple[ReadRows, Any]:
         """Return private rows, read once, and labels for the teachers, and set ``classes_``.
@@ -43,6 +46,8 @@ class TeachersRows(BaseEstimator):
         """
         check_has_target(y)
         strict = teachers.classes is None
+        X = plain_rows(X)
+        check_same_shape(image_shape(X), self._row_shape)
         read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
         rows = read.rows
         check_several(rows)
@@ -51,7 +56,7 @@ class TeachersRows(BaseEstimator):
 
     def _check_target(self, y: Any, n_records: int, teachers: ShardEnsemble) -> Any:
         """Return labels, and set ``classes_``."""
-        strict = teachers.classes is None
+        strict, y = teachers.classes is None, plain_column(y)
         shape = quietly("y", lambda: (np.asarray(y) if strict else as_column(y)).shape)
         if len(shape) == 2 and shape[1] == 1:
             warnings.warn(
@@ -92,11 +97,18 @@ class TeachersRows(BaseEstimator):
         encode_labels("y", labels, values)
 
     def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
+        X_public = plain_rows(X_public, name="X_public")
+        shape = image_shape(X_public, name="X_public")
+        if reset:
+            self._row_shape = shape
+        check_same_shape(shape, self._row_shape, name="X_public")
         rows = _teachers_rows(X_public, "X_public", teachers)
         self._check_names(rows, reset=reset)
         return rows
 
     def _check_rows(self, X: Any, student: Any) -> Any:
+        X = plain_rows(X)
+        check_same_shape(image_shape(X), self._row_shape)
         rows = check_rows(X, estimator=student)
         self._check_names(rows, reset=False)
         return rows
@@ -117,7 +129,7 @@ class TeachersRows(BaseEstimator):
             return
         problem = ""
         try:
-            validate_data(self, rows, reset=reset, skip_check_array=True)
+            validate_data(self, flat_rows(rows), reset=reset, skip_check_array=True)
         except (TypeError, ValueError) as error:  # about names and numbers of columns, which are public
             problem = str(error)
         if problem:
@@ -146,7 +158,7 @@ def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
     if isinstance(teachers, TableTeachers):
         return check_rows(X, estimator=teachers._reader, name=name)
     rows = read_numbers(X, name=name)
-    return X if is_frame(X) else check_rows(rows, estimator=LogisticRegression(), name=name)
+    return X if is_frame(X) else rows
 
 
 def _continuous() -> InvalidInputError:

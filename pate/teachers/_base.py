@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_int, quietly
+from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import derive, fresh_secret, kept_secret
 from pate.core.seeds import system_bytes
 from pate.core.types import Mask
@@ -85,8 +86,8 @@ class ShardEnsemble(Trains, BaseEstimator):
 
         Parameters
         ----------
-        X : array, DataFrame or sparse matrix of shape (n_records, n_features), or texts of shape (n_records,)
-            Of whatever kind these teachers take.
+        X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
+            Of whatever kind these teachers take (docs/data.md).
         y : array-like of shape (n_records,)
             Class values.
         groups : array-like of shape (n_records,) or None
@@ -124,6 +125,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
         n_teachers, seed = self._check_parameters()
+        y, groups = plain_column(y), plain_column(groups, name="groups")
         read = X if isinstance(X, ReadRows) else quietly("X", self.read_private, X, X_public)
         rows, complete = read.rows, read.usable
         n_records = rows.shape[0]
@@ -299,6 +301,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         >>> read.usable
         array([False,  True])
         """
+        X, like = plain_rows(X), plain_rows(like, name="X_public")
         return ReadRows(*self._private_rows(X, like), X)
 
     def _ask_blocks(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import cell_kind
+from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._columns import as_number, holds_numbers
 from pate.data._door import is_frame, is_sparse
@@ -48,6 +49,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     >>> private_cells(["a note", None], texts=True)[1]
     array([ True, False])
     """
+    X, like = plain_rows(X), plain_rows(like, name="X_public")
     if is_sparse(X):
         return X, np.ones(X.shape[0], dtype=bool)
     if is_frame(X):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly
+from pate.core.frames import plain_column
 from pate.data.partition import Partition, count_cross_shard_duplicates
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
 from pate.teachers._rows import hash_rows, is_sparse
@@ -30,6 +31,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
     >>> read_labels(["b", "?"], ("a", "b"), 2)
     (('a', 'b'), array([ 1, -1]))
     """
+    y = plain_column(y)
     values = quietly("y", as_column, y)
     if classes is None or values.shape != (n_records,):
         values = check_labels("y", y, n_records)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import get_tags
 
 from pate.data._columns import holds_numbers, order_key
-from pate.data._door import frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
+from pate.data._door import flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
 from pate.exceptions import InvalidInputError
 from pate.votes import hash_queries
 
@@ -23,7 +23,8 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
 
     Parameters
     ----------
-    X : array-like, DataFrame or sparse matrix of shape (n, n_features), or texts of shape (n,)
+    X : array-like, DataFrame or sparse matrix of shape (n, n_features), images (n, ...), or texts of shape (n,)
+        Images are laid out flat, as estimators of scikit-learn take them.
     estimator : classifier
         Missing values are refused unless it declares that it takes them, or holds steps that may fill them.
     name : str
@@ -38,12 +39,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: X holds NaN or infinity. ...
     """
-    rows = read_rows(X, name=name)
-    if rows.ndim > 2:
-        raise InvalidInputError(
-            f"{name} must be a table of shape (n, n_features) of real numbers or categories, or texts of shape (n,), "
-            f"got shape {rows.shape}: Found array with dim {rows.ndim}. X.reshape(len(X), -1) flattens images."
-        )
+    rows = flat_rows(read_rows(X, name=name))
     who = type(estimator).__name__
     odd = "" if takes("string", estimator) else text_columns(rows)
     if odd:
@@ -120,7 +116,7 @@ def _own_categories(column: pd.Series) -> pd.Series:
 
 
 def column_kinds(X: Any) -> dict[Any, str] | None:
-    """Return the kind of each column of a DataFrame ("number", "category", or its dtype); None for other rows.
+    """Return the kind of each column of a DataFrame ("number", "text", "category", or its dtype); None for other rows.
 
     Examples
     --------
@@ -130,7 +126,14 @@ def column_kinds(X: Any) -> dict[Any, str] | None:
     """
     if not is_frame(X):
         return None
-    return {name: "number" if holds_numbers(t) else t.name for name, t in zip(X.columns, X.dtypes, strict=True)}
+    return {name: _kind(t) for name, t in zip(X.columns, X.dtypes, strict=True)}
+
+
+def _kind(dtype: Any) -> str:
+    import pandas as pd
+
+    text = isinstance(dtype, pd.StringDtype) or dtype == np.dtype(object)  # texts, as one pandas or another holds them
+    return "number" if holds_numbers(dtype) else "text" if text else str(dtype.name)
 
 
 def holds_objects(X: Any) -> bool | None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.types import Mask
-from pate.data._door import read_rows
+from pate.data._door import check_same_shape, image_shape, read_rows
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._cells import private_cells
 from pate.teachers._rows import (
@@ -58,6 +58,7 @@ class TableTeachers(ShardEnsemble):
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
+        check_same_shape(image_shape(X), self._row_shape)
         if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
             X = match_columns(X, self._columns, n_features)
         X = check_rows(X, estimator=self._reader)
@@ -67,6 +68,7 @@ class TableTeachers(ShardEnsemble):
 
     def _set_columns(self, X: Any, given: Any) -> None:
         self.__dict__.pop("n_features_in_", None)
+        self._row_shape = image_shape(given)
         if not is_texts(X):
             self.n_features_in_ = int(X.shape[1])
         self._columns, self._objects = column_kinds(X), holds_objects(X)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.frames import plain_column
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
 from pate.data._ids import has_id
@@ -48,6 +49,7 @@ def as_column(y: Any) -> npt.NDArray[Any]:
     >>> as_column([0, 1, "?"]), as_column([[0], [1, 2]]).shape
     (array([0, 1, '?'], dtype=object), (2,))
     """
+    y = plain_column(y)
     if isinstance(y, np.ma.MaskedArray):
         shown = np.array(y.data, dtype=object)
         shown[np.ma.getmaskarray(y)] = None
@@ -123,6 +125,7 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     """
     if groups is None:
         return None, np.ones(n_records, dtype=bool)
+    groups = plain_column(groups, name="groups")
     values = as_column(groups if hasattr(groups, "__array__") else list(groups))
     if values.shape != (n_records,):
         return groups, np.ones(n_records, dtype=bool)  # refused by partition, in its words

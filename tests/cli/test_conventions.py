@@ -89,7 +89,10 @@ def test_json_is_one_document_and_nothing_else(tmp_path):
         ("label --epsilom 1", "there is no option --epsilom. Did you mean --epsilon"),
         ("plan --classes 3", "--epsilon is missing. See pate plan -h."),
         ("plan --classes 3 --epsilon x", "--epsilon must be a number, got 'x'. See pate plan -h."),
-        ("plan --classes=2.5 --epsilon 1 --records 9", "--classes must be a whole number, got '2.5'."),
+        (
+            "plan --classes=2.5 --epsilon 1 --records 9",
+            "--classes must be a whole number, or names separated by commas, got '2.5'.",
+        ),
         ("plan --classes 3 --epsilon 1 --kind foo", "--kind: 'foo' is not one of 'table', 'mixed'"),
         ("ledger shw x", "no such command 'shw'. Did you mean 'show'? See pate ledger -h."),
         ("account", "votes is missing"),

@@ -260,7 +260,7 @@ def module(tables, monkeypatch):
 
 @pytest.mark.parametrize("name", ["random-forest", "hist-gradient-boosting", "mlp", "svm", "decision-tree"])
 def test_teachers_by_name(tables, name):
-    assert run(tables, teacher=name, teachers=4, queries=3, epsilon=50).returncode == 0
+    assert run(tables, teacher=name, teachers=4, queries=5, epsilon=50).returncode == 0
 
 
 def test_an_import_path_needs_the_flag_and_nothing_runs_without(tables, module):
@@ -396,9 +396,9 @@ def test_a_file_runs_nothing(tables, module):
     assert done.returncode == 0, done.stderr
 
 
-def test_every_option_may_stand_in_a_file_but_three():
+def test_every_option_may_stand_in_a_file_but_four():
     keys = uses_of(LabelOptions)
-    assert {name for name, key in keys.items() if key.not_in_file} == {"allow_import", "new_ledger", "config"}
+    assert {name for name, key in keys.items() if key.not_in_file} == {"allow_import", "new_ledger", "config", "yes"}
 
 
 def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):

@@ -71,7 +71,7 @@ BAD_FILES = {
     "open quote": (b'age,town,ill\n1,"Bern,no\n', "is not a readable CSV table"),
     "twice": (b"age,age,ill\n1,2,no\n", "has columns of the same name: 'age'"),
     "no name": (b",age,town,ill\n0,1,Bern,no\n", "has a column without a name", "--drop"),
-    "another separator": (b"age^town^ill\n1^Bern^no\n", "target column 'ill' is not in p.csv"),
+    "another separator": (b"age^town^ill\n1^Bern^no\n", "target column 'ill' is not in p.csv", "--sep"),
     "other columns": (b"age,ort,ill\n1,Bern,no\n", "it lacks 'ort'; it also has 'town'", "--only-common"),
     "target alone": (b"ill\nno\n", "it also has 'age', 'town'"),
 }

@@ -9,15 +9,19 @@ Warnings are errors here, so a reader that lets numpy warn is found too.
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import gzip
 import io
 import json
+import sqlite3
 import struct
 import time
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +38,14 @@ from pate.cli._label_options import LabelOptions
 from pate.data.files import _limits
 from pate.data.named._fetch import StoredFile, load_file, unpack
 from pate.data.named._formats import idx_contents, parse_idx
-from pate.exceptions import DatasetNotFoundError, InvalidInputError, LedgerError, PateError, RunFolderError
+from pate.exceptions import (
+    CuratorWarning,
+    DatasetNotFoundError,
+    InvalidInputError,
+    LedgerError,
+    PateError,
+    RunFolderError,
+)
 from pate.jobs.vote_files import read_votes
 from pate.statement.files import read_statement
 from pate.studies.folders import CellFolder, refuse_other_results
@@ -268,6 +279,45 @@ def table(path: Path) -> Any:
     return read_table(path, target="ill" if b"ill" in path.read_bytes()[:200] else None)
 
 
+def private_table(path: Path) -> Any:
+    like = read_table_like()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CuratorWarning)
+        return read_table(path, like=like)
+
+
+@functools.cache
+def read_table_like() -> Any:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "like.csv"
+        path.write_bytes(b"age;town;ill;day\n5,5;Oslo;no;2020-01-31\n")
+        return read_table(path, decimal=",")
+
+
+def workbook() -> bytes:
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate[excel]'")
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for line in (["age", "town", "day"], [50, "Oslo", dt.date(2020, 1, 31)], [None, "Rome", None]):
+        book.active.append(line)
+    book.save(file)
+    return file.getvalue()
+
+
+@functools.cache
+def small_database() -> bytes:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.db"
+        with closing(sqlite3.connect(path)) as book:
+            book.executescript(
+                "PRAGMA page_size=512; CREATE TABLE t (a, b); INSERT INTO t VALUES (1, 'x'), (NULL, 2.5)"
+            )
+        return path.read_bytes()
+
+
 def many_arrays() -> list[bytes]:
     text = np.array(["a", "bc"])
     return [
@@ -298,6 +348,12 @@ READERS = [
     Reader("table csv", ".csv", table, lambda: [TABLE, TABLE.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + TABLE]),
     Reader("table csv.gz", ".csv.gz", table, lambda: [gzip.compress(TABLE)]),
     Reader("table csv.gz, inside", ".csv.gz", read_table, lambda: [gzip.compress(TABLE)], inside=in_gzip),
+    Reader("table of other letters", ".csv", read_table, lambda: [TABLE.decode().replace(",", ";").encode(code)
+                                                                   for code in ("utf-16", "utf-8-sig", "cp1252")]),
+    Reader("private csv", ".csv", private_table, lambda: [b"age;town;ill;day\n5,5;Oslo;no;2020-01-31\n1;Rome;;x\n"]),
+    Reader("table xlsx", ".xlsx", read_table, lambda: [workbook()]),
+    Reader("table xlsx, inside", ".xlsx", read_table, lambda: [workbook()], inside=first_member),
+    Reader("table sqlite", ".db", lambda path: read_table(f"sqlite:{path}?table=t"), lambda: [small_database()]),
     Reader("table parquet", ".parquet", read_table, lambda: [parquet()]),
     Reader("table npz", ".npz", read_table, many_arrays),
     Reader("table npz, inside", ".npz", read_table, many_arrays, inside=first_member),

@@ -93,6 +93,17 @@ def test_one_odd_cell_changes_nobody_elses(tmp_path, held, odd, column):
     assert usual.y[[0, 2]].tolist() == other.y[[0, 2]].tolist()
 
 
+def test_codes_of_typed_columns_are_texts_on_both_sides_without_a_word(tmp_path):
+    """A public column of texts that spell numbers is no reason to ask whether the private one is another column."""
+    header = ["plz", "age"]
+    public = workbook(tmp_path / "u.xlsx", [["01067", 1], ["80331", 2]], header)
+    pair = read_both(duck(tmp_path / "p.db", [["80331", 5, "no"]], [*header, "ill"]), public, target="ill")
+    assert pair.private.X["plz"].tolist() == ["80331"]
+    words = workbook(tmp_path / "w.xlsx", [["Oslo", 1], ["Rome", 2]], header)
+    with pytest.warns(CuratorWarning, match="'plz' holds numbers alone"):
+        read_both(f"duckdb:{tmp_path / 'p.db'}?table=visits", words, target="ill")
+
+
 # Excel --------------------------------------------------------------------------------------------------------
 
 

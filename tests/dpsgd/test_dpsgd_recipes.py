@@ -127,6 +127,7 @@ def test_what_facts_say_of_rows():
     assert facts_of((8, 8), **settings).kind == "table"
     with pytest.raises(InvalidInputError, match="texts or sparse rows"):
         facts_of((1,), ["a text", "another one"], **settings)
+    assert facts_of((1,), ["a text", "another one"], given=True, **settings).kind == "features"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_mixed_tables():
     secret.iloc[3, 0] = "SECRET"
     said = ""
     try:
-        clf.fit(secret, labels[:700], X_public=frame[700:])
+        make(classes=["no", "yes"], budget=Budget(8.0, 1e-3)).fit(secret, labels[:700], X_public=frame[700:])
     except InvalidInputError as error:
         said = str(error)
     assert "SECRET" not in said

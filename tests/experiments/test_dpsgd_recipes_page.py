@@ -46,7 +46,8 @@ def last_line(page_of, folder, own, **alike):
     for name, content in (("mine", told), ("others", others)):
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     page_of(folder / "mine.json", folder / "others.json", folder / "page.md")
-    return (folder / "page.md").read_text(encoding="utf-8").splitlines()[-1]
+    lines = (folder / "page.md").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith("| toy"))
 
 
 @pytest.mark.parametrize(("own", "winner"), [(0.95, "records, own road"), (0.75, "DP-SGD")])
@@ -61,6 +62,9 @@ def test_whoever_is_ahead_on_the_same_rows_is_named_beside_the_winner_of_all(pag
     line = last_line(page_of, tmp_path, 0.95, records=0.86, shards=0.5)
     assert "85.00 ± 7.07 (2) | 86.00 (1) | 50.00 (1) | records | **95.00 (5)** |" in line
     assert line.endswith("| records, own road |")
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "Winner, same rows, in 1 questions that all were asked: records 1." in page
+    assert "Winner of all, in 1 questions that all were asked: records, own road 1." in page
 
 
 def test_cells_of_other_contestants_do_not_count_as_dpsgd(page_of, tmp_path):

@@ -111,7 +111,7 @@ def test_the_ledger_lies_beside_the_votes_and_holds_the_total(votes):
 
 
 def test_without_the_public_rows_every_run_spends(tmp_path, votes):
-    spend = [job(votes, mechanism=GNMax(60.0), n_queries=3, ledger=tmp_path / "book.sqlite") for _ in range(2)]
+    spend = [job(votes, mechanism=GNMax(60.0), n_queries=5, ledger=tmp_path / "book.sqlite") for _ in range(2)]
     for work in spend:
         work.run()
     with sqlite3.connect(tmp_path / "book.sqlite") as book:
@@ -268,9 +268,9 @@ def test_votes_need_a_ledger_or_a_word(votes):
     with pytest.raises(InvalidInputError, match="there is no ledger"):
         job(votes, new_ledger=False, ledger=votes.with_name("other.sqlite"))
     assert sorted(p.name for p in votes.parent.iterdir()) == ["votes.npy"]
-    job(votes, n_queries=3, new_ledger=True).run()
+    job(votes, n_queries=5, new_ledger=True).run()
     with pytest.raises(InvalidInputError, match="already"):
-        job(votes, n_queries=3, new_ledger=True)
+        job(votes, n_queries=5, new_ledger=True)
 
 
 def test_five_names_are_not_five_budgets(tmp_path, votes):
@@ -304,12 +304,12 @@ def test_five_names_are_not_five_budgets(tmp_path, votes):
 
 
 def test_a_ledger_of_one_file_of_votes_refuses_another(tmp_path, votes, truth):
-    job(votes, n_queries=3, mechanism=GNMax(60.0)).run()
+    job(votes, n_queries=5, mechanism=GNMax(60.0)).run()
     np.save(votes, np.tile(1 - truth, (100, 1)))
     with pytest.raises(LedgerError, match="other private records"):
-        job(votes, n_queries=3, mechanism=GNMax(60.0))
+        job(votes, n_queries=5, mechanism=GNMax(60.0))
     Ledger(votes.with_name("votes.npy.ledger.sqlite")).revise("teachers trained again")
-    job(votes, n_queries=3, mechanism=GNMax(60.0)).run()
+    job(votes, n_queries=5, mechanism=GNMax(60.0)).run()
 
 
 def test_a_renamed_private_file_is_known(tmp_path):

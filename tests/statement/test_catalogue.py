@@ -63,6 +63,8 @@ def variants():
     )
     yield make(40.0, mechanism="private selection: the best", kind="sanitised", tuning="nothing")
     yield make(2.0, mechanism="something else", delta=0.0, ledger_releases=(1, 2), ledger_head="ab")
+    yield make(0.3, unit="group", mechanism="GaussianSum, 1 round")
+    yield make(0.3, unit="group", mechanism="DP-FTRL: 3 steps")
     yield make(seeded=True).of_file("labels.csv", b"x")
 
 
@@ -280,6 +282,12 @@ def test_what_was_done_follows_the_mechanism(mechanism, said):
     assert said in text_of(page_of(make(mechanism=mechanism)))
 
 
+def test_whose_vote_it_was_follows_the_unit():
+    text = text_of(page_of(make(unit="group", mechanism="GaussianSum, 2 rounds")))
+    assert "Each person in the private data cast one vote" in text
+    assert "Each private record" not in text
+
+
 def test_records_of_older_files_are_shown_in_the_same_words():
     statement = make(1.0)
     assert PrivacyStatement.from_dict(statement.to_dict()).html() == statement.html()
@@ -303,7 +311,7 @@ def test_language_and_catalogue_are_for_pages(tmp_path):
     write_json(tmp_path / "a.json", make().to_dict())
     own = catalogue(tmp_path, '[page]\ntitle = "Erklärung"\n')
     for out in (None, tmp_path / "a.txt"):
-        with pytest.raises(InvalidInputError, match=r"must name an \.html file"):
+        with pytest.raises(InvalidInputError, match=r"catalogue must go with an \.html page"):
             render_statement(tmp_path / "a.json", out, catalogue=own)
     with pytest.raises(InvalidInputError, match="language must be one of en"):
         render_statement(tmp_path / "a.json", tmp_path / "a.html", language="fr")

@@ -282,6 +282,8 @@ def _exact(pandas: str) -> dict[str, Any]:
 def _check_cells(path: Path, text: str, sep: str, *, look: bool) -> tuple[list[str], set[int]]:
     """Return the header, and columns with leading zeros; refuse rows of another length, which pandas would pad."""
     zeros: set[int] = set()
+    mark = re.escape(sep)
+    coded = look and re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
         header = [cell.strip() for cell in next(reader, [])]
@@ -292,7 +294,7 @@ def _check_cells(path: Path, text: str, sep: str, *, look: bool) -> tuple[list[s
                     f"may be truncated, or a cell with {sep!r} in it lacks its quotes; if something else parts its "
                     "cells, say sep= (--sep)."
                 )
-            if look:
+            if coded:
                 zeros.update(i for i, cell in enumerate(row) if cell[:1] in ("0", " ") and _CODE.fullmatch(cell))
     except csv.Error as error:
         raise _unreadable(path, reason(error)) from None

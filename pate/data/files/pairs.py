@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, did_you_mean
 from pate.core.progress import track
 from pate.data._columns import column_kind
-from pate.data._dates import DATE, DATE_ORDERS
+from pate.data._dates import DATE_ORDERS
 from pate.data._like import numbers_in
 from pate.data.files._arrays import matrix_roles
 from pate.data.files._formats import Wanted
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data.files.tables import Table, check_features, check_one_role, quoted, take_columns
+from pate.data.files.uses import ColumnUse, Sides, uses_of
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-_COUNT = re.compile(r"^[\d,]+ ")
-#: What becomes of the target.
-TARGET = "the classes"
-
-
-@dataclass(frozen=True)
-class ColumnUse:
-    """What becomes of a column; by the public rows, names and what was said, never by private cells.
-
-    Attributes
-    ----------
-    name : str
-    becomes : str
-        In words.
-    remark : str
-        What is odd about that; empty where nothing is.
-
-    Examples
-    --------
-    >>> print(ColumnUse("town", "2 categories"))
-    town: 2 categories
-    """
-
-    name: str
-    becomes: str
-    remark: str = ""
-
-    @property
-    def kind(self) -> str:
-        """What becomes of it, without numbers."""
-        return _COUNT.sub("", self.becomes)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.becomes}" + (f" ({self.remark})" if self.remark else "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,7 +155,7 @@ def read_both(
         held,
         [name for name in held.names if name in sides.common],
         roles | {"id": id if id in held.names else None},
-        text=[name for name in [*text, *([target] if target else [])] if name in held.names],
+        text=[name for name in [*text, *([target] if target else []), *_codes(public_table)] if name in held.names],
         kinds=public_table.kinds,
     )
     next(files, None)
@@ -199,7 +163,7 @@ def read_both(
     return TablePair(
         private_table,
         _with_features(public_table, X),
-        _uses(held, shown, roles, drop, text, sides, public_table),
+        uses_of(held, shown, roles, drop, text, sides, public_table),
     )
 
 
@@ -265,15 +229,6 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     return public
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """Names of features: those of both files, and those of one only."""
-
-    common: frozenset[str]
-    private_only: tuple[str, ...]
-    public_only: tuple[str, ...]
-
-
 def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = False) -> Wanted:
     """Return what this file heeds of what was said of both."""
     said = wanted.without([name for name in wanted.said() if name not in heeded_by(path)])
@@ -288,7 +243,7 @@ def _features(
     text: list[str],
     *,
     only_common: bool,
-) -> _Sides:
+) -> Sides:
     """See that every name stands where it must, and return the features."""
     for opened in (held, shown):
         twice = sorted({n for n in opened.names if opened.names.count(n) > 1}) if _repeats(opened.names) else []
@@ -304,7 +259,7 @@ def _features(
             there = held.names if role in ("target", "group") else dict.fromkeys([*held.names, *shown.names])
             raise InvalidInputError(
                 f"{role} column {quoted(absent)} is {'not ' if where == held.name else ''}in {where}, which has: "
-                f"{quoted(there)}. Use one of those."
+                f"{quoted(there)}.{did_you_mean(absent[0], there) or f' Use one of those{_or_parted(held, role)}.'}"
             )
     check_one_role({r: [n] if n is not None else [] for r, n in roles.items()} | {"drop": drop})
     named = {*drop, *(n for n in roles.values() if n is not None)}
@@ -321,7 +276,16 @@ def _features(
             f"{held.name} and {shown.name} have no feature in common, of {quoted(mine) or 'none'} and "
             f"{quoted(theirs) or 'none'}. A table needs one at least: name the same things alike."
         )
-    return _Sides(frozenset(common), private_only, public_only)
+    return Sides(frozenset(common), private_only, public_only)
+
+
+def _or_parted(held: Opened, role: str) -> str:
+    """Return another remedy for a text table of a single column: something else may part its cells."""
+    return (
+        ", or say what parts its cells: sep= (--sep)"
+        if role == "target" and len(held.names) == 1 and held.spelt
+        else ""
+    )
 
 
 def _repeats(names: tuple[str, ...]) -> bool:
@@ -339,58 +303,13 @@ def _check_same(private_only: tuple[str, ...], public_only: tuple[str, ...]) -> 
         )
 
 
+def _codes(public: Table) -> list[str]:
+    """Return the public columns of texts that all spell numbers: those of the private file may well do so too."""
+    texts = [name for name, kind in public.kinds.items() if kind == "text"]
+    return [name for name in texts if numbers_in(public.X[name])[1] == 0]
+
+
 def _with_features(table: Table, X: pd.DataFrame) -> Table:
     from dataclasses import replace
 
     return replace(table, X=X)
-
-
-def _uses(
-    held: Opened,
-    shown: Opened,
-    roles: dict[str, str | None],
-    drop: list[str],
-    text: list[str],
-    sides: _Sides,
-    public: Table,
-) -> tuple[ColumnUse, ...]:
-    """Return what becomes of every column, those of the private file first."""
-    found = []
-    for name in dict.fromkeys([*held.names, *shown.names]):
-        if name == roles["target"]:
-            use = ColumnUse(name, TARGET)
-        elif name == roles["group"]:
-            also = ", and the id" if name == roles["id"] else ""
-            use = ColumnUse(name, f"says whose row it is{also}")
-        elif name == roles["id"]:
-            kept = "kept beside the labels" if name in shown.names else "left out: the public file has none"
-            use = ColumnUse(name, f"id, {kept}", _of_ids(public))
-        elif name in drop:
-            use = ColumnUse(name, "dropped")
-        elif name not in sides.common:
-            side = "private" if name in sides.private_only else "public"
-            use = ColumnUse(name, f"left out, as it stands in the {side} file only")
-        else:
-            use = ColumnUse(name, _becomes(name, public, said=name in text), public.remarks.get(name, ""))
-        found.append(use)
-    return tuple(found)
-
-
-def _becomes(name: str, public: Table, *, said: bool) -> str:
-    kind = public.kinds.get(name, "text")
-    if kind == "numeric":
-        return "number"
-    if kind.startswith(DATE):
-        return f"date, in days since 1970-01-01 ({kind.removeprefix(DATE)})"
-    n = int(public.X[name].nunique())
-    return f"{n:,} {'category' if n == 1 else 'categories'}" + (", as you say" if said else "")
-
-
-def _of_ids(public: Table) -> str:
-    if public.ids is None:
-        return ""
-    there = [one for one in public.ids.tolist() if one is not None]
-    empty, twice = len(public.ids) - len(there), len(there) - len(set(there))
-    parts = [f"{empty} are empty"] if empty else []
-    parts += [f"{twice} stand there before"] if twice else []
-    return " and ".join(parts) and f"{' and '.join(parts)}: kept as they are"

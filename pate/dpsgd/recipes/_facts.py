@@ -125,7 +125,7 @@ def facts_of(
     image_shape : tuple or None
         Of flattened images.
     given : bool
-        Whether the caller has a representation: rows are then its features.
+        Whether there is a representation already: rows are then its features.
 
     Raises
     ------
@@ -147,8 +147,8 @@ def facts_of(
         if not given:
             if is_texts(rows) or is_sparse(rows):
                 raise InvalidInputError(
-                    "X_public holds texts or sparse rows, for which DP-SGD has no representation of its own. Pass one, "
-                    "such as pate.representations.TextMap()."
+                    "X_public holds texts or sparse rows, which no module sees as they are. Say given=True, and pass a "
+                    "representation, such as pate.representations.TextMap()."
                 )
             numbers = _numbers(rows)
             kind = "mixed" if numbers is None else "table"

@@ -10,20 +10,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import shown
+from pate.data._door import is_sparse, is_texts, read_rows
 from pate.dpsgd.recipes._facts import LINEAR_GRADIENTS, TrainingFacts, facts_of
 from pate.dpsgd.recipes._planner import choose_recipe
 from pate.dpsgd.recipes._recipe import DPSGDRecipe
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.representations import (
+    FromTransformer,
     GroupedRows,
     PublicPCA,
     PublicScale,
     RandomFourier,
     Representation,
     TableMap,
+    TextMap,
     UnitRows,
     chain,
 )
@@ -32,6 +36,7 @@ from pate.representations import (
 _FOURIER, _BANDWIDTH = 1000, 0.55
 #: Channels of scattering are normed in groups of so many.
 _CHANNELS_TOGETHER = 3
+_SPARSE_COMPONENTS = 256
 #: Where nothing public says how large numbers are.
 _ANY_SIZE = 1e6
 
@@ -47,6 +52,8 @@ class RecipePlan:
     facts : TrainingFacts
     maps : tuple of Representation
         Fitted, applied one behind the other; empty where the module sees rows as they are.
+    given : bool
+        Whether the first of ``maps`` is the caller's.
 
     Examples
     --------
@@ -65,11 +72,7 @@ class RecipePlan:
     recipe: DPSGDRecipe
     facts: TrainingFacts
     maps: tuple[Representation, ...]
-
-    @property
-    def given(self) -> bool:
-        """Whether the first of ``maps`` is the caller's."""
-        return self.facts.kind == "features"
+    given: bool = False
 
     @classmethod
     def of(
@@ -101,7 +104,9 @@ class RecipePlan:
         name, numbers
             See :func:`choose_recipe`.
         representation : Representation or None
-            The caller's own: taken as it is where it is fitted, fitted on ``X_public`` otherwise.
+            The caller's own: taken as it is where it is fitted, fitted on ``X_public`` otherwise. None: what the
+            recipe says; of texts and sparse rows what record voters take (:class:`pate.representations.TextMap`, the
+            largest components).
         image_shape : tuple or None
             Of flattened images: (height, width) or (channels, height, width).
         random_state : int
@@ -112,6 +117,7 @@ class RecipePlan:
         InvalidInputError
             The recipe does not go with these rows.
         """
+        first = _of_texts(X_public, random_state) if representation is None else representation
         facts = facts_of(
             row_shape,
             X_public,
@@ -121,15 +127,16 @@ class RecipePlan:
             image_shape=image_shape,
             adjacency=adjacency,
             most_gradients=most_gradients,
-            given=representation is not None,
+            given=first is not None,
         )
         recipe = choose_recipe(facts, name, numbers=numbers)
-        return cls(recipe, facts, _fitted(recipe, facts, X_public, representation, random_state))
+        maps = _fitted(recipe, facts, X_public, first, random_state)
+        return cls(recipe, facts, maps, given=representation is not None)
 
     def transform(self, X: Any) -> npt.NDArray[Any]:
         """Return what the module sees of these rows, float32 of shape (n, n_features); each row by itself."""
         for each in self.maps:
-            X = each.transform(X)
+            X = each.vectors(X)
         return np.asarray(X, dtype=np.float32)
 
     def settings(self) -> Mapping[str, Any]:
@@ -171,7 +178,7 @@ def _fitted(
         from pate.representations.images import Scattering
 
         scattering = Scattering(image_shape=facts.row_shape).fit(X_public)
-        return scattering, chain(PublicScale(0.5), pca, last).fit(scattering.transform(X_public))
+        return scattering, chain(PublicScale(0.5), pca, last).fit(scattering.vectors(X_public))
     if kind == "kernel":
         fourier = RandomFourier(_FOURIER, bandwidth=_BANDWIDTH, random_state=random_state)
         if facts.scale == "common":
@@ -181,6 +188,18 @@ def _fitted(
     if TableMap().fit(X_public).n_features_out_ < (recipe.n_components or 1):
         pca = PublicPCA(None, alpha=recipe.alpha)
     return (chain(TableMap(), pca, last).fit(X_public),)
+
+
+def _of_texts(X_public: Any, random_state: int) -> Representation | None:
+    """Return the map of texts or sparse rows where nobody names one, None for all other rows."""
+    if X_public is None:
+        return None
+    rows = read_rows(X_public, name="X_public")
+    if is_texts(rows):
+        return TextMap()
+    if not is_sparse(rows):
+        return None
+    return FromTransformer(TruncatedSVD(min(_SPARSE_COMPONENTS, *rows.shape), random_state=random_state))
 
 
 def _after(given: Any, X_public: Any, last: UnitRows) -> tuple[Representation, ...]:
@@ -198,7 +217,7 @@ def _after(given: Any, X_public: Any, last: UnitRows) -> tuple[Representation, .
         given = copy.copy(given)  # whoever fits theirs anew changes nothing here
     if X_public is None:
         return given, _wide(given.n_features_out_, last)
-    return given, last.fit(given.transform(X_public))
+    return given, last.fit(given.vectors(X_public))
 
 
 def _wide(n_columns: int, map_: Any) -> Any:

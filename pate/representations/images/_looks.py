@@ -30,5 +30,5 @@ def looks_of(X_public: Any, image_shape: Any = None) -> str:
     """
     some = slice_rows(X_public, 0, _JUDGED)
     pixels = Pixels(image_shape=image_shape).fit(some)
-    shaped = pixels.transform(some).reshape(-1, *pixels.image_shape_)
+    shaped = pixels.vectors(some).reshape(-1, *pixels.image_shape_)
     return fitting(torch.from_numpy(shaped).float())

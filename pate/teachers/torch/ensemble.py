@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pate.core.checks import check_choice, check_int, check_real
+from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, PerformanceWarning
@@ -258,7 +259,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         )
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
-        if is_frame(X) and self._columns is not None:
+        if is_frame(X := plain_rows(X)) and self._columns is not None:
             X = match_columns(X, self._columns, self.n_features_in_)  # by name, whatever their order
         rows = read_numbers(X)
         if rows.shape[1:] != self._row_shape:

@@ -1,0 +1,258 @@
+"""How many private fits were made of one estimator and of its clones: every one of them is a fresh spend.
+
+A grid search and a cross-validation fit clones of one estimator, and hand back the last: a statement that spoke of
+that fit alone would hide the others. They are counted by descent (a clone knows whom it was cloned from), never by
+looking at records: a number that hangs on nothing private may stand in a statement. What happens in other processes
+nobody here can count, and the statement says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from sklearn.base import BaseEstimator
+from sklearn.base import clone as _clone
+
+from pate.exceptions import RepeatedFitWarning
+from pate.privacy.convert import format_up
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.statement.assumptions import Assumption
+from pate.statement.model import PrivacyStatement
+
+_UNCOUNTED: ContextVar[bool] = ContextVar("pate_fits_counted_elsewhere", default=False)
+_LOCK = threading.Lock()
+#: Whose kin an estimator is: beside it, as an unfitted one holds its parameters and nothing else.
+_KIN: WeakKeyDictionary[Any, Kin] = WeakKeyDictionary()
+_ELSEWHERE = "_fits_elsewhere"
+
+
+@dataclass(frozen=True)
+class Total:
+    """What some fits cost together, if all of them were on the same records.
+
+    Attributes
+    ----------
+    n, n_seeded : int
+        Fits, and how many of them had noise that can be repeated.
+    epsilon, delta : float
+        Sums over the others: simple composition, whatever each was chosen by.
+    charge : Charge or None
+        Their sum; None where one of them has no charge.
+    units : frozenset of (unit, adjacency)
+        No one epsilon holds for two of them.
+
+    Examples
+    --------
+    >>> one = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+    >>> total = Total().plus(one, "record", None).plus(one, "record", None)
+    >>> total.n, total.epsilon, total.words(1e-5)
+    (2, 2.0, 'epsilon = 2 at delta = 2e-05')
+    """
+
+    n: int = 0
+    n_seeded: int = 0
+    epsilon: float = 0.0
+    delta: float = 0.0
+    charge: Charge | None = None
+    units: frozenset[tuple[str, str]] = frozenset()
+
+    def plus(self, guarantee: Guarantee, unit: str, charge: Charge | None) -> Total:
+        """Return the total with one fit more."""
+        if guarantee.kind == "seeded":
+            return replace(self, n=self.n + 1, n_seeded=self.n_seeded + 1)
+        first = self.n == self.n_seeded
+        return Total(
+            self.n + 1,
+            self.n_seeded,
+            self.epsilon + guarantee.epsilon,
+            self.delta + guarantee.delta,
+            charge if first else None if self.charge is None or charge is None else self.charge + charge,
+            self.units | {(unit, guarantee.adjacency)},
+        )
+
+    def words(self, delta: float) -> str:
+        """Return what all of them cost together, in words."""
+        if self.n_seeded:
+            return f"{self.n_seeded} of them with seeded noise, so that nothing holds for all together"
+        if len(self.units) > 1:
+            return "of different units or adjacencies, so that no one epsilon holds for all together"
+        simple = f"epsilon = {format_up(self.epsilon, 4)} at delta = {format_up(self.delta, 3)}"
+        if self.charge is None:
+            return simple
+        epsilon = self.charge.guarantee(delta).epsilon
+        if epsilon >= self.epsilon:
+            return simple
+        return (
+            f"epsilon = {format_up(epsilon, 4)} at delta = {delta:g} where their number and budgets were fixed "
+            f"beforehand (a grid); by simple addition {simple}"
+        )
+
+
+class Kin:
+    """An estimator and its clones in this process: their fits are counted together.
+
+    Examples
+    --------
+    >>> kin = Kin()
+    >>> kin.total.n, kin.sent, kin.elsewhere
+    (0, False, False)
+    """
+
+    def __init__(self, *, elsewhere: bool = False) -> None:
+        self.total = Total()
+        #: Whether one of them came from another process, and whether one went to some.
+        self.elsewhere, self.sent = elsewhere, False
+
+    def add(self, guarantee: Guarantee, unit: str, charge: Charge | None) -> Total:
+        """Count a fit, and return the total."""
+        with _LOCK:
+            self.total = self.total.plus(guarantee, unit, charge)
+            return self.total
+
+
+class CountedFits(BaseEstimator):
+    """An estimator whose fits spend: clones and copies are counted with it; a mixin.
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))
+    >>> _clone(clf)._kin() is clf._kin()
+    True
+    """
+
+    def _kin(self) -> Kin:
+        with _LOCK:
+            if self not in _KIN:
+                _KIN[self] = Kin(elsewhere=bool(self.__dict__.pop(_ELSEWHERE, False)))
+            return _KIN[self]
+
+    def _is_kin(self, made: Self) -> Self:
+        kin = Kin() if _UNCOUNTED.get() else self._kin()
+        with _LOCK:
+            _KIN[made] = kin
+        return made
+
+    def __sklearn_clone__(self) -> Self:
+        made = type(self)(**{name: _clone(value, safe=False) for name, value in self.get_params(deep=False).items()})
+        for name in ("_metadata_request", "_sklearn_output_config"):  # as scikit-learn's own clone does
+            if name in self.__dict__:
+                setattr(made, name, copy.deepcopy(self.__dict__[name]))
+        return self._is_kin(made)
+
+    def __copy__(self) -> Self:
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return self._is_kin(made)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return self._is_kin(made)
+
+    def __getstate__(self) -> Any:
+        """Return what a pickle holds: not the count, but that it comes from where there may be one."""
+        self._kin().sent = True
+        return {**super().__getstate__(), _ELSEWHERE: True}
+
+    def _spend(self, guarantee: Guarantee, unit: str, charge: Charge | None, *, again: bool = False) -> None:
+        """Count a fit that is about to spend, and warn where it is not the first.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+        unit : {"record", "group"}
+        charge : Charge or None
+            Where it has one, for the same adjacency.
+        again : bool
+            It goes on with a run that was counted, where that was in this process.
+
+        Warns
+        -----
+        RepeatedFitWarning
+            At the second fit, the fourth, the eighth and so on; and where the estimator came from another process. Not
+            for seeded noise, which protects nothing, nor where a ledger counts.
+        """
+        kin = self._kin()
+        if _UNCOUNTED.get() or (again and kin.total.n):
+            return
+        total = kin.add(guarantee, unit, charge)
+        if guarantee.kind == "seeded" or getattr(self, "ledger", None) is not None:
+            return
+        if total.n > 1 and not total.n & (total.n - 1):
+            warnings.warn(
+                f"fit {total.n} of this {type(self).__name__} and its clones in this process (a grid search, a "
+                f"cross-validation, or fit called again): each is a fresh spend. On the same records, together: "
+                f"{total.words(guarantee.delta)}. Scores on private rows, and what is chosen by them, no number "
+                "covers. pate.private_select chooses settings within one budget; the statement keeps count.",
+                RepeatedFitWarning,
+                stacklevel=4,
+            )
+        elif total.n == 1 and kin.elsewhere:
+            warnings.warn(
+                f"this {type(self).__name__} came from another process (a search with n_jobs, a pickle): each fit is a "
+                "fresh spend, and those of other processes are not counted here. A search in one process (n_jobs=1) "
+                "is counted; pate.private_select chooses settings within one budget.",
+                RepeatedFitWarning,
+                stacklevel=4,
+            )
+
+    def _told(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return a statement that also tells of the fits beside this one; as it is where there are none to tell of.
+
+        With a ledger it says nothing: that counts whatever was let out, in whichever process.
+        """
+        kin = self._kin()
+        alone = kin.total.n <= 1 and not kin.elsewhere and not kin.sent
+        if alone or statement.seeded or getattr(self, "ledger", None) is not None or _UNCOUNTED.get():
+            return statement
+        return replace(statement, assumptions=(*statement.assumptions, _tuning(kin, statement.guarantee.delta)))
+
+
+def _tuning(kin: Kin, delta: float) -> Assumption:
+    total = kin.total
+    told = "one fit of this estimator and its clones was made in this process, this one"
+    if total.n > 1:
+        told = f"{total.n} fits of this estimator and its clones were made in this process, this one included"
+        told += (
+            f"; on the same records, together: {total.words(delta)} (of folds of them, if the cut into folds looked at "
+            "no row: KFold does not, StratifiedKFold looks at the labels)"
+        )
+    if kin.elsewhere or kin.sent:
+        told += "; copies of it were in other processes too (a search with n_jobs, a pickle): their fits are not known"
+    return Assumption(
+        name="tuning",
+        claim="other fits on these records, and what was chosen by them, are paid for",
+        how=f"{told}. No number here covers scores on private rows, nor what was chosen by them",
+    )
+
+
+@contextmanager
+def counted_elsewhere() -> Iterator[None]:
+    """Count no fit within, and let no clone made there be kin: whoever makes them tells of them itself.
+
+    In a private selection that is what privacy asks for: its price rests on nobody knowing the number of runs.
+
+    Examples
+    --------
+    >>> with counted_elsewhere():
+    ...     _UNCOUNTED.get()
+    True
+    >>> _UNCOUNTED.get()
+    False
+    """
+    token = _UNCOUNTED.set(True)
+    try:
+        yield
+    finally:
+        _UNCOUNTED.reset(token)

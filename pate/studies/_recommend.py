@@ -1,0 +1,300 @@
+"""What to do with a budget: one recommendation, what it is expected to give and how sure that is, and the command."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pate.core.checks import check_real
+from pate.estimator._roads import FEWEST_PUBLIC
+from pate.privacy.budget import Budget
+from pate.privacy.convert import format_up
+from pate.privacy.words import Guarantee
+from pate.recipes import EPSILONS, Expectation, at_epsilon, better_budget, least_worth
+from pate.release import NOISE_PER_TEACHER, RECORDS_PER_TEACHER, plan_release, share_right
+from pate.studies._forecast import RecordsForecast
+
+_MEASURED = (
+    "a law fitted to {n} runs on {tables} tables, whose error was seen on tables left out of the fit (docs/choosing.md)"
+)
+_ARITHMETIC = (
+    "arithmetic of the noise alone: how often three in four teachers agree, and are right, nobody measured here"
+)
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """How to spend a budget, from public numbers alone.
+
+    Attributes
+    ----------
+    voters : {"records", "shards"}
+    why : str
+        What speaks for them.
+    n_teachers : int or None
+        None: every private record votes.
+    n_queries : int
+        Public rows that get a label.
+    noise : str
+        In words.
+    guarantee : Guarantee
+        What it spends; public.
+    share, plus_minus : float
+        Records: accuracy over what the same path reaches without noise, and the root mean square error of that guess.
+        Teachers: the least probability that a label is right where three in four of them agree, and 0.
+    within : bool
+        Whether the numbers are like those that the guess was measured on.
+    stands_on : str
+        Where share and plus_minus come from.
+    right : (float, float) or None
+        Between which shares of right labels to expect, where it was said what a model without privacy reaches.
+    worth : bool
+        False: it buys nearly nothing, and :attr:`better` says what would do.
+    better : str
+    others : tuple of (float, float)
+        (epsilon, share) at other budgets.
+    command : str
+        To paste.
+
+    Examples
+    --------
+    >>> from pate import Budget, plan
+    >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
+    >>> found.voters, found.n_queries, found.share > 0.9, found.worth
+    ('records', 1000, True, True)
+    """
+
+    voters: str
+    why: str
+    n_teachers: int | None
+    n_queries: int
+    noise: str
+    guarantee: Guarantee
+    share: float
+    plus_minus: float
+    within: bool
+    stands_on: str
+    right: tuple[float, float] | None
+    worth: bool
+    better: str
+    others: tuple[tuple[float, float], ...]
+    command: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values.
+
+        Examples
+        --------
+        >>> from pate import Budget, plan
+        >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
+        >>> found.to_dict()["expects"]["right_labels"] is None
+        True
+        """
+        return {
+            "voters": self.voters,
+            "why": self.why,
+            "n_teachers": self.n_teachers,
+            "n_queries": self.n_queries,
+            "noise": self.noise,
+            "guarantee": self.guarantee.to_dict(),
+            "expects": {
+                "share": self.share,
+                "plus_minus": self.plus_minus,
+                "like_what_was_measured": self.within,
+                "stands_on": self.stands_on,
+                "right_labels": self.right,
+            },
+            "worth": self.worth,
+            "better": self.better,
+            "at_other_epsilons": [{"epsilon": epsilon, "share": share} for epsilon, share in self.others],
+            "command": self.command,
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return it as named lines.
+
+        Examples
+        --------
+        >>> from pate import Budget, plan
+        >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
+        >>> [name for name, _ in found.lines()][:3]
+        ['voters', 'noise', 'labels']
+        """
+        who = "every private record" if self.n_teachers is None else f"{self.n_teachers} teachers on shards"
+        others = ", ".join(f"{epsilon:g}: {math.floor(100 * min(share, 0.99))}%" for epsilon, share in self.others)
+        return [
+            ("voters", f"{who}: {self.why}"),
+            ("noise", self.noise),
+            ("labels", f"{self.n_queries:,} public rows"),
+            ("spends", str(self.guarantee)),
+            ("expects", self._expects()),
+            ("stands on", self.stands_on),
+            ("epsilon", f"would leave, of the accuracy without noise: {others}" if others else ""),
+            ("but", "" if self.worth else f"this buys nearly nothing. {self.better}."),
+            ("command", self.command),
+        ]
+
+    def text(self) -> str:
+        """Return the lines as text, the command last and whole.
+
+        Examples
+        --------
+        >>> from pate import Budget, plan
+        >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
+        >>> found.text().splitlines()[-1][:21]
+        'command    pate label'
+        """
+        return "\n".join(f"{name:<11}{value}" for name, value in self.lines() if value)
+
+    def _expects(self) -> str:
+        if self.n_teachers is not None:
+            return f"labels right with probability {self.share:.2f} or more where three in four teachers agree"
+        told = str(Expectation(self.share, self.plus_minus, self.within))
+        if self.right is None:
+            return told
+        low, high = self.right
+        return f"{low:.0%} to {high:.0%} of the labels right: {told}"
+
+
+def recommend_records(
+    budget: Budget, found: RecordsForecast, *, commonest: float | None, best: float | None, words: Mapping[str, Any]
+) -> Recommendation:
+    """Return the recommendation where records can vote.
+
+    Parameters
+    ----------
+    budget : Budget
+    found : RecordsForecast
+    commonest : float or None
+        Share of the commonest class, where that is publicly known.
+    best : float or None
+        Share of labels that a model without privacy would get right, as far as is publicly known.
+    words : mapping
+        What is known of the files, for the command: ``public``, ``classes``, ``ledger``.
+
+    Examples
+    --------
+    >>> from pate.studies._forecast import forecast
+    >>> budget = Budget(1.0, 1e-5)
+    >>> found = forecast(budget, n_records=5_000, n_public=1_000, n_classes=10)
+    >>> low, high = recommend_records(budget, found, commonest=None, best=0.9, words={}).right
+    >>> 0.8 < low < high <= 0.9
+    True
+    """
+    facts, hope = found.facts, found.expectation
+    least = least_worth(facts.n_classes, commonest)
+    right = None
+    if best is not None:
+        best = check_real("best", best, low=1 / facts.n_classes, high=1)
+        chance = 1 / facts.n_classes
+        ends = (max(chance / best, hope.share - hope.plus_minus), min(1.0, hope.share + hope.plus_minus))
+        right = (best * ends[0], best * ends[1])
+    worth = hope.share >= least
+    spent = budget.epsilon
+    return Recommendation(
+        voters="records",
+        why="on every table measured they were ahead of teachers on shards (docs/accuracy.md)",
+        n_teachers=None,
+        n_queries=facts.n_public,
+        noise=f"Gaussian, {1 / facts.mu:.4g} times what one record may change",
+        guarantee=found.guarantee,
+        share=hope.share,
+        plus_minus=hope.plus_minus,
+        within=hope.within,
+        stands_on=_MEASURED.format(n=hope.n_runs, tables=hope.n_tables),
+        right=right,
+        worth=worth,
+        better="" if worth else better_budget(facts, budget.delta, least),
+        others=tuple((e, at_epsilon(facts, e, budget.delta).share) for e in _around(spent)),
+        command=label_command(budget, words),
+    )
+
+
+def recommend_shards(
+    budget: Budget,
+    *,
+    n_queries: int | None,
+    n_classes: int,
+    n_records: int | None,
+    n_public: int | None,
+    n_teachers: int | None,
+    words: Mapping[str, Any],
+) -> Recommendation:
+    """Return the recommendation for teachers on shards: as many as keep the noise at 0.3 votes for each.
+
+    Parameters
+    ----------
+    budget : Budget
+    n_queries, n_records, n_public, n_teachers : int or None
+    n_classes : int
+    words : mapping
+        See :func:`recommend_records`.
+
+    Examples
+    --------
+    >>> found = recommend_shards(Budget(1.0, 1e-5), n_queries=300, n_classes=10, n_records=60_000, n_public=None,
+    ...     n_teachers=None, words={})
+    >>> found.n_teachers, found.n_queries, round(found.share, 2)
+    (305, 300, 0.57)
+    """
+    rows = n_queries or n_public or 1
+    if n_teachers is None:
+        all_rows = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, anyway=True)
+        noise = float(all_rows.mechanism.sigma)  # type: ignore[attr-defined]
+        n_teachers = max(1, math.ceil(noise / NOISE_PER_TEACHER))
+        if n_records is not None:
+            n_teachers = max(1, min(n_teachers, n_records // RECORDS_PER_TEACHER))
+    asking = plan_release(budget, rows, n_teachers=n_teachers, n_classes=n_classes, anyway=True)
+    sigma = float(asking.mechanism.sigma)  # type: ignore[attr-defined]
+    worth = sigma <= n_teachers and asking.n_queries >= min(n_classes, rows)
+    few = n_public is not None and n_public < FEWEST_PUBLIC
+    return Recommendation(
+        voters="shards",
+        why=f"records need {FEWEST_PUBLIC} public rows to vote on" if few else "as was asked",
+        n_teachers=n_teachers,
+        n_queries=asking.n_queries,
+        noise=f"Gaussian of {format_up(sigma)} votes on every count",
+        guarantee=asking.mechanism.charge(asking.n_queries, asking.n_queries).guarantee(budget.delta),
+        share=share_right(sigma, n_teachers, n_classes),
+        plus_minus=0.0,
+        within=True,
+        stands_on=_ARITHMETIC,
+        right=None,
+        worth=worth,
+        better="" if worth else f"Take {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, or a larger epsilon",
+        others=(),
+        command=label_command(
+            budget, words, "--voters", "shards", "--teachers", n_teachers, "--queries", asking.n_queries
+        ),
+    )
+
+
+def _around(epsilon: float) -> tuple[float, ...]:
+    """Return four budgets beside this one."""
+    known = [e for e in EPSILONS if e != epsilon]
+    below = [e for e in known if e < epsilon][-2:]
+    return (*below, *[e for e in known if e > epsilon][: 4 - len(below)])
+
+
+def label_command(budget: Budget, words: Mapping[str, Any], *more: Any) -> str:
+    """Return the command that does it; what nobody said stands in capitals, to be put in.
+
+    Examples
+    --------
+    >>> label_command(Budget(1.0, 1e-5), {"classes": ("no", "yes")})
+    'pate label --private PRIVATE.csv ... --classes no,yes --epsilon 1 --delta 1e-05 --out labels.csv'
+    """
+    classes: Sequence[str] | None = words.get("classes")
+    said = [
+        "pate", "label", "--private", "PRIVATE.csv", "--target", "COLUMN",
+        "--public", str(words.get("public") or "PUBLIC.csv"),
+        "--classes", "CLASS,CLASS,..." if classes is None else ",".join(classes),
+        "--epsilon", f"{budget.epsilon:g}", "--delta", f"{budget.delta:g}",
+        *(("--ledger", str(words["ledger"])) if words.get("ledger") else ()),
+        *(("--commonest", f"{words['commonest']:g}") if words.get("commonest") else ()),
+        *map(str, more), "--out", "labels.csv",
+    ]  # fmt: skip
+    return shlex.join(said)
