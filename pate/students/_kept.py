@@ -129,7 +129,12 @@ def make_safe(thing: Any) -> None:
     Examples
     --------
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> make_safe(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
+    >>> make_safe(tree)
+    >>> tree.n_features_in_ = 0  # as a file could say
+    >>> make_safe(tree)
+    Traceback (most recent call last):
+    ValueError: a tree of other rows
     """
     waiting, seen = [thing], set()
     while waiting:
