@@ -207,6 +207,15 @@ def test_a_query_reads_no_other_file(tmp_path):
         read_table(f"{source}?query=SELECT * FROM read_csv('{tmp_path / 'other.csv'}')")
 
 
+def test_a_text_that_is_no_utf8_is_its_own_cells_matter(tmp_path):
+    source = sqlite(tmp_path / "t.db", PEOPLE)
+    with sqlite3.connect(tmp_path / "t.db") as book:
+        book.execute("UPDATE visits SET town = CAST(x'4fff6f' AS TEXT) WHERE ill = 'yes'")
+    book.close()
+    like = read_table(workbook(tmp_path / "u.xlsx", SHOWN, HEADER[:3]))
+    assert read_table(source, target="ill", like=like).X["town"].tolist() == ["Oslo", "O\ufffdo", "?"]
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_a_file_that_is_no_database(tmp_path, kind):
     (tmp_path / "t.db").write_text("age,ill\n" * 200)

@@ -103,6 +103,7 @@ class Database:
             with closing(sqlite3.connect(address, uri=True)) as book:
                 seen = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
                 self._check_table([name for (name,) in book.execute(seen)])
+                book.text_factory = _letters
                 cursor = book.execute(self._sql())
                 names, rows = [part[0] for part in cursor.description or ()], cursor.fetchall()
         except sqlite3.Error as error:
@@ -141,6 +142,11 @@ class Database:
             f"{self.path}, {self.part}, cannot be read ({reason(error)}). Is it a {self.kind} file, and does the query "
             "run there? (Its own words are withheld, as they may quote cells.)"
         )
+
+
+def _letters(cell: bytes) -> str:
+    """Return a text of SQLite, which checks none: a byte that is no UTF-8 is its own cell's matter."""
+    return cell.decode("utf-8", "replace")
 
 
 def beside(source: str | os.PathLike[str], ending: str) -> Path:

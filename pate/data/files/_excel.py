@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,9 +43,10 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     import pandas as pd
 
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of drop-down lists and the like, which are no cells
             check_unpacked(sum(member.file_size for member in archive.infolist()), path.stat().st_size)
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         names = [page.title for page in book.worksheets]
     except Exception as error:  # whatever a damaged archive makes of any of its parts
         raise _unreadable(path, error) from None
@@ -53,7 +55,9 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
         page = book[chosen]
         page.reset_dimensions()  # some programs write them wrongly
         try:
-            lines = [tuple(line) for line in page.iter_rows(values_only=True)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                lines = [tuple(line) for line in page.iter_rows(values_only=True)]
         except Exception as error:
             raise _unreadable(path, error) from None
     finally:
@@ -78,7 +82,9 @@ def _width(line: tuple[Any, ...], width: int) -> list[Any]:
 
 
 def _chosen(path: Path, names: list[str], sheet: str | None) -> str:
-    if len(names) == 1 or (sheet is None and not names):
+    if not names:
+        raise InvalidInputError(f"{path.name} has no sheet of cells. Save the table in one.")
+    if len(names) == 1:
         return names[0]
     if sheet in names:
         return str(sheet)
