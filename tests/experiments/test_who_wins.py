@@ -41,7 +41,12 @@ def test_dpsgd_is_taken_at_its_best_and_one_seed_decides_nothing(who_wins, tmp_p
     problems = [{"data": "d", "protocol": "standard", "n_public": 40}]
     first = {"delta": 1e-5, "problems": problems, "summary": summary}
     run = {"data": "d", "epsilon": 1.0, "public": True, "adjacency": "replace-one", "n_public": 40}
-    other = [{**run, "n_public": 41}, {**run, "adjacency": "add-or-remove"}, {**run, "public": False}]
+    other = [
+        {**run, "n_public": 41},
+        {**run, "adjacency": "add-or-remove"},
+        {**run, "public": False},
+        {**run, "contestant": "records"},
+    ]
     cells = [{**run, "accuracy": a} for a in (0.84, 0.86)] + [{**odd, "accuracy": 0.97} for odd in other * 2]
     (tmp_path / "a.json").write_text(json.dumps(first))
     (tmp_path / "r.json").write_text(json.dumps({"cells": cells}))
