@@ -137,7 +137,7 @@ def test_names_that_are_wrong(tables):
 def test_one_file_on_both_sides_and_an_output_that_is_there(tables):
     refused(tables, run(tables, private="u.csv"), "--private and --public are one file")
     shutil.copy(tables / "u.csv", tables / "v.csv")
-    refused(tables, run(tables, private="v.csv"), "private and public are copies of one file")
+    refused(tables, run(tables, private="v.csv"), "--private and --public are copies of one file")
     before = (tables / "p.csv").read_bytes()
     refused(tables, run(tables, out="p.csv"), "'p.csv' exists. Results are never overwritten")
     refused(tables, run(tables, out="u.csv/labels.csv"), "cannot be written")
