@@ -35,12 +35,20 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
     'name them: --classes, or say --anyway'
     >>> in_own_words("fewer than two classes", known)
     'fewer than two classes'
+    >>> in_own_words("GNMax(sigma=40.0) buys nothing: sigma=50.0 would", {"sigma": "--sigma"})
+    'GNMax(sigma=40.0) buys nothing: --sigma 50.0 would'
     >>> in_own_words("n_teachers and classes are here, got None. Or use TeacherEnsemble(estimator, ...).", known)
     '--teachers and --classes are here, and was left out.'
     """
     for left_out, told in _NOTHING.items():
         text = text.replace(left_out, told)
     text = re.sub(_PYTHON_CALL, "", text)
+    # A mechanism is written as Python writes it: GNMax(sigma=40.0).
+    parts = re.split(r"([A-Z]\w*\([^()]*\))", text)
+    return "".join(part if i % 2 else _translated(part, options) for i, part in enumerate(parts))
+
+
+def _translated(text: str, options: Mapping[str, str]) -> str:
     for name in sorted(options, key=len, reverse=True):
         option = options[name]
         word, flag = re.escape(name), re.escape(option)

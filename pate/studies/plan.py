@@ -158,7 +158,8 @@ class Plan:
     def __str__(self) -> str:
         heading, body = self.columns()
         if not body:
-            return "\n".join([self.title, *self.advice()])
+            told = [] if self.recommendation is None else [self.recommendation.text()]
+            return "\n".join([self.title, *told, *self.advice()])
         return "\n".join([self.title, *lined_up([heading, *body], right=True)])
 
     def __repr__(self) -> str:
@@ -166,7 +167,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         heading, body = self.columns()
-        return cell("Plan", self.title.removeprefix("Plan "), heads=heading, rows=body, more=self.advice())
+        told = [] if self.recommendation is None else [f"{k}: {v}" for k, v in self.recommendation.lines() if v]
+        return cell("Plan", self.title.removeprefix("Plan "), heads=heading, rows=body, more=[*told, *self.advice()])
 
     @property
     def title(self) -> str:

@@ -135,9 +135,9 @@ def test_names_that_are_wrong(tables):
 
 
 def test_one_file_on_both_sides_and_an_output_that_is_there(tables):
-    refused(tables, run(tables, private="u.csv"), "private and public are one file")
+    refused(tables, run(tables, private="u.csv"), "--private and --public are one file")
     shutil.copy(tables / "u.csv", tables / "v.csv")
-    refused(tables, run(tables, private="v.csv"), "private and public are copies of one file")
+    refused(tables, run(tables, private="v.csv"), "--private and --public are copies of one file")
     before = (tables / "p.csv").read_bytes()
     refused(tables, run(tables, out="p.csv"), "'p.csv' exists. Results are never overwritten")
     refused(tables, run(tables, out="u.csv/labels.csv"), "cannot be written")
@@ -232,7 +232,7 @@ def test_a_database_has_its_ledger_beside_it(tables):
     assert done.returncode == 0, done.stderr
     assert (tables / "c.db.visits.ledger.sqlite").exists()
     same = {"private": "sqlite:c.db?table=visits", "public": "sqlite:c.db?table=visits", "out": "again.csv"}
-    assert "private and public are one file" in run(tables, **same).stderr
+    assert "--private and --public are one file" in run(tables, **same).stderr
     (tables / "jobs").mkdir()
     lines = [f'{k} = "{v}"' for k, v in {"private": "sqlite:../c.db?table=visits", "public": "../u.csv"}.items()]
     (tables / "jobs" / "job.toml").write_text("\n".join([*lines, 'classes = ["no", "yes"]']))
