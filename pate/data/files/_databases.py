@@ -101,6 +101,7 @@ class Database:
         address = f"file:{quote(str(self.path.absolute()))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as book:
+                book.text_factory = _text
                 seen = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
                 self._check_table([name for (name,) in book.execute(seen)])
                 cursor = book.execute(self._sql())
@@ -126,10 +127,11 @@ class Database:
                 found = book.sql(self._sql())
                 if found is None:
                     raise self._failed(ValueError())
-                table = found.to_arrow_table()
-        except duckdb.Error as error:
+                return arrow_frame(found.to_arrow_table(), nullable=nullable)
+        except InvalidInputError:
+            raise
+        except Exception as error:  # duckdb's, arrow's, and what a cell of an odd kind raises on its way to Python
             raise self._failed(error) from None
-        return arrow_frame(table, nullable=nullable)
 
     def _check_table(self, tables: list[str]) -> None:
         if self.table and self.table not in tables:
@@ -141,6 +143,14 @@ class Database:
             f"{self.path}, {self.part}, cannot be read ({reason(error)}). Is it a {self.kind} file, and does the query "
             "run there? (Its own words are withheld, as they may quote cells.)"
         )
+
+
+def _text(cell: bytes) -> str | bytes:
+    """Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter."""
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return cell
 
 
 def beside(source: str | os.PathLike[str], ending: str) -> Path:

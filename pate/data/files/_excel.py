@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,9 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
         page = book[chosen]
         page.reset_dimensions()  # some programs write them wrongly
         try:
-            lines = [tuple(line) for line in page.iter_rows(values_only=True)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a date that is none openpyxl quotes the cell
+                lines = [tuple(line) for line in page.iter_rows(values_only=True)]
         except Exception as error:
             raise _unreadable(path, error) from None
     finally:
