@@ -227,6 +227,8 @@ def test_where_a_table_and_its_files_are(tmp_path):
     source = sqlite(tmp_path / "t.db", PEOPLE)
     with pytest.raises(InvalidInputError, match="private and public are one file"):
         check_other_file(source, source)
+    with pytest.raises(InvalidInputError, match="private and public are one file"):
+        check_other_file(source, source.replace("t.db", f"../{tmp_path.name}/t.db"))
     check_other_file(source, source.replace("visits", "others"))
 
 
