@@ -51,13 +51,20 @@ def check_other_file(private: str | os.PathLike[str], public: str | os.PathLike[
     bases = Database.of(private), Database.of(public)
     if bases[0] is None and bases[1] is None and not (os.path.exists(private) and os.path.exists(public)):
         return  # the readers say so better
-    same = bases[0] == bases[1] if any(bases) else os.path.samefile(private, public)
+    same = _same_table(*bases) if any(bases) else os.path.samefile(private, public)
     if not same and not (os.path.isfile(private) and os.path.isfile(public) and _same_bytes(private, public)):
         return
     what = f"one file ({os.path.basename(public)!r})" if same else "copies of one file"
     raise InvalidInputError(
         f"private and public are {what}: what is released would be labels of private rows. {_REMEDY}"
     )
+
+
+def _same_table(one: Database | None, two: Database | None) -> bool:
+    """Whether two names are of one table, or of one query, in one file, however its folder is written."""
+    if one is None or two is None or (one.kind, one.table, one.query) != (two.kind, two.table, two.query):
+        return False
+    return one.path == two.path or (one.path.exists() and two.path.exists() and one.path.samefile(two.path))
 
 
 def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:

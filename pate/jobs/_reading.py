@@ -157,10 +157,10 @@ def _described(pair: TablePair, classes: tuple[Any, ...] | None) -> tuple[tuple[
         lines = [f"{kind}: {_some(names)}" for kind, names in alike.items()]
         lines += [str(use) for use in columns if use.remark][:_MOST_REMARKS]
     sides = (("private", pair.private), ("public", pair.public))
-    return (
-        *((side, f"{table.path.name}: {table.format}; {len(table.X):,} rows") for side, table in sides),
-        ("columns", "\n".join(lines)),
-    )
+    # How many records a person has is theirs alone to know, and so is the sum over all persons.
+    counted = [f"; {len(table.X):,} rows" if table.groups is None else "" for _, table in sides]
+    files = [(side, f"{table.path.name}: {table.format}{n}") for (side, table), n in zip(sides, counted, strict=True)]
+    return (*files, ("columns", "\n".join(lines)))
 
 
 def _some(names: list[str]) -> str:

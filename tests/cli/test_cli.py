@@ -77,7 +77,7 @@ def test_label_writes_labels_statement_and_ledger(tables):
     # what it will spend stands there before it is spent
     assert done.stdout.index("will spend") < done.stdout.index("questions answered")
     frame = pd.read_csv(tables / "labels.csv")
-    assert list(frame.columns) == ["row", "label", "status"]
+    assert list(frame.columns) == ["row", "label", "status", "lead", "confidence"]
     assert frame["row"].tolist() == list(range(40))
     answered = frame[frame["status"] == "answered"]
     assert 1 <= len(answered) <= 10
@@ -128,7 +128,7 @@ def test_plan_spends_nothing(tables):
         (["--teacher", "oracle"], "--teacher must be one of"),
         (["--public", "nowhere.csv"], "there is no file"),
         (["--sigma", "5"], "without a mechanism"),
-        (["--mechanism", "gnmax"], "missing: sigma"),
+        (["--mechanism", "gnmax"], "missing: --sigma"),
         (["--mechanism", "gnmax", "--sigma", "1"], "buys 0 of these"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",

@@ -6,6 +6,7 @@ import datetime as dt
 import sqlite3
 import sys
 import warnings
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ from pate.exceptions import CuratorWarning, InvalidInputError, PateError
 
 openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate[excel]'")
 duckdb = pytest.importorskip("duckdb", reason="pip install 'pate[duckdb]'")
+pa = pytest.importorskip("pyarrow", reason="pip install 'pate[parquet]'")
+pq = pytest.importorskip("pyarrow.parquet", reason="pip install 'pate[parquet]'")
 
 HEADER = ["age", "town", "born", "ill"]
 PEOPLE = [[50, "Oslo", dt.date(1970, 1, 2), "no"], [51.5, "Rome", dt.date(1970, 1, 3), "yes"],
@@ -244,4 +247,103 @@ def test_where_a_table_and_its_files_are(tmp_path):
     source = sqlite(tmp_path / "t.db", PEOPLE)
     with pytest.raises(InvalidInputError, match="private and public are one file"):
         check_other_file(source, source)
+    with pytest.raises(InvalidInputError, match="private and public are one file"):
+        check_other_file(source, source.replace("t.db", f"../{tmp_path.name}/t.db"))
     check_other_file(source, source.replace("visits", "others"))
+
+
+# One odd cell in a declared type -------------------------------------------------------------------------------
+
+FAR = 10**7  # days: the year 29349, for which Python has no date
+
+
+def far_parquet(path, kind):
+    moments = pa.array([1, FAR], pa.int32()).cast(pa.date32())
+    if kind != "date32":
+        unit, _, zone = kind.partition(",")
+        day = 86400 * {"s": 1, "us": 10**6}[unit]
+        moments = pa.array([day, FAR * day], pa.int64()).cast(pa.timestamp(unit, tz=zone or None))
+    pq.write_table(pa.table({"born": moments, "ill": ["no", "yes"]}), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["date32", "s", "us", "us,Europe/Oslo"])
+@pytest.mark.parametrize("shown", ["text", "parquet"])
+def test_a_date_that_python_has_no_name_for_is_its_own_records_matter(tmp_path, kind, shown):
+    private = far_parquet(tmp_path / "p.parquet", kind)
+    if shown == "text":
+        (tmp_path / "u.csv").write_text("born\n1970-01-02\n1980-01-01\n")
+    else:
+        pd.DataFrame({"born": pd.to_datetime(["1970-01-02", "1980-01-01"])}).to_parquet(tmp_path / "u.parquet")
+    public = tmp_path / ("u.csv" if shown == "text" else "u.parquet")
+    days = read_both(private, public, target="ill").private.X["born"].tolist()
+    assert days[0] == 1.0
+    assert np.isnan(days[1])
+
+
+@pytest.mark.parametrize("unit", ["D", "us"])
+def test_a_date_of_an_array_that_python_has_no_name_for(tmp_path, unit):
+    born = np.array([1, FAR], "M8[D]").astype(f"M8[{unit}]")
+    if unit == "D":
+        born[1] = np.array(10**15, "M8[D]")  # of which pandas tells the year
+    np.savez(tmp_path / "p.npz", born=born, ill=np.array(["no", "yes"]))
+    (tmp_path / "u.csv").write_text("born\n1970-01-02\n1980-01-01\n")
+    days = read_both(tmp_path / "p.npz", tmp_path / "u.csv", target="ill").private.X["born"].tolist()
+    assert days[0] == 1.0
+    assert np.isnan(days[1])
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
+def test_an_infinite_date_of_a_database_is_its_own_records_matter(tmp_path, kind):
+    with duckdb.connect(str(tmp_path / "p.db")) as book:
+        book.execute(f"CREATE TABLE t (born {kind}, ill TEXT)")
+        book.execute("INSERT INTO t VALUES ('1970-01-03', 'no'), ('infinity', 'yes')")
+    (tmp_path / "u.csv").write_text("born\n1970-01-02\n1980-01-01\n")
+    days = read_both(f"duckdb:{tmp_path}/p.db?table=t", tmp_path / "u.csv", target="ill").private.X["born"].tolist()
+    assert 1.0 <= days[0] <= 3.0
+    assert np.isnan(days[1])
+
+
+def test_a_cell_of_sqlite_that_is_no_text_is_its_own_records_matter(tmp_path):
+    with sqlite3.connect(tmp_path / "p.db") as book:
+        book.execute("CREATE TABLE t (who, town, age, ill)")
+        book.execute("INSERT INTO t VALUES ('a', 'Oslo', 1, 'no'), ('b', CAST(x'ff41' AS TEXT), 2, 'yes')")
+    book.close()
+    (tmp_path / "u.csv").write_text("town,age\nOslo,1\nRome,2\n")
+    with pytest.warns(CuratorWarning):
+        held = read_both(f"sqlite:{tmp_path}/p.db?table=t", tmp_path / "u.csv", target="ill", group="who").private
+    assert held.X["town"].tolist()[0] == "Oslo"
+    assert held.X["town"].isna().tolist() == [False, True]
+    assert held.groups.tolist() == ["a", "b"]
+
+
+def test_a_date_of_a_sheet_that_is_none_is_not_quoted(tmp_path):
+    made = workbook(tmp_path / "made.xlsx", PEOPLE)
+    with zipfile.ZipFile(made) as old, zipfile.ZipFile(tmp_path / "p.xlsx", "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name.endswith("sheet1.xml"):
+                assert b"<v>25571</v>" in data
+                data = data.replace(b"<v>25571</v>", b"<v>98765432</v>")
+            new.writestr(name, data)
+    public = workbook(tmp_path / "u.xlsx", SHOWN, HEADER[:3])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        held = read_both(tmp_path / "p.xlsx", public, target="ill").private
+    assert held.X["born"].isna().tolist() == [False, True, True]
+    assert not any("98765432" in str(w.message) for w in said)
+
+
+def test_folders_without_a_name_and_a_value_are_no_column(tmp_path):
+    (tmp_path / "d" / "2020").mkdir(parents=True)
+    pd.DataFrame({"age": [1.0]}).to_parquet(tmp_path / "d" / "2020" / "part.parquet")
+    assert read_table(tmp_path / "d").X.columns.tolist() == ["age"]
+
+
+def test_of_a_private_folder_it_is_not_told_how_many_values_part_it(tmp_path):
+    """Another record's town would be one file more."""
+    shown, held = parts(tmp_path / "u"), parts(tmp_path / "p", ("2019", "2020", "x07"))
+    for place in held.rglob("part-0.parquet"):
+        pd.read_parquet(place, partitioning=None).assign(ill="no").to_parquet(place)
+    pair = read_both(held, shown, target="ill")
+    assert [str(t.format) for t in (pair.private, pair.public)] == ["Parquet, parted by a column", "Parquet, 2 files"]

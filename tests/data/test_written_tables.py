@@ -277,3 +277,30 @@ def test_what_is_left_out_need_not_be_readable(tmp_path):
     pd.DataFrame({"age": [1.0], "ill": ["no"], "stay": pd.to_timedelta(["1h"])}).to_parquet(tmp_path / "p.parquet")
     pair = read_both(tmp_path / "p.parquet", tmp_path / "u.parquet", target="ill", only_common=True)
     assert pair.private.X.columns.tolist() == ["age"]
+
+
+def test_a_line_break_of_another_kind_moves_no_cell(tmp_path):
+    r"""pandas loses an empty first cell behind a line of \r alone: of an empty record, the record itself."""
+    (tmp_path / "u.csv").write_text("town,age\nBonn,1\n,2\n")
+    for odd in ("\r,7,yes", "\r,,"):
+        (tmp_path / "p.csv").write_bytes(f"town,age,ill\nOslo,5,no\n{odd}\nRome,6,no\n".encode())
+        held = read_both(tmp_path / "p.csv", tmp_path / "u.csv", target="ill").private
+        assert held.X["town"].isna().tolist() == [False, True, False]
+        assert held.X["age"].tolist()[::2] == [5.0, 6.0]
+        assert held.y.tolist() == ["no", "yes" if "yes" in odd else None, "no"]
+
+
+def test_line_breaks_of_old_and_a_control_character_refuse_nothing(tmp_path):
+    (tmp_path / "u.csv").write_text("town,age\nBonn,1\nRome,2\n")
+    (tmp_path / "p.csv").write_bytes(b"town;age;ill\rOs\x01lo;5;no\rRome;6;no\r")
+    held = read_both(tmp_path / "p.csv", tmp_path / "u.csv", target="ill").private
+    assert held.X["town"].tolist() == ["Os\x01lo", "Rome"]
+
+
+def test_a_long_text_is_its_own_records_matter(tmp_path):
+    limit = csv.field_size_limit()
+    (tmp_path / "u.csv").write_text("note,age\nBonn,1\nRome,2\n")
+    (tmp_path / "p.csv").write_text(f"note,age,ill\n{'long ' * 40_000},5,no\nshort,6,no\n")
+    held = read_both(tmp_path / "p.csv", tmp_path / "u.csv", target="ill").private
+    assert held.X["note"].str.len().tolist() == [200_000, 5]
+    assert csv.field_size_limit() == limit

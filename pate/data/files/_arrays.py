@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _REMEDY = "It may be truncated, or hold Python objects: save plain arrays."
 #: A few bytes of an archive can hold an array of a row and a billion columns, each of which would get a name.
 _MOST_COLUMNS = 100_000
+#: Between two dates there are no more.
+_MOST_DAYS, _MOST_MONTHS = 3_652_059, 119_988
 
 
 def is_matrix(frame: pd.DataFrame) -> bool:
@@ -34,7 +36,7 @@ def read_npy(path: Path) -> pd.DataFrame:
     array = read_npy_array(path, what="npy array", remedy=_REMEDY)
     names = array.dtype.names
     if names and array.ndim == 1 and all(array.dtype[name].shape == () for name in names):
-        return pd.DataFrame({name: array[name] for name in names})
+        return pd.DataFrame({name: _in_time(array[name]) for name in names})
     if array.ndim < 2 or array.dtype.kind not in "biufUS":
         raise InvalidInputError(
             f"{path} must hold numbers or text of shape (n, ...), or a structured array of shape (n,), got shape "
@@ -79,7 +81,22 @@ def read_npz_table(path: Path) -> pd.DataFrame:
             f"{path} must hold X of shape (n, n_features), or one array of shape (n,) per column; it holds "
             f"{', '.join(f'{k} {a.shape}' for k, a in arrays.items()) or 'nothing'}. Save the arrays by those names."
         )
-    return pd.DataFrame(arrays)
+    return pd.DataFrame({name: _in_time(array) for name, array in arrays.items()})
+
+
+def _in_time(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of dates without those that Python has no date for: pandas would refuse all, and quote one."""
+    unit = np.datetime_data(array.dtype)[0] if array.dtype.kind in "mM" else ""
+    if unit not in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us"):
+        return array
+    first: Any = np.datetime64("0001-01-02")
+    last: Any = np.datetime64("9999-12-30")
+    if array.dtype.kind == "m":
+        last = np.timedelta64(_MOST_MONTHS, "M") if unit in "YM" else np.timedelta64(_MOST_DAYS, "D")
+        first = -last
+    # Bounds in the array's own unit: to bring it to a finer one may take more than 64 bits.
+    fine = (array >= first.astype(array.dtype)) & (array <= last.astype(array.dtype))
+    return np.where(fine, array, np.array("NaT", dtype=array.dtype))
 
 
 def matrix_roles(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+#: What Python has dates for, less a day, by which a zone may move them.
+FIRST_MOMENT, LAST_MOMENT = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
 
 
 def parquet_parts(folder: Path) -> list[Path]:
@@ -25,6 +30,17 @@ def parquet_parts(folder: Path) -> list[Path]:
     """
     found = (path for path in folder.rglob("*") if path.name.lower().endswith(".parquet") and path.is_file())
     return sorted(p for p in found if not any(part[0] in "._" for part in p.relative_to(folder).parts))
+
+
+def is_key(piece: str) -> bool:
+    """Whether a sub-folder's name is that of a column and a value.
+
+    Examples
+    --------
+    >>> is_key("town=Oslo"), is_key("2020")
+    (True, False)
+    """
+    return "=" in piece
 
 
 def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
@@ -51,7 +67,12 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
             frame = arrow_frame(pq.read_table(path, partitioning=None), nullable=nullable)
         else:
             # Names of sub-folders as texts: by what else there is, arrow would make 7 of 007.
-            keys = {piece.partition("=")[0]: "string" for part in parts for piece in part.relative_to(path).parts[:-1]}
+            keys = {
+                piece.partition("=")[0]: "string"
+                for part in parts
+                for piece in part.relative_to(path).parts[:-1]
+                if is_key(piece)
+            }
             data = ds.dataset(
                 [str(part) for part in parts],
                 format="parquet",
@@ -103,6 +124,8 @@ def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
     for i, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.float64()))
+        elif pa.types.is_temporal(getattr(field.type, "value_type", field.type)):
+            table = table.set_column(i, field.name, _dated(table.column(i)))
     if not nullable:
         return table.to_pandas()
     # Not nullable, one missing whole number makes floats of a column, and large ids equal.
@@ -112,3 +135,24 @@ def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
              pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
              pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype()}  # fmt: skip
     return table.to_pandas(types_mapper=kinds.get)
+
+
+def _dated(column: Any) -> Any:
+    """Return a column of dates or moments without those that Python has no date for: one would fail all others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_date(column.type):
+        days = column.cast(pa.timestamp("s"))
+    elif pa.types.is_timestamp(column.type):
+        # In the column's own unit; a zone may move a moment by a day.
+        days = column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
+    else:
+        return column
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        return column  # the years 1677 to 2262 alone
+    first, last = (pa.scalar(day, days.type) for day in (FIRST_MOMENT, LAST_MOMENT))
+    there = pc.and_(pc.greater_equal(days, first), pc.less_equal(days, last))
+    return pc.if_else(there, column, pa.scalar(None, column.type))

@@ -8,7 +8,8 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BO
 _SEPARATORS = (",", ";", "\t", "|")
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a]")
 _CODE = re.compile(r"\s*0[0-9]+\s*")
+_LONGEST = 2**31 - 1
+_RETURN = re.compile(r"\r(?!\n)")
 _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 
@@ -143,7 +146,7 @@ def open_csv(
         raise _unreadable(path, reason(error)) from None
     text, encoding = _decoded(data, path, wanted, like, private=private)
     # Of a private file its header alone: an odd sign in a cell is its own record's matter.
-    if _BINARY.search(text if not private else text.split("\n", 1)[0]) or "\0" in text:
+    if _BINARY.search(text if not private else _first_line(text)) or "\0" in text:
         raise InvalidInputError(
             f"{path} is not text: it has control characters in it, as binary files have. Name a table, or say how its "
             "letters are written (encoding=, --encoding utf-16, say)."
@@ -155,12 +158,36 @@ def open_csv(
     decimal = wanted.decimal or (like.decimal if like is not None else "") or "."
     if decimal not in (".", ","):
         raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
-    sep = said[1] if said and wanted.sep is None else _separator(text, path, wanted, like, names)
-    header, zeros = _check_cells(path, text, sep, look=not private)
+    with _cells_of_any_length():
+        sep = said[1] if said and wanted.sep is None else _separator(text, path, wanted, like, names)
+        header, zeros = _check_cells(path, text, sep, look=not private)
+        text = _rewritten(text, sep) if _RETURN.search(text) else text
     # A missing name gets the one pandas would give it, so that drop= can take it out.
     named = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
     known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal)
     return CsvTable(path, text, named, known, frozenset(named[i] for i in zeros))
+
+
+def _rewritten(text: str, sep: str) -> str:
+    r"""Return the same cells with nothing left to judge: pandas and csv part some lines with \r in another way."""
+    made = io.StringIO(newline="")
+    writer = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows(row for row in _reader(text, sep) if row)
+    return made.getvalue()
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Let no long text in one cell refuse a file: csv has a limit, the same one for everybody."""
+    limit = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _reader(text: str, sep: str) -> Any:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
 
 
 def _unreadable(path: Path, why: str) -> InvalidInputError:
@@ -237,7 +264,7 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
             )
         if not wanted.recognise:
             return said
-    head = text.split("\n", 1)[0].rstrip("\r")
+    head = _first_line(text)
     found = {sep: cells for sep in _SEPARATORS if len(cells := _cells(head, sep)) > 1}
     if len(found) < 2:
         return next(iter(found), said or ",")
@@ -259,6 +286,10 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
     )
 
 
+def _first_line(text: str) -> str:
+    return re.split(r"[\r\n]", text, maxsplit=1)[0]
+
+
 def _cells(line: str, sep: str) -> list[str]:
     try:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])]
@@ -267,9 +298,8 @@ def _cells(line: str, sep: str) -> list[str]:
 
 
 def _all_have(text: str, sep: str, n: int) -> bool:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
     try:
-        return all(len(row) == n for row in reader if row)
+        return all(len(row) == n for row in _reader(text, sep) if row)
     except csv.Error:
         return False
 
@@ -285,7 +315,7 @@ def _check_cells(path: Path, text: str, sep: str, *, look: bool) -> tuple[list[s
     mark = re.escape(sep)
     coded = look and re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
+        reader = _reader(text, sep)
         header = [cell.strip() for cell in next(reader, [])]
         for row in reader:
             if row and len(row) != len(header):

@@ -101,9 +101,9 @@ class Database:
         address = f"file:{quote(str(self.path.absolute()))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as book:
+                book.text_factory = _text
                 seen = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
                 self._check_table([name for (name,) in book.execute(seen)])
-                book.text_factory = _letters
                 cursor = book.execute(self._sql())
                 names, rows = [part[0] for part in cursor.description or ()], cursor.fetchall()
         except sqlite3.Error as error:
@@ -127,10 +127,11 @@ class Database:
                 found = book.sql(self._sql())
                 if found is None:
                     raise self._failed(ValueError())
-                table = found.to_arrow_table()
-        except duckdb.Error as error:
+                return arrow_frame(found.to_arrow_table(), nullable=nullable)
+        except InvalidInputError:
+            raise
+        except Exception as error:  # duckdb's, arrow's, and what a cell of an odd kind raises on its way to Python
             raise self._failed(error) from None
-        return arrow_frame(table, nullable=nullable)
 
     def _check_table(self, tables: list[str]) -> None:
         if self.table and self.table not in tables:
@@ -144,9 +145,12 @@ class Database:
         )
 
 
-def _letters(cell: bytes) -> str:
-    """Return a text of SQLite, which checks none: a byte that is no UTF-8 is its own cell's matter."""
-    return cell.decode("utf-8", "replace")
+def _text(cell: bytes) -> str | bytes:
+    """Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter."""
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return cell
 
 
 def beside(source: str | os.PathLike[str], ending: str) -> Path:

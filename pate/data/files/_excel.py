@@ -56,7 +56,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
         page.reset_dimensions()  # some programs write them wrongly
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore")  # of a date that is none openpyxl quotes the cell
                 lines = [tuple(line) for line in page.iter_rows(values_only=True)]
         except Exception as error:
             raise _unreadable(path, error) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pate.data._columns import settled
 from pate.data.files._arrays import is_matrix, read_npy, read_npz_table
-from pate.data.files._arrow import parquet_parts, read_parquet
+from pate.data.files._arrow import is_key, parquet_parts, read_parquet
 from pate.data.files._csv import open_csv
 from pate.data.files._databases import Database
 from pate.data.files._excel import read_excel
@@ -137,11 +137,15 @@ def open_table(
 
 
 def _open_folder(place: Path, wanted: Wanted, *, nullable: bool) -> Opened:
-    n_parts = len(parquet_parts(place))
+    parts = parquet_parts(place)
+    n_parts = len(parts)
     if not n_parts:
         raise InvalidInputError(f"there is no Parquet file in the folder {place}. Name a table, or a folder of parts.")
-    parts = TableFormat("Parquet", part=f"{n_parts} file{'s' * (n_parts > 1)}")
-    return _held(read_parquet(place, nullable=nullable), place, place.name, parts)
+    told = f"{n_parts} file{'s' * (n_parts > 1)}"
+    if nullable and any(is_key(piece) for part in parts for piece in part.relative_to(place).parts[:-1]):
+        told = "parted by a column"  # of a private table: how many values it has there hangs on its records
+    known = TableFormat("Parquet", part=told)
+    return _held(read_parquet(place, nullable=nullable), place, place.name, known)
 
 
 def _held(frame: pd.DataFrame, path: Path, name: str, known: TableFormat) -> Opened:

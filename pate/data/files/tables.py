@@ -166,7 +166,9 @@ def read_table(
     number or truth value that its own cell spells, else its text. Public are the names of columns, the number of rows,
     sheets, tables and files, the declared types of Parquet, DuckDB and npz columns, and that the file is well formed
     (rows as long as the header, quotes that close, letters of one encoding): whoever writes the file sees to that. How
-    a private CSV file is written follows from its first bytes, its header line and the public file, from no record.
+    a private CSV file is written follows from its first bytes, its header line and the public file, from no record. A
+    record of a sheet has a cell that is filled: empty lines at the end of one are none. A date before the year 1 or
+    after 9999 is missing.
 
     Examples
     --------

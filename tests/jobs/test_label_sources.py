@@ -1,0 +1,18 @@
+"""What a plan tells of the files that it read."""
+
+from __future__ import annotations
+
+import pytest
+
+from pate.jobs._reading import read_sources
+
+
+@pytest.mark.parametrize("group", [None, "who"])
+def test_how_many_records_persons_have_together_is_not_told(tmp_path, group):
+    (tmp_path / "p.csv").write_text("who,age,ill\nann,1,no\nann,2,yes\nbob,3,no\n")
+    (tmp_path / "u.csv").write_text("age\n1.5\n2.5\n")
+    drop = [] if group else ["who"]
+    source = read_sources(tmp_path / "p.csv", tmp_path / "u.csv", target="ill", group=group, drop=drop)
+    told = dict(source.files)
+    assert ("rows" in told["private"]) == (group is None)
+    assert told["public"].endswith("2 rows")
