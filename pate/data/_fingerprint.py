@@ -13,8 +13,9 @@ from pate.core.frames import plain_column
 
 
 def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> str:
-    """Return a digest of the private records: of their labels and owners, in the file's order: **sensitive**.
+    """Return two digests of the private records, ``A:B``: of their labels and owners: **sensitive**.
 
+    A is of the records in the file's order, B of the same in no order: sorted otherwise they are still the same.
     Features do not enter: scaled, encoded or dropped otherwise they are the same people's, and one ledger's.
 
     Parameters
@@ -28,14 +29,22 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     >>> a, b = records_fingerprint(np.array([0, 1])), records_fingerprint(np.array([0, 1]), ["x", "y"])
     >>> a == records_fingerprint(np.array([0, 1])), a == b
     (True, False)
+    >>> c = records_fingerprint(np.array([1, 0]), ["y", "x"])
+    >>> [p == q for p, q in zip(b.split(":"), c.split(":"))]
+    [False, True]
     """
     digest = hashlib.sha256(f"pate records 1 {len(labels)} {groups is not None}\n".encode())
     digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     groups = plain_column(groups, name="groups")
-    for name in () if groups is None else quietly("groups", lambda: [str(owner) for owner in groups]):
-        text = name.encode("utf-8", "surrogatepass")
-        digest.update(f"{len(text)}:".encode() + text)
-    return digest.hexdigest()
+    owners = [] if groups is None else quietly("groups", lambda: [str(owner) for owner in groups])
+    names = [owner.encode("utf-8", "surrogatepass") for owner in owners]
+    for name in names:
+        digest.update(f"{len(name)}:".encode() + name)
+    pairs = sorted(zip(labels.tolist(), names or [b""] * len(labels), strict=True))
+    unordered = hashlib.sha256(f"pate records 1 unordered {len(labels)} {groups is not None}\n".encode())
+    for label, name in pairs:
+        unordered.update(f"{label}:{len(name)}:".encode() + name)
+    return f"{digest.hexdigest()}:{unordered.hexdigest()}"
 
 
 def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:

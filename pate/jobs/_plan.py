@@ -203,7 +203,7 @@ class BallotPlan:
 
     Attributes
     ----------
-    n_records, n_units, n_public : int
+    n_units, n_public : int
     unit : {"record", "group"}
     encoding : str
         How rows become numbers.
@@ -223,7 +223,7 @@ class BallotPlan:
     Examples
     --------
     >>> from pate.recipes import PublicFacts, choose
-    >>> facts = {"n_records": 900, "n_units": 900, "n_public": 400, "unit": "record", "encoding": "3 columns"}
+    >>> facts = {"n_units": 900, "n_public": 400, "unit": "record", "encoding": "3 columns"}
     >>> noise = GaussianSum(9.0)
     >>> plan = BallotPlan(recipe=choose(PublicFacts(n_units=900, n_classes=10, mu=1 / 9, n_public=400)), is_paid=False,
     ...     mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), **facts)
@@ -231,7 +231,6 @@ class BallotPlan:
     900 records vote in 1 round; Gaussian noise, 9 times what one record may change; all 400 public rows; will spend ...
     """
 
-    n_records: int
     n_units: int
     n_public: int
     unit: str
@@ -256,19 +255,19 @@ class BallotPlan:
         Examples
         --------
         >>> from pate.recipes import PublicFacts, choose
-        >>> facts = {"n_records": 900, "n_units": 300, "n_public": 400, "unit": "group", "encoding": "3 columns"}
+        >>> facts = {"n_units": 300, "n_public": 400, "unit": "group", "encoding": "3 columns"}
         >>> noise = GaussianSum(9.0)
         >>> recipe = choose(PublicFacts(n_units=300, n_classes=9, mu=1 / 9, n_public=400))
         >>> plan = BallotPlan(recipe=recipe, is_paid=True, mechanisms=(noise,),
         ...     guarantee=noise.charge(1).guarantee(1e-5), **facts)
         >>> print(plan.text().splitlines()[0])
-        voters     300 groups, all ballots of one clipped together (900 records)
+        voters     300 groups, all ballots of one clipped together
         """
         return as_lines(self.lines())
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""
-        each = f", all ballots of one clipped together ({self.n_records} records)" if self.unit == "group" else ""
+        each = ", all ballots of one clipped together" if self.unit == "group" else ""
         shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
         return [
             ("voters", f"{self.n_units} {self.unit}s{each}"),

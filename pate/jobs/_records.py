@@ -102,7 +102,6 @@ class BallotRoad:
         before = "images" if source.kind == "images" else f"{source.public.shape[1]} columns"
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
         plan = BallotPlan(
-            n_records=len(source.y),
             n_units=ballots.n_units,
             n_public=n_public,
             unit=ballots.unit,

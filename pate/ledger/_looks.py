@@ -15,7 +15,7 @@ from pate.ledger import _entries
 from pate.ledger._chain import pack_query, unpack_counts, unpack_query
 from pate.ledger._export import write_answers
 from pate.ledger._key import mac, read_key
-from pate.ledger._registration import SENSITIVE_KEYS
+from pate.ledger._registration import SENSITIVE_KEYS, macs
 from pate.ledger._rows import Answer, LedgerRow, Remaining, Verification
 from pate.ledger._store import transaction
 from pate.ledger._verify import verify_ledger
@@ -60,7 +60,8 @@ class LedgerLooks:
     def recognises(self, fingerprint: str) -> bool:
         """Return whether the private records of this fingerprint are the ones this ledger is for.
 
-        False where it does not say: no data set is registered, none with a fingerprint, or the key file is gone.
+        In whatever order they come. False where it does not say: no data set is registered, none with a fingerprint, or
+        the key file is gone.
 
         Examples
         --------
@@ -74,9 +75,11 @@ class LedgerLooks:
         """
         with self._read() as connection:
             held = None if connection is None else _entries.read_registration(connection, self.path)
-        known = None if held is None else held.get("fingerprint")
-        key = None if known is None else read_key(self.path, make=False)
-        return key is not None and hmac.compare_digest(str(known), mac(key, "fingerprint", fingerprint))
+        key = None if held is None or held.get("fingerprint") is None else read_key(self.path, make=False)
+        if held is None or key is None:
+            return False
+        known = [(held.get(name), value) for name, value in macs(key, fingerprint).items()]
+        return any(a is not None and b is not None and hmac.compare_digest(str(a), b) for a, b in known)
 
     def remaining(self, *, default_total: Budget | None = None) -> Remaining:
         """Return what the total still allows now (another process may be quicker).

@@ -13,12 +13,28 @@ from pate.ledger._key import mac, read_key
 from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.
-SENSITIVE_KEYS = ("fingerprint", "key_check")
+SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check")
 #: What to do when the records did change.
 _REVISE = (
     " If these are the same people's records, corrected or added to, say so first: Ledger.revise(reason). Folds of a "
     "cross-validation are other data sets: pate.private_select chooses settings on all records."
 )
+
+
+def macs(key: bytes, fingerprint: str) -> dict[str, Any]:
+    """Return what a ledger keeps of a fingerprint: of the records in their order and, where it is known, in none.
+
+    Examples
+    --------
+    >>> a, b = macs(b"key", "01:ab"), macs(b"key", "23:ab")
+    >>> a["fingerprint"] == b["fingerprint"], a["unordered"] == b["unordered"], macs(b"key", "01")["unordered"]
+    (False, True, None)
+    """
+    ordered, _, unordered = fingerprint.partition(":")
+    return {
+        "fingerprint": mac(key, "fingerprint", ordered),
+        "unordered": mac(key, "unordered", unordered) if unordered else None,
+    }
 
 
 def merge(
@@ -50,7 +66,7 @@ def merge(
         key = read_key(path, make=make_key and known.get("key_check") is None)
         new["key_check"] = "" if key is None else mac(key, "key", "")[:16]
         if registration.fingerprint is not None:
-            new["fingerprint"] = "" if key is None else mac(key, "fingerprint", registration.fingerprint)
+            new |= dict.fromkeys(SENSITIVE_KEYS[:2], "") if key is None else macs(key, registration.fingerprint)
     if known.get("key_check") is not None and new["fingerprint"] is not None:
         if known["key_check"] != new["key_check"]:
             raise LedgerError(

@@ -58,9 +58,10 @@ def tables(tmp_path):
 
 
 def label(folder, *extra, epsilon=2, out="labels.csv"):
+    classes = [] if "--classes" in extra else ["--classes", "no,yes"]
     return pate(
         "label", "--private", "private.csv", "--target", "ill", "--group", "patient", "--public", "public.csv",
-        "--classes", "no,yes", "--epsilon", epsilon, "--delta", "1e-3", "--teachers", 20, "--queries", 10,
+        *classes, "--epsilon", epsilon, "--delta", "1e-3", "--teachers", 20, "--queries", 10,
         "--out", out, "--jobs", 1, *extra, cwd=folder,
     )  # fmt: skip
 

@@ -216,7 +216,9 @@ def test_a_text_that_is_no_utf8_is_its_own_cells_matter(tmp_path):
         book.execute("UPDATE visits SET town = CAST(x'4fff6f' AS TEXT) WHERE ill = 'yes'")
     book.close()
     like = read_table(workbook(tmp_path / "u.xlsx", SHOWN, HEADER[:3]))
-    assert read_table(source, target="ill", like=like).X["town"].tolist() == ["Oslo", "O\ufffdo", "?"]
+    with pytest.warns(CuratorWarning, match="'town' has 1 that are not what the public rows have"):
+        towns = read_table(source, target="ill", like=like).X["town"]
+    assert towns.isna().tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])

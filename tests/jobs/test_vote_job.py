@@ -319,6 +319,7 @@ def test_a_renamed_private_file_is_known(tmp_path):
     names = [f"p{i}.csv" for i in range(5)]
     for name in names:
         rows.assign(age=rows["age"] + 1).to_csv(tmp_path / name, index=False)
+    rows.assign(age=rows["age"] + 1).sort_values("age").to_csv(tmp_path / "sorted.csv", index=False)
 
     def make(name, **options):
         return LabelJob(
@@ -330,6 +331,8 @@ def test_a_renamed_private_file_is_known(tmp_path):
     assert granted(make, names) == 1
     with pytest.raises(InvalidInputError, match=r"p1\.csv holds the private data set of the ledger .*p0\.csv\.ledger"):
         make("p1.csv").run()
+    with pytest.raises(InvalidInputError, match=r"sorted\.csv holds the private data set of the ledger .*p0\.csv"):
+        make("sorted.csv").run()
     (tmp_path / "p0.csv.ledger.sqlite").rename(tmp_path / "kept.sqlite")
     (tmp_path / "p0.csv.ledger.sqlite.key").rename(tmp_path / "kept.sqlite.key")
     (tmp_path / "noise.sqlite").write_bytes(b"not a ledger")
@@ -340,7 +343,7 @@ def test_a_renamed_private_file_is_known(tmp_path):
     with pytest.raises(InvalidInputError, match="Name a file"):
         make("p1.csv", new_ledger=True, ledger=None)
     # Other people's records in the same folder are theirs.
-    rows[::-1].to_csv(tmp_path / "others.csv", index=False)
+    rows.iloc[1:].to_csv(tmp_path / "others.csv", index=False)
     assert granted(make, ["others.csv"]) == 1
 
 
