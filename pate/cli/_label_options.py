@@ -132,7 +132,9 @@ class LabelOptions:
         HERE,
     ] = None
     decimal: Annotated[
-        Literal[".", ","] | None, option("What stands before the decimals of a CSV file; a point.", TABLES), HERE
+        Literal[".", ","] | None,
+        option("What stands before the decimals of a CSV file; as the public one has it.", TABLES),
+        HERE,
     ] = None
     dates: Annotated[
         Literal["auto", "day-first", "month-first", "text"],

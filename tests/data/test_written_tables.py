@@ -114,11 +114,24 @@ def test_binary_files_are_no_tables(tmp_path):
 # Decimal commas -----------------------------------------------------------------------------------------------
 
 
-def test_decimal_commas_are_suggested_and_read(tmp_path):
+@pytest.mark.parametrize(
+    ("doses", "others"),
+    [(("1,500", "2,250"), ("1", "2")), (("1,50", "2"), ("1.5", "2")), (("1,50", "many"), ("1", "2"))],
+)
+def test_decimal_commas_that_may_be_thousands_or_stand_beside_points_are_not_taken_for_such(tmp_path, doses, others):
+    rows = list(zip("ab", doses, others, strict=True))
+    t = read_table(written(tmp_path / "u.csv", rows, header=("town", "dose", "n"), sep=";"))
+    assert (t.kinds["dose"], t.kinds["n"]) == ("text", "numeric")
+    assert t.format.decimal == "."
+    assert ("decimal commas" in t.remarks.get("dose", "")) == (doses[1] != "many")
+
+
+@pytest.mark.parametrize("said", [None, ","])
+def test_decimal_commas_are_recognised_in_the_public_file_and_read(tmp_path, said):
     rows = [["a", "1,50", "1"], ["b", "-2", "2"], ["c", "", "3"]]
     public = written(tmp_path / "u.csv", rows, header=("town", "dose", "n"), sep=";")
-    assert "decimal commas" in read_table(public).remarks["dose"]
-    t = read_table(public, decimal=",")
+    assert "decimal commas" in read_table(public, decimal=".").remarks["dose"]
+    t = read_table(public, decimal=said)
     assert t.X["dose"].tolist()[:2] == [1.5, -2.0]
     assert t.kinds == {"town": "text", "dose": "numeric", "n": "numeric"}
     private = written(
@@ -207,7 +220,7 @@ def test_one_cell_is_its_own_rows_matter_in_dates_and_decimal_commas(row, column
             csv.writer(file, delimiter=";").writerows([["born", "dose", "town", "ill"], *people])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CuratorWarning)
-            found.append(read_both(folder / "people.csv", public, target="ill", decimal=","))
+            found.append(read_both(folder / "people.csv", public, target="ill"))
     rest = [i for i in range(3) if i != row]
     usual, other = found
     pd.testing.assert_frame_equal(usual.private.X.iloc[rest], other.private.X.iloc[rest], check_exact=True)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,13 +156,15 @@ def open_csv(
     text = text[said.end() :] if said else text
     if not text.strip():
         raise InvalidInputError(f"{path} is empty: there is no header line. Write the table again.")
-    decimal = wanted.decimal or (like.decimal if like is not None else "") or "."
-    if decimal not in (".", ","):
+    decimal = wanted.decimal or (like.decimal if like is not None else "")
+    if decimal not in ("", ".", ","):
         raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
     with _cells_of_any_length():
         sep = said[1] if said and wanted.sep is None else _separator(text, path, wanted, like, names)
         header, zeros = _check_cells(path, text, sep, look=not private)
         text = _rewritten(text, sep) if _RETURN.search(text) else text
+        # Of a private file never: one cell of it would say how all others are read.
+        decimal = decimal or ("," if not private and sep != "," and _has_commas(text, sep) else ".")
     # A missing name gets the one pandas would give it, so that drop= can take it out.
     named = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
     known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal)
@@ -332,6 +335,8 @@ def _check_cells(path: Path, text: str, sep: str, *, look: bool) -> tuple[list[s
 
 
 _COMMA_NUMBER = re.compile(r"\s*[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?\s*")
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 
 def comma_numbers(column: pd.Series) -> bool:
@@ -346,7 +351,26 @@ def comma_numbers(column: pd.Series) -> bool:
     cells = [cell for cell in column.tolist() if isinstance(cell, str)]
     if not any(_COMMA_NUMBER.fullmatch(cell) for cell in cells):
         return False
-    return all(_COMMA_NUMBER.fullmatch(cell) or re.fullmatch(r"\s*[+-]?[0-9]+\s*", cell) for cell in cells)
+    return all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _has_commas(text: str, sep: str) -> bool:
+    r"""Whether some column of a public file holds decimal commas alone, not to be taken for thousands, and none points.
+
+    Examples
+    --------
+    >>> _has_commas("a;b\n1,5;x\n2;y", ";"), _has_commas("a\n1,500", ";"), _has_commas("a;b\n1,5;1.5", ";")
+    (True, False, False)
+    """
+    columns = zip_longest(*islice(filter(None, _reader(text, sep)), 1, None), fillvalue="")
+    there = ([cell.strip() for cell in column if cell.strip() not in MISSING] for column in columns)
+    commas = False
+    for cells in there:
+        if any("." in cell for cell in cells) and all(_POINT_NUMBER.fullmatch(cell) for cell in cells):
+            return False
+        if any("," in cell and len(cell.rpartition(",")[2]) != 3 for cell in cells):
+            commas |= all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE_NUMBER.fullmatch(cell) for cell in cells)
+    return commas
 
 
 def _with_commas(column: pd.Series) -> pd.Series:
