@@ -29,6 +29,8 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
     if options.proba:
         check_proba(job.plan)
+    if options.way == "private" and (options.plan or is_interactive()):  # who is there to read it may think again
+        job.check_records()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
         say_json(planned)

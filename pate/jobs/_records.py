@@ -115,10 +115,11 @@ class BallotRoad:
         )
         return cls(source, ballots, evidence, plan)
 
-    def run(self, y: npt.NDArray[Any]) -> tuple[RecordLabels, RecordModel]:
+    def run(self, y: npt.NDArray[Any], *, told: bool = False) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
         source = self.source
-        _tell_of_unusable(y, source.groups, self.ballots.voters.classes)
+        if not told:
+            tell_of_unusable(y, source.groups, self.ballots.voters.classes)
         X = in_planes(source.X, source.image_shape)
         return self.ballots.run(X, y, source.groups, evidence=self.evidence)
 
@@ -174,14 +175,14 @@ def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
 
 
-def _tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> None:
+def tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> None:
     """Warn the curator of records that cast no ballot; nothing else comes of them."""
     labelled = class_indices(y, classes) >= 0
     _, has_owner = owned(groups, len(y))
     n_out = int(np.count_nonzero(~(labelled & has_owner)))
     if n_out:
         warnings.warn(
-            f"{n_out} of {len(y)} records cannot be used and cast no ballot: {np.count_nonzero(~labelled)} of a class "
+            f"{n_out} of {len(y)} records cannot be used and do not vote: {np.count_nonzero(~labelled)} of a class "
             f"outside classes, {np.count_nonzero(~has_owner)} of an unknown owner. (These numbers are private: do not "
             "publish them.)",
             CuratorWarning,

@@ -20,7 +20,7 @@ from pate.jobs._inputs import chosen_teacher, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
-from pate.jobs._records import BallotRoad
+from pate.jobs._records import BallotRoad, tell_of_unusable
 from pate.jobs._shards import ShardRoad
 from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
@@ -246,7 +246,7 @@ class LabelJob(LeavesModel):
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         if new_ledger:
             check_absent(self._ledger)
-        self._private, self._new_ledger = file_of(private), new_ledger
+        self._private, self._new_ledger, self._told = file_of(private), new_ledger, False
         unit = units_of(source)[0]
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
@@ -336,31 +336,35 @@ class LabelJob(LeavesModel):
         RecordLabels or LabelRelease
             In the order of ``queries_``. The latter where teachers vote.
         """
-        source = self._source
-        values = self._classes
-        if values is None:
-            values = self._shards.teachers.classes = read_classes(source.y)
-        y = as_classes(source.y, values)
-        self._check_ledger(class_indices(y, values), values)
+        y, _ = self._checked()
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
-            labels, self._model = self._ballots.run(y)
+            labels, self._model = self._ballots.run(y, told=self._told)
             return labels
         outcome = self._shards.run(y)
         self.queries_ = outcome.queries
         return outcome.release
 
-    def _check_ledger(self, labels: npt.NDArray[np.int64], values: tuple[Any, ...]) -> None:
-        """See before days of training, not after, that the ledger is of these records, and theirs alone."""
-        if self._ledger is None:
-            return
-        # As the voters will see them, records of unknown owner and all.
-        groups, _ = owned(self._source.groups, len(labels))
-        records = records_fingerprint(labels, groups)
-        self._ledger.check(Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records))
-        check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
-        if not self.plan.is_paid:
-            self._ledger.check_writable()
+    def check_records(self) -> None:
+        """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners and the ledger."""
+        y, values = self._checked()
+        tell_of_unusable(y, self._source.groups, values)
+        self._told = True
+
+    def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
+        """Return labels and classes; see before days of training, not after, that the ledger is of these records."""
+        values = self._classes
+        if values is None:
+            values = self._shards.teachers.classes = read_classes(self._source.y)
+        y = as_classes(self._source.y, values)
+        if self._ledger is not None:
+            groups, _ = owned(self._source.groups, len(y))  # as the voters will see them
+            records = records_fingerprint(class_indices(y, values), groups)
+            self._ledger.check(Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records))
+            check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
+            if not self.plan.is_paid:
+                self._ledger.check_writable()
+        return y, values
 
     def write(
         self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False

@@ -93,7 +93,7 @@ def test_ctrl_c_at_the_question(tables, person, monkeypatch):
     assert untouched(tables)
 
 
-@pytest.mark.parametrize("moment", ["_check_ledger", "run", "write"])
+@pytest.mark.parametrize("moment", ["_checked", "run", "write"])
 def test_an_interrupted_command_goes_on_and_pays_once(tables, monkeypatch, moment):
     def press(*args, **kwargs):
         raise KeyboardInterrupt

@@ -276,3 +276,23 @@ def test_votes_from_elsewhere_have_ids_too(tables):
         "lead",
         "confidence",
     ]
+
+
+# Before anything is spent ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [{}, {"teacher": None, "teachers": None, "queries": None}], ids=["shards", "records"])
+def test_the_plan_tells_the_curator_of_records_that_do_not_vote(tables, way):
+    done = run(tables, "--plan", classes="no,maybe", **way)
+    assert done.returncode == 0, done.stderr
+    n_yes = int((pd.read_csv(tables / "p.csv")["ill"] == "yes").sum())
+    assert f"{n_yes} of {N} records cannot be used and do not vote: {n_yes} of a class" in " ".join(done.stderr.split())
+    assert sorted(p.name for p in tables.iterdir()) == ["p.csv", "u.csv"]
+
+
+def test_the_plan_refuses_a_second_ledger_for_the_same_records(tables):
+    assert run(tables).returncode == 0
+    shutil.copy(tables / "p.csv", tables / "copy.csv")
+    done = run(tables, "--plan", private="copy.csv", out="again.csv")
+    assert done.returncode == 2
+    assert "holds the private data set of the ledger" in done.stderr
