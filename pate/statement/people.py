@@ -194,8 +194,8 @@ def _sure(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | No
         texts.append(say("sure.alarm", n=found))
     if about:
         value = of_hundred(replaced_success(g.epsilon, g.delta))
-        told = say("sure.value_all", who=who.text) if value == 100 else say("sure.value", who=who.text, n=value)
-        texts.append(told)
+        every = say("sure.value_all", who=who.text)
+        texts.append(every if value == 100 else say("sure.value", who=who.text, n=value))
     if factor is not None:
         texts.append(say(f"sure.factor{about}", factor=say.number(factor), epsilon=say.number(g.epsilon)))
     if g.delta:
