@@ -134,6 +134,7 @@ class LabelPlan(VotePlan):
     Attributes
     ----------
     n_records, n_units : int
+        Where persons are protected the first is private, and not shown.
     teacher : str
     select : str
         How the rows are chosen.
@@ -204,6 +205,7 @@ class BallotPlan:
     Attributes
     ----------
     n_records, n_units, n_public : int
+        Where persons are protected the first is private, and not shown.
     unit : {"record", "group"}
     encoding : str
         How rows become numbers.
@@ -262,13 +264,14 @@ class BallotPlan:
         >>> plan = BallotPlan(recipe=recipe, is_paid=True, mechanisms=(noise,),
         ...     guarantee=noise.charge(1).guarantee(1e-5), **facts)
         >>> print(plan.text().splitlines()[0])
-        voters     300 groups, all ballots of one clipped together (900 records)
+        voters     300 groups, all ballots of one clipped together
         """
         return as_lines(self.lines())
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""
-        each = f", all ballots of one clipped together ({self.n_records} records)" if self.unit == "group" else ""
+        # How many records they have is private where persons are protected.
+        each = ", all ballots of one clipped together" if self.unit == "group" else ""
         shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
         return [
             ("voters", f"{self.n_units} {self.unit}s{each}"),

@@ -157,8 +157,10 @@ def _described(pair: TablePair, classes: tuple[Any, ...] | None) -> tuple[tuple[
         lines = [f"{kind}: {_some(names)}" for kind, names in alike.items()]
         lines += [str(use) for use in columns if use.remark][:_MOST_REMARKS]
     sides = (("private", pair.private), ("public", pair.public))
+    # How many rows all persons together have, one of them decides.
+    rows = {side: "" if table.groups is not None else f"; {len(table.X):,} rows" for side, table in sides}
     return (
-        *((side, f"{table.path.name}: {table.format}; {len(table.X):,} rows") for side, table in sides),
+        *((side, f"{table.path.name}: {table.format}{rows[side]}") for side, table in sides),
         ("columns", "\n".join(lines)),
     )
 
