@@ -156,6 +156,12 @@ class Checkpoint:
             self.arrays, self.facts = arrays, facts
 
     @property
+    def run(self) -> str | None:
+        """What tells this run from any other, of the same settings too; not the key itself."""
+        key = self.facts.get("key")
+        return None if key is None else hashlib.sha256(f"run {key}".encode()).hexdigest()
+
+    @property
     def is_due(self) -> bool:
         """Whether writing now keeps it to a small share of the run."""
         return time.monotonic() >= self._next

@@ -152,7 +152,7 @@ def fit_privately(
         # Charged once nothing public can fail any more, and before the first noise.
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
-        clf._spend(promised, unit, priced(plan), again=bool(begun))
+        clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
         done = run_training(
             engine,
             units,

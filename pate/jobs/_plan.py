@@ -134,6 +134,7 @@ class LabelPlan(VotePlan):
     Attributes
     ----------
     n_records, n_units : int
+        Where persons are protected the first is private, and not shown.
     teacher : str
     select : str
         How the rows are chosen.

@@ -76,6 +76,35 @@ def detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
     return min(1.0, float(format_up(min(by_alarms, by_misses))))
 
 
+def replaced_success(epsilon: float, delta: float) -> float:
+    """Return how often a test of what one unit says is right at most, where the guarantee is about its being there.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Under add-or-remove or zero-out adjacency.
+
+    Returns
+    -------
+    float
+        At even odds, rounded up.
+
+    Notes
+    -----
+    **Guarantees.** One unit's data replaced by others are two steps, by way of the data without it: each event has
+    P <= e^epsilon (e^epsilon Q + delta) + delta, which is (2 epsilon, (1 + e^epsilon) delta)-DP.
+
+    Examples
+    --------
+    >>> replaced_success(1.0, 0.0) == attack_bounds(2.0, 0.0)["largest_success"], replaced_success(50.0, 1e-5)
+    (True, 1.0)
+    """
+    if epsilon >= _LARGEST_EXPONENT:
+        return 1.0
+    found = attack_bounds(2 * epsilon, min(1.0, (1 + math.exp(epsilon)) * delta))["largest_success"]
+    return 1.0 if found is None else found
+
+
 def in_words(guarantee: Guarantee, unit: str) -> str:
     """Return two sentences for readers who know no differential privacy.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from pate.selection._result import Selection
 from pate.selection._rows import PrivateRows
 from pate.selection._runs import best_of, one_run, split_units
 from pate.selection._statement import mechanism_of, selection_statement
-from pate.statement._fits import counted_elsewhere
+from pate.statement._fits import count_selection, counted_elsewhere, join_kin
 from pate.statement.assumptions import check_stated
 
 
@@ -185,6 +186,8 @@ def private_select(
         _rehearse(contestant, noise, rows.X)
 
     releases = _pay(ledger, price, contestants, drawn, facts, budget, data, seeded=source.seeded)
+    promised = replace(guarantee, kind="seeded") if source.seeded else guarantee
+    count_selection((c.estimator for c in contestants), promised, facts.unit, price.whole, ledger=ledger)
     created = now()
     n_runs = law.draw(source)
     units, held_units = split_units(n_units, facts.n_held, source)
@@ -201,6 +204,7 @@ def private_select(
         model.set_params(**_own_settings(contestants[which], price.noises[which], facts, budget, ledger))
     told = statement(created=created, inner=contestants[which].rests_on(model), ledger=ledger, releases=releases)
     told = told.with_stated(stated)
+    join_kin(model, contestants[which].estimator)
     contestants[which].sign(model, told, told.guarantee, price.whole)
     return Selection(
         winner=model,

@@ -9,9 +9,10 @@ nobody here can count, and the statement says so.
 from __future__ import annotations
 
 import copy
+import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -109,13 +110,21 @@ class Kin:
 
     def __init__(self, *, elsewhere: bool = False) -> None:
         self.total = Total()
+        #: Ledgers that were charged, by their path; None: no ledger was.
+        self.ledgers: set[str | None] = set()
+        #: Runs that may be taken up again, and were counted.
+        self.runs: set[str] = set()
         #: Whether one of them came from another process, and whether one went to some.
         self.elsewhere, self.sent = elsewhere, False
 
-    def add(self, guarantee: Guarantee, unit: str, charge: Charge | None) -> Total:
+    def add(
+        self, guarantee: Guarantee, unit: str, charge: Charge | None, *, ledger: Any = None, run: str | None = None
+    ) -> Total:
         """Count a fit, and return the total."""
         with _LOCK:
             self.total = self.total.plus(guarantee, unit, charge)
+            self.ledgers.add(_name(ledger))
+            self.runs |= {run} if run is not None else set()
             return self.total
 
 
@@ -165,7 +174,7 @@ class CountedFits(BaseEstimator):
         self._kin().sent = True
         return {**super().__getstate__(), _ELSEWHERE: True}
 
-    def _spend(self, guarantee: Guarantee, unit: str, charge: Charge | None, *, again: bool = False) -> None:
+    def _spend(self, guarantee: Guarantee, unit: str, charge: Charge | None, *, run: str | None = None) -> None:
         """Count a fit that is about to spend, and warn where it is not the first.
 
         Parameters
@@ -174,8 +183,8 @@ class CountedFits(BaseEstimator):
         unit : {"record", "group"}
         charge : Charge or None
             Where it has one, for the same adjacency.
-        again : bool
-            It goes on with a run that was counted, where that was in this process.
+        run : str or None
+            What a run is known by that can be taken up again: in one process it is counted once.
 
         Warns
         -----
@@ -183,11 +192,11 @@ class CountedFits(BaseEstimator):
             At the second fit, the fourth, the eighth and so on; and where the estimator came from another process. Not
             for seeded noise, which protects nothing, nor where a ledger counts.
         """
-        kin = self._kin()
-        if _UNCOUNTED.get() or (again and kin.total.n):
+        kin, ledger = self._kin(), getattr(self, "ledger", None)
+        if _UNCOUNTED.get() or run in kin.runs:
             return
-        total = kin.add(guarantee, unit, charge)
-        if guarantee.kind == "seeded" or getattr(self, "ledger", None) is not None:
+        total = kin.add(guarantee, unit, charge, ledger=ledger, run=run)
+        if guarantee.kind == "seeded" or ledger is not None:
             return
         if total.n > 1 and not total.n & (total.n - 1):
             warnings.warn(
@@ -210,13 +219,19 @@ class CountedFits(BaseEstimator):
     def _told(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return a statement that also tells of the fits beside this one; as it is where there are none to tell of.
 
-        With a ledger it says nothing: that counts whatever was let out, in whichever process.
+        Where all of them were charged to one ledger it says nothing: that counts whatever was let out, in whichever
+        process. A fit before the ledger was named is in none.
         """
-        kin = self._kin()
+        kin, ledger = self._kin(), getattr(self, "ledger", None)
         alone = kin.total.n <= 1 and not kin.elsewhere and not kin.sent
-        if alone or statement.seeded or getattr(self, "ledger", None) is not None or _UNCOUNTED.get():
+        kept = ledger is not None and kin.ledgers <= {_name(ledger)}
+        if alone or kept or statement.seeded or _UNCOUNTED.get():
             return statement
         return replace(statement, assumptions=(*statement.assumptions, _tuning(kin, statement.guarantee.delta)))
+
+
+def _name(ledger: Any) -> str | None:
+    return None if ledger is None else os.path.realpath(ledger.path)
 
 
 def _tuning(kin: Kin, delta: float) -> Assumption:
@@ -235,6 +250,32 @@ def _tuning(kin: Kin, delta: float) -> Assumption:
         claim="other fits on these records, and what was chosen by them, are paid for",
         how=f"{told}. No number here covers scores on private rows, nor what was chosen by them",
     )
+
+
+def count_selection(
+    candidates: Iterable[Any], guarantee: Guarantee, unit: str, charge: Charge, *, ledger: Any = None
+) -> None:
+    """Count a private selection among estimators as one fit of each of them: how many runs there were it never tells.
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf, charge = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5)), Charge.gaussian(sensitivity=1, sigma=9)
+    >>> count_selection([clf, _clone(clf)], charge.guarantee(1e-5), "record", charge)
+    >>> clf._kin().total.n
+    1
+    """
+    kins = {id(kin): kin for kin in (one._kin() for one in candidates if isinstance(one, CountedFits))}
+    for kin in kins.values():
+        kin.add(guarantee, unit, charge, ledger=ledger)
+
+
+def join_kin(winner: Any, candidate: Any) -> None:
+    """Let the winner of a selection be kin of the candidate that it is a run of."""
+    if isinstance(winner, CountedFits) and isinstance(candidate, CountedFits):
+        kin = candidate._kin()
+        with _LOCK:
+            _KIN[winner] = kin
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pate.privacy.attacker import attack_bounds, detection_bound
+from pate.privacy.attacker import attack_bounds, detection_bound, replaced_success
 from pate.privacy.convert import format_up
 from pate.statement.catalogue import Catalogue, Line
 from pate.statement.fields import OPEN_TUNING, StatementFields
@@ -152,7 +152,7 @@ def _cards(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | N
     cards = [Card(say("card.protected"), say(f"card.protected_{s.unit}"), count)]
     if bounds is not None:
         cards += [
-            Card(say("card.guess"), say("card.guess_value", n=bounds[0]), say("card.guess_more")),
+            Card(say("card.guess"), say("card.guess_value", n=bounds[0]), say(f"card.guess_more{_asked(s)}")),
             Card(say("card.tier"), say(f"tier.{tier(s.guarantee.epsilon)}"), say("card.tier_more")),
         ]
     of_all = say("card.open_value", open=n_open, all=len(s.assumptions))
@@ -172,8 +172,13 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
 _STATED = ("organisation", "purpose")
 
 
+def _asked(s: StatementFields) -> str:
+    """Return how texts end where the guarantee is about being in the data: no limit of it is one on what is said."""
+    return "" if s.guarantee.adjacency == "replace-one" else "_present"
+
+
 def _who(s: StatementFields, say: Catalogue) -> Section:
-    how = "replaced" if s.guarantee.adjacency == "replace-one" else "present"
+    how = "present" if _asked(s) else "replaced"
     return Section(say("who.title"), (say(f"who.{s.unit}"), say(f"who.{how}_{s.unit}"), say("who.against")))
 
 
@@ -182,11 +187,17 @@ def _sure(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | No
         return Section(say("sure.title"), (say("sure.none"),))
     g, who = s.guarantee, say(f"sure.who_{s.unit}")
     right, found, factor = bounds
-    texts = [say("sure.guess_all", who=who.text) if right == 100 else say("sure.guess", who=who.text, n=right)]
+    about = _asked(s)
+    every = say(f"sure.guess_all{about}", who=who.text)
+    texts = [every if right == 100 else say(f"sure.guess{about}", who=who.text, n=right)]
     if found < 100:
         texts.append(say("sure.alarm", n=found))
+    if about:
+        value = of_hundred(replaced_success(g.epsilon, g.delta))
+        every = say("sure.value_all", who=who.text)
+        texts.append(every if value == 100 else say("sure.value", who=who.text, n=value))
     if factor is not None:
-        texts.append(say("sure.factor", factor=say.number(factor), epsilon=say.number(g.epsilon)))
+        texts.append(say(f"sure.factor{about}", factor=say.number(factor), epsilon=say.number(g.epsilon)))
     if g.delta:
         told = {"delta": say.number(g.delta, 6), "one_in": say.one_in(g.delta)}
         count = {"n": say.whole(s.n_units)} if s.n_units else {}

@@ -11,6 +11,7 @@ from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.neighbors import BallTree, KDTree
 from sklearn.pipeline import Pipeline
+from sklearn.svm._base import BaseLibSVM
 from sklearn.tree._tree import Tree
 
 from pate.core.skops import pack_estimator, settled, unpack_estimator
@@ -165,13 +166,60 @@ def _check_widths(one: Any, held: dict[str, Any]) -> None:
     width = held.get("n_features_in_")
     if isinstance(held.get("tree_"), Tree) and held["tree_"].n_features != width:
         raise ValueError("a tree of other rows")
-    if isinstance(one, BaseForest | BaseGradientBoosting):
+    # What was never fitted (a pattern that others are made from) has nothing to follow.
+    if isinstance(one, BaseForest | BaseGradientBoosting) and "estimators_" in held:
         trees = np.asarray(held["estimators_"], dtype=object).ravel().tolist()
         if any(tree.n_features_in_ != width for tree in trees):
             raise ValueError("a forest of other rows")
+    if isinstance(one, BaseGradientBoosting) and "estimators_" in held:
+        _check_stages(held)
+    if isinstance(one, BaseLibSVM) and "_n_support" in held:
+        _check_machine(held)
+    if isinstance(held.get("_fit_X"), np.ndarray) and "_fit_method" in held:
+        _check_neighbours(held)
     for round_ in held.get("_predictors", ()):
-        if any((predictor.nodes["feature_idx"] >= width).any() for predictor in round_):
+        if any(((p.nodes["feature_idx"] >= width) | (p.nodes["feature_idx"] < 0)).any() for p in round_):
             raise ValueError("a tree of other rows")
+
+
+def _check_stages(held: dict[str, Any]) -> None:
+    """Refuse more trees a round than there is room for what they say."""
+    stages, n_classes = held["estimators_"], len(held["classes_"])
+    n_trees = n_classes if n_classes > 2 else 1
+    begun = getattr(held["init_"], "classes_", held["classes_"])
+    if stages.ndim != 2 or stages.shape[1] != n_trees or len(begun) != n_classes:
+        raise ValueError("a forest of other classes")
+    if held["n_trees_per_iteration_"] != n_trees or any(
+        len(t.tree_.value.ravel()) != t.tree_.node_count for t in stages.flat
+    ):
+        raise ValueError("a forest of other classes")
+
+
+def _check_machine(held: dict[str, Any]) -> None:
+    """Refuse a support vector machine whose arrays are not as long as one another say."""
+    each = np.asarray(held["_n_support"])
+    n, k, rows = len(held["support_"]), len(each), held["support_vectors_"]
+    pairs = k * (k - 1) // 2
+    fine = each.ndim == 1 and k == len(held["classes_"]) and (each >= 0).all() and int(each.sum(dtype=np.int64)) == n
+    fine = fine and held["_dual_coef_"].shape == (k - 1, n) and held["_intercept_"].shape == (pairs,)
+    fine = fine and all(len(held[name]) in (0, pairs) for name in ("_probA", "_probB"))
+    precomputed = held["kernel"] == "precomputed"
+    fine = fine and (precomputed or rows.shape == (n, held["n_features_in_"]))
+    fine = fine and not (
+        precomputed and n and not 0 <= held["support_"].min() <= held["support_"].max() < held["n_features_in_"]
+    )
+    if not fine:
+        raise ValueError("a machine of other rows")
+
+
+def _check_neighbours(held: dict[str, Any]) -> None:
+    """Refuse neighbours of other columns than rows are checked for, or of no class."""
+    rows, own = held["_fit_X"], held.get("_y")
+    fine = rows.ndim == 2 and rows.shape[1] == held["n_features_in_"]
+    if own is not None and "classes_" in held:
+        fine = fine and own.shape == rows.shape[:1] and bool(((own >= 0) & (own < len(held["classes_"]))).all())
+    if not fine:
+        raise ValueError("neighbours of other rows")
 
 
 def _check_tree(tree: Tree) -> None:

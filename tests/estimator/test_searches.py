@@ -153,10 +153,49 @@ def test_a_private_selection_never_tells_its_number_of_runs():
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatedFitWarning)
         found = private_select({"one": clf}, X, Y, budget=Budget(8.0, 1e-4), classes=[0, 1], mean_runs=8)
-        again = fitted(clf)
-    for model in (found.winner, clone(found.winner), again):
-        assert model._kin().total.n <= 1
-    assert told(found.statement) == told(found.winner.statement_) == told(again.statement_) == ""
+    for model in (found.winner, clone(found.winner), clf):
+        assert model._kin().total.n == 1  # the selection, whatever it did
+    assert told(found.statement) == told(found.winner.statement_) == ""
+
+
+@pytest.mark.parametrize("of", [lambda found, clf: found.winner, lambda found, clf: clf], ids=["winner", "candidate"])
+def test_what_is_fitted_after_a_private_selection_tells_of_its_price(of):
+    clf, budget = dpsgd(), Budget(8.0, 1e-4)
+    found = private_select({"one": clf}, X, Y, budget=budget, classes=[0, 1], mean_runs=8)
+    with pytest.warns(RepeatedFitWarning):
+        again = fitted(of(found, clf)).statement_
+    assert told(again).startswith("2 fits of this estimator")
+    together = number(told(again), r"simple addition epsilon = ([\d.]+)")
+    assert together >= found.guarantee.epsilon + again.guarantee.epsilon - 1e-6
+
+
+@pytest.mark.parametrize("make", [records, dpsgd])
+def test_a_ledger_that_was_named_late_hides_no_fit(make, tmp_path):
+    clf = fitted(make())
+    late = fitted(clf.set_params(ledger=Ledger(tmp_path / "late.sqlite"))).statement_
+    assert told(late).startswith("2 fits of this estimator")
+    other = fitted(clf.set_params(ledger=Ledger(tmp_path / "other.sqlite"))).statement_
+    assert told(other).startswith("3 fits of this estimator")
+
+
+def test_a_run_that_another_process_began_is_counted_here_once(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(progress):
+        raise Killed
+
+    place = tmp_path / "run.safetensors"
+    begun = dpsgd(random_state=0, checkpoint=place, callbacks=[kill])
+    with pytest.raises(Killed):
+        fitted(begun)
+    assert place.exists()
+    clf = fitted(dpsgd(random_state=0))  # of this process, where the other run is not known
+    with pytest.warns(RepeatedFitWarning):
+        taken_up = fitted(clf.set_params(checkpoint=place)).statement_
+    assert told(taken_up).startswith("2 fits of this estimator")
+    ended = fitted(begun.set_params(callbacks=[], checkpoint=None)).statement_
+    assert told(ended).startswith("2 fits of this estimator")
 
 
 def test_totals_add_up_and_never_say_less_than_one_fit():

@@ -14,7 +14,7 @@ import pytest
 
 from pate import Budget, GaussianSum, GNMax, InvalidInputError, Votes, release_labels
 from pate.core.files import write_json
-from pate.privacy.attacker import attack_bounds, detection_bound
+from pate.privacy.attacker import attack_bounds, detection_bound, replaced_success
 from pate.privacy.words import Guarantee
 from pate.statement.assumptions import Assumption
 from pate.statement.catalogue import (
@@ -61,6 +61,7 @@ def variants():
         organisation="a ward",
         purpose="triage",
     )
+    yield make(40.0, adjacency="add-or-remove")
     yield make(40.0, mechanism="private selection: the best", kind="sanitised", tuning="nothing")
     yield make(2.0, mechanism="something else", delta=0.0, ledger_releases=(1, 2), ledger_head="ab")
     yield make(0.3, unit="group", mechanism="GaussianSum, 1 round")
@@ -244,6 +245,28 @@ def test_an_attackers_success_is_never_understated(epsilon, delta):
         assert f"right at most {right} times in 100" in text
     else:
         assert "does not rule out that they find out nearly always" in text
+
+
+@pytest.mark.parametrize("adjacency", ["add-or-remove", "zero-out"])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0])
+def test_what_a_record_says_is_not_promised_what_its_presence_is(adjacency, epsilon):
+    """Two values of one record lie two steps apart: more often right than the test of its being there may be."""
+    p, small = 1 / (1 + np.exp(epsilon)), np.exp(-epsilon)  # outcomes of a mechanism, by what the record is
+    absent = np.array([p, 1 - 2 * p, p])
+    one = np.array([p * np.exp(epsilon), small * (1 - 2 * p), p * small])
+    for a in (one, one[::-1]):
+        assert a.sum() == pytest.approx(1)
+        assert np.abs(np.log(a / absent)).max() == pytest.approx(epsilon)
+    success = (1 + np.abs(one - one[::-1]).sum() / 2) / 2
+    bounds = attack_bounds(epsilon, 0.0)
+    assert bounds["largest_success"] < success <= replaced_success(epsilon, 0.0)
+    text = text_of(page_of(make(epsilon, delta=0.0, adjacency=adjacency)))
+    there, value = of_hundred(bounds["largest_success"]), of_hundred(replaced_success(epsilon, 0.0))
+    assert "whether the private data have it: yes or no, even odds. A coin is right 50 times in 100. With the " in text
+    assert f"right at most {there} times in 100, by any method" in text
+    assert f"may be right more often: at most {value} times in 100" in text
+    assert "only one thing about" not in text
+    assert "had been otherwise: that is" not in text
 
 
 def test_the_page_names_what_is_open_and_who_stated_what():

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.base import clone
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import InvalidInputError
@@ -117,3 +124,46 @@ def test_memory_between_the_fields_of_a_tree_is_not_written():
     gaps = np.frombuffer(nodes.tobytes(), dtype=np.uint8).reshape(len(nodes), -1)[:, ~covered]
     assert gaps.shape[1] > 0
     assert (gaps == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (SVC(), lambda m: vars(m).update(_n_support=m._n_support + np.array([10**6, -(10**6)], dtype=np.int32))),
+        (SVC(), lambda m: vars(m).update(_dual_coef_=m._dual_coef_[:, :1].copy())),
+        (SVC(), lambda m: vars(m).update(_intercept_=m._intercept_[:0].copy())),
+        (SVC(), lambda m: vars(m).update(support_vectors_=m.support_vectors_[:, :1].copy())),
+        (KNeighborsClassifier(algorithm="brute"), lambda m: vars(m).update(_fit_X=m._fit_X[:, :1].copy())),
+        (KNeighborsClassifier(algorithm="brute"), lambda m: vars(m).update(_y=m._y + 10**9)),
+        (GradientBoostingClassifier(n_estimators=2), lambda m: vars(m).update(estimators_=m.estimators_.repeat(9, 1))),
+        (HistGradientBoostingClassifier(max_iter=2), lambda m: m._predictors[0][0].nodes["feature_idx"].fill(-(10**9))),
+    ],
+)
+def test_arrays_that_are_not_as_long_as_one_another_say_are_refused(kind, change):
+    fitted = clone(kind).fit(X, Y)
+    make_safe(fitted)
+    change(fitted)
+    with pytest.raises(ValueError, match="of other"):
+        make_safe(fitted)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        SVC(),
+        NuSVC(nu=0.1),
+        SVC(kernel="linear", decision_function_shape="ovo"),
+        KNeighborsClassifier(algorithm="brute"),
+        GradientBoostingClassifier(n_estimators=2),
+        GradientBoostingClassifier(n_estimators=2, init="zero"),
+        BaggingClassifier(SVC(), 2),
+        BaggingClassifier(GradientBoostingClassifier(n_estimators=2), 2),
+        BaggingClassifier(RandomForestClassifier(2), 2),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_is_as_it_was_fitted_comes_back(kind, n_classes, tmp_path):
+    fitted = clone(kind).fit(X, np.arange(len(X)) % 3 if n_classes == 3 else Y)
+    again = read_student(tmp_path, keep_student(fitted, tmp_path))
+    assert (again.predict(X) == fitted.predict(X)).all()
