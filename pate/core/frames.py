@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
+from pate.core.extras import need
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -114,8 +115,10 @@ def _arrow(X: Any) -> Any:
     if type(X).__module__.partition(".")[0] == "pyarrow":
         return X
     if callable(getattr(X, "to_arrow", None)):  # polars, whatever its version
+        need("pyarrow", extra="parquet", why="A table of polars")
         return X.to_arrow()
     if hasattr(X, "__arrow_c_stream__"):
+        need("pyarrow", extra="parquet", why="A table of another library")
         import pyarrow as pa
 
         return pa.table(X)

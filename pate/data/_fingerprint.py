@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pate.core.checks import quietly
 from pate.core.frames import plain_column
+from pate.exceptions import InvalidInputError
 
 
 def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> str:
@@ -24,6 +25,11 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
         Class indices.
     groups : array-like of shape (n_records,) or None
 
+    Raises
+    ------
+    InvalidInputError
+        There are not as many owners as labels.
+
     Examples
     --------
     >>> a, b = records_fingerprint(np.array([0, 1])), records_fingerprint(np.array([0, 1]), ["x", "y"])
@@ -37,6 +43,8 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     groups = plain_column(groups, name="groups")
     owners = [] if groups is None else quietly("groups", lambda: [str(owner) for owner in groups])
+    if groups is not None and len(owners) != len(labels):
+        raise InvalidInputError(f"groups must have shape ({len(labels)},): one owner for each record.")
     names = [owner.encode("utf-8", "surrogatepass") for owner in owners]
     for name in names:
         digest.update(f"{len(name)}:".encode() + name)

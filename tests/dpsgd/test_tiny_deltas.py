@@ -266,7 +266,7 @@ def test_where_rounding_does_not_matter_it_is_dp_accountings(log_rate, sigma, lo
     assert not needs_tilt(n_steps, delta)
     theirs = dpsgd_epsilon(sigma, delta=delta, sample_rate=q, n_steps=n_steps, adjacency=adjacency, interval=5e-3)
     ours = tilted_epsilon([(((1.0, q, sigma),), n_steps)], delta, 5e-3, adjacency=adjacency)
-    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6) or theirs > 100
+    assert ours == pytest.approx(theirs, rel=5e-5, abs=1e-6) or theirs > 100  # they count the tails they cut as lost
 
 
 def test_several_kinds_a_coin_and_a_gaussian_are_dp_accountings_too():

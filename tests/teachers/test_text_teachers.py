@@ -156,7 +156,7 @@ def test_tables_and_texts_are_not_mixed_up():
     [[1.0, 2.0], np.arange(3), pd.Series([1.0]), [b"a"], [None], [], "text", np.array(["a"] * 4).reshape(2, 2, 1)],
 )
 def test_other_rows_of_one_dimension_are_still_refused(rows):
-    with pytest.raises(InvalidInputError, match="X must be a table"):
+    with pytest.raises(InvalidInputError, match=r"X must (be a table|hold numbers)"):
         check_rows(rows, estimator=GaussianNB())
 
 

@@ -133,6 +133,6 @@ def recipe(name: str) -> DPSGDRecipe:
     0.1
     >>> recipe("best")
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: recipe must be one of 'linear', ..., got 'best'.
+    pate.exceptions.InvalidInputError: recipe must be one of 'linear', ..., got 'best'. ...
     """
     return _BY_NAME[check_choice("recipe", name, tuple(_BY_NAME))]
