@@ -329,7 +329,7 @@ def test_a_file_holds_the_same_options(tables, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tables / "sub" / "labels.csv").exists()  # paths in the file start at its folder
     again = pate("label", "--config", "sub/job.toml", "--out", "mine.csv", "--queries", 8, "--plan",
-                 "--ledger", "fresh.sqlite", cwd=tables)  # fmt: skip
+                 "--ledger", "fresh.sqlite", "--new-ledger", cwd=tables)  # fmt: skip
     assert "8 of 40 public rows" in again.stdout  # the command line wins, and its paths start here
     assert not (tables / "mine.csv").exists()
 
