@@ -22,7 +22,7 @@ _HOME = {
     "BudgetExceededError": "pate.exceptions",
     "CallableTeachers": "pate.teachers",
     "Charge": "pate.privacy.cost",
-    "ComparisonReport": "pate.studies.comparison",
+    "ComparisonReport": "pate.comparison.report",
     "ConfidentGNMax": "pate.mechanisms",
     "DPSGDClassifier": "pate.dpsgd",
     "Dataset": "pate.data",
@@ -56,7 +56,7 @@ _HOME = {
     "Votes": "pate.votes",
     "account": "pate.studies.account",
     "calibrate": "pate.privacy.compose.calibrate",
-    "compare": "pate.studies.compare",
+    "compare": "pate.comparison.run",
     "load_dataset": "pate.data",
     "open_ballot_session": "pate.release",
     "open_session": "pate.release",
@@ -75,6 +75,8 @@ _HOME = {
 __all__ = [*sorted(_HOME), "__version__"]
 
 if TYPE_CHECKING:
+    from pate.comparison.report import ComparisonReport
+    from pate.comparison.run import compare
     from pate.data import Dataset, Partition, TableEncoder, load_dataset, partition, read_table
     from pate.dpsgd import DPSGDClassifier
     from pate.estimator import PATEClassifier
@@ -109,8 +111,6 @@ if TYPE_CHECKING:
     from pate.statement.files import render_statement
     from pate.statement.model import PrivacyStatement
     from pate.studies.account import PrivacyReport, account
-    from pate.studies.compare import compare
-    from pate.studies.comparison import ComparisonReport
     from pate.studies.plan import Plan, plan
     from pate.studies.run import run_experiment
     from pate.teachers import CallableTeachers, HeadTeacherEnsemble, TeacherEnsemble

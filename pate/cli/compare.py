@@ -26,9 +26,9 @@ def compare(
     jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD over budgets and seeds."""
+    from pate.comparison.named import compare_on
     from pate.core.extras import need
     from pate.exceptions import InvalidInputError
-    from pate.studies.contestants import compare_on
 
     try:
         levels = [float(e) for e in epsilons.split(",")]

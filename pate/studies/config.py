@@ -10,7 +10,7 @@ from pate.core.provenance import package_versions
 from pate.estimator._roads import OF_SHARDS, chosen_voters
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
-from pate.studies.contestants import MODULES, public_rows
+from pate.studies.baseline import MODULES, public_rows
 from pate.studies.folders import plain_repr
 
 

@@ -24,8 +24,8 @@ from pate.report.result import CostCurve, CostLine, Result, Row, Seconds, Sensit
 from pate.students import make_student
 from pate.studies._examples import examples_of
 from pate.studies._references import look_behind, look_inside
+from pate.studies.baseline import make_dpsgd
 from pate.studies.config import RunConfig
-from pate.studies.contestants import make_dpsgd
 from pate.studies.folders import RunFolder
 from pate.teachers import make_teacher
 

@@ -41,6 +41,7 @@ from pate.cli._options import (
     VOTES,
     option,
 )
+from pate.comparison.named import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
@@ -48,8 +49,8 @@ from pate.jobs._votes import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
 from pate.queries import STRATEGIES
+from pate.studies.baseline import MODULES
 from pate.studies.config import RunConfig
-from pate.studies.contestants import MODULES, compare_on
 
 DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]

@@ -22,13 +22,13 @@ from pate import (
     release_ballots,
     release_labels,
 )
+from pate.comparison.report import Cell, ComparisonReport
 from pate.core.progress import in_notebook, track
 from pate.heads import LikelihoodHead
 from pate.privacy.cost import Charge
 from pate.records import SoftSpace
 from pate.release import RecordLabels
 from pate.representations import PublicPCA
-from pate.studies.comparison import Cell, ComparisonReport
 from pate.studies.plan import plan
 
 EVIL = "<img src=x onerror=alert(1)>&'\""

@@ -35,6 +35,7 @@ from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table,
 from pate.cli._declared import uses_of
 from pate.cli._job_file import read_job_file
 from pate.cli._label_options import LabelOptions
+from pate.comparison._folder import CellFolder
 from pate.data.files import _limits
 from pate.data.named._fetch import StoredFile, load_file, unpack
 from pate.data.named._formats import idx_contents, parse_idx
@@ -48,7 +49,7 @@ from pate.exceptions import (
 )
 from pate.jobs.vote_files import read_votes
 from pate.statement.files import read_statement
-from pate.studies.folders import CellFolder, refuse_other_results
+from pate.studies.folders import refuse_other_results
 from pate.teachers._seal import sealed as behind_seal
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, DamagedCheckpointError, pack, pack_weights
 

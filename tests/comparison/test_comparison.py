@@ -23,6 +23,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from pate.comparison.named import compare_on
+from pate.comparison.report import Cell, ComparisonReport
+from pate.comparison.run import compare
 from pate.core import provenance as _provenance
 from pate.core.seeds import training_seed
 from pate.data import Dataset, load_dataset
@@ -35,9 +38,6 @@ from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
 from pate.report.result import Result
 from pate.statement.model import PrivacyStatement
-from pate.studies.compare import compare
-from pate.studies.comparison import Cell, ComparisonReport
-from pate.studies.contestants import compare_on
 
 ROOT = Path(__file__).parents[2]
 DELTA = 1e-5
@@ -529,7 +529,7 @@ import sys, time
 import numpy as np
 sys.path.insert(0, {tests!r})
 import test_comparison as t
-from pate.studies.compare import compare
+from pate.comparison.run import compare
 from pate.privacy.budget import Budget
 
 class Slow(t.Fake):

@@ -4,67 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pate.comparison.cells import COLUMNS, Cell
 from pate.core.files import write_json
 from pate.core.pages import cell as as_cell
 from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
-from pate.report.result import Result, Row, Stated
+from pate.report.result import Result, Stated
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell(Row):
-    """One fit of one contestant at one budget, and what came of it: a row, and what a reader does not need.
-
-    Attributes
-    ----------
-    contestant, epsilon, delta, accuracy, seed, queries, answers
-        Those of :class:`pate.report.result.Row`.
-    repeat : int
-        0, 1, ...
-    seeded : bool or None
-        Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
-    statement : PrivacyStatement or None
-        The contestant's privacy statement (public).
-
-    Examples
-    --------
-    >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).key
-    ('PATE', 1.0, 0)
-    """
-
-    _name = "cell"
-    repeat: int
-    seeded: bool | None = None
-    statement: PrivacyStatement | None = None
-
-    @property
-    def key(self) -> tuple[str, float, int]:
-        """Which fit of the comparison this is."""
-        return self.contestant, self.epsilon, self.repeat
-
-    def row(self) -> Row:
-        """Return what a result says of the fit.
-
-        Examples
-        --------
-        >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).row()
-        Row(contestant='PATE', epsilon=1.0, delta=1e-05, accuracy=0.9, seed=7, queries=None, answers=None)
-        """
-        return Row(**{name: getattr(self, name) for name in _COLUMNS})
-
-
-_COLUMNS = tuple(f.name for f in fields(Row))
 
 
 def write_pages(folder: Path, result: Result) -> None:
@@ -136,7 +92,7 @@ class ComparisonReport:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows(), columns=list(_COLUMNS))
+        return pd.DataFrame(self.rows(), columns=list(COLUMNS))
 
     def summary(self) -> list[dict[str, Any]]:
         """Return mean and spread by contestant and epsilon.

@@ -15,6 +15,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
+from pate.comparison._folder import CellFolder
+from pate.comparison.cells import Cell
+from pate.comparison.report import ComparisonReport, write_pages
 from pate.core.checks import check_int
 from pate.core.extras import need
 from pate.core.progress import track
@@ -26,8 +29,7 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, R
 from pate.privacy.budget import Budget
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
-from pate.studies.comparison import Cell, ComparisonReport, write_pages
-from pate.studies.folders import CellFolder, plain_repr, plain_values
+from pate.studies.folders import plain_repr, plain_values
 
 
 def compare(

@@ -1,0 +1,233 @@
+"""The folder of a comparison: every finished fit is on the disk at once, and only the same comparison goes on there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from pate.core.files import check_can_write, write_json
+from pate.core.provenance import package_versions
+from pate.data import Dataset
+from pate.exceptions import InvalidInputError, RunFolderError
+from pate.studies.folders import plain_values, read_json
+from pate.teachers.checkpoints import describe
+
+try:
+    import fcntl
+except ImportError:  # Windows: two runs in one folder are not kept apart there
+    fcntl = None  # type: ignore[assignment]
+
+_CONFIG, _CELLS = "config.json", "cells.jsonl"
+#: Apart from what may be published, and named as git ignores it.
+_PRIVATE = Path("resume.private") / "fingerprint.json"
+#: They change how long a fit takes, not what comes of it; and what :func:`compare` sets itself.
+_WITHOUT_EFFECT = frozenset({"n_jobs", "verbose", "checkpoint_dir", "budget", "random_state", "noise_seed"})
+_REMEDY = "Choose another folder for out=, or delete this one if it is not needed."
+
+
+class CellFolder:
+    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts.
+
+    Parameters
+    ----------
+    path : path
+        Made when absent.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> place = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (place / "thesis.txt").write_text("years of work")
+    >>> with CellFolder(place) as folder:
+    ...     folder.open({}, None, {}, [])
+    Traceback (most recent call last):
+    pate.exceptions.RunFolderError: ... is not empty and holds no comparison. Choose another folder for out=, ...
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def open(
+        self, contestants: Mapping[str, Any], data: Dataset, settings: Mapping[str, Any], seeds: list[int]
+    ) -> list[int]:
+        """Start the comparison here or go on with it, and return its seeds (one per repeat).
+
+        Raises
+        ------
+        RunFolderError
+            The folder holds something else, another comparison, or one that is running now.
+        InvalidInputError
+            It cannot be made or written to.
+        """
+        try:
+            self._check_place()
+            self._file = (self.path / _CELLS).open("a+b")
+        except RunFolderError:
+            raise
+        except OSError as error:
+            raise InvalidInputError(
+                f"out must be a folder that can be made and written to, got {str(self.path)!r} "
+                f"({error.strerror or error}). Name another."
+            ) from None
+        check_can_write("out", self.path / "results.json")
+        self._lock(self._file)
+        config = _configuration(contestants, data, settings)
+        private = {"warning": "made from private rows: do not publish", "sha256": _digest_private(data)}
+        if not (self.path / _CONFIG).exists():
+            (self.path / _PRIVATE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_json(self.path / _PRIVATE, private, mode=0o600)
+            # Last: whoever is killed before this line leaves a folder that counts as empty.
+            write_json(self.path / _CONFIG, {**config, "seeds": seeds})
+        before = read_json(self.path / _CONFIG)
+        differs = [name for name in config if before.get(name) != config[name]]
+        if read_json(self.path / _PRIVATE).get("sha256") != private["sha256"]:
+            differs.append("private rows")
+        if differs:
+            raise RunFolderError(
+                f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "
+                "To go on with it, make the call as it was."
+            )
+        return [int(seed) for seed in before["seeds"]]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the finished fits; a last line that was torn by a kill is cut off."""
+        assert self._file is not None
+        self._file.seek(0)
+        content = self._file.read()
+        found, good = [], 0
+        pieces = content.splitlines(keepends=True)
+        for number, piece in enumerate(pieces, start=1):
+            try:
+                line = json.loads(piece)
+                if not isinstance(line, dict):
+                    raise ValueError
+            except (ValueError, RecursionError):
+                if number < len(pieces):
+                    raise RunFolderError(f"{self.path / _CELLS} is damaged in line {number}. {_REMEDY}") from None
+                break
+            found.append(line)
+            good += len(piece)
+        self._file.truncate(good)
+        if found and not content[:good].endswith(b"\n"):
+            self._write(b"\n")
+        return found
+
+    def append(self, cell: Mapping[str, Any]) -> None:
+        """Keep one finished fit; it is on the disk when this returns."""
+        self._write(json.dumps(cell, allow_nan=False).encode() + b"\n")
+
+    def _write(self, content: bytes) -> None:
+        assert self._file is not None
+        self._file.write(content)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _check_place(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is a file. Choose a folder for out=.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / _CONFIG).exists() and any(not _is_leftover(p) for p in self.path.iterdir()):
+            raise RunFolderError(f"{self.path} is not empty and holds no comparison. {_REMEDY}")
+
+    def _lock(self, file: BinaryIO) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(
+                f"{self.path} is in use by another process that runs this comparison. Wait for it, or choose another "
+                "folder for out=."
+            ) from None
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a start that was killed may have left this: hidden temporary files, or nothing that counts."""
+    return (
+        path.name.startswith(".")
+        or path.name == _PRIVATE.parent.name
+        or (path.name == _CELLS and path.stat().st_size == 0)
+    )
+
+
+def _configuration(contestants: Mapping[str, Any], data: Dataset, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what must be the same for a comparison to go on, as JSON values."""
+    recipes = {}
+    for name, contestant in contestants.items():
+        takes = clone(contestant).get_params(deep=False)
+        parts = sorted(f"{k}={_describe(name, k, v)}" for k, v in takes.items() if k not in _WITHOUT_EFFECT)
+        recipe = f"{type(contestant).__module__}.{type(contestant).__qualname__}({', '.join(parts)})"
+        recipes[name] = _sha256(recipe)
+    chosen = {k: settings[k] for k in ("epsilons", "delta", "n_repeats", "random_state")}
+    # The noise seed itself is not written down.
+    noise = settings["noise_seed"]
+    rows = [data.private.y, data.public.y_for_evaluation, data.test.y]
+    return {
+        "kind": "comparison",
+        "version": package_versions().get("pate"),
+        "contestants": recipes,
+        **chosen,
+        "noise": "operating system" if noise is None else _sha256(f"noise {noise}"),
+        "data set": [data.name, data.protocol, list(plain_values(data.classes)), [len(y) for y in rows]],
+        "public rows": _digest_rows(data.public.X),
+        "test rows": _digest_rows(data.test.X, data.test.y),
+    }
+
+
+def _describe(name: str, parameter: str, value: Any) -> str:
+    if is_dataclass(value) and not isinstance(value, type):
+        # Fields only: what a frozen value has cached meanwhile is no part of it.
+        inside = ", ".join(f"{f.name}={_describe(name, parameter, getattr(value, f.name))}" for f in fields(value))
+        return f"{type(value).__module__}.{type(value).__qualname__}({inside})"
+    try:
+        return describe(value)
+    except (InvalidInputError, RecursionError):
+        raise InvalidInputError(
+            f"contestants[{name!r}] cannot be recognised again by its parameter {parameter} "
+            f"(a {type(value).__name__}). Use out=None, or a parameter that can be pickled."
+        ) from None
+
+
+def _digest_private(data: Dataset) -> str:
+    """Private: whoever knows all records but one could try out the last."""
+    return _digest_rows(data.private.X, data.private.y, data.private.groups)
+
+
+def _digest_rows(*parts: Any) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        if part is None:
+            digest.update(b"none")
+        elif hasattr(part, "columns"):
+            from pandas.util import hash_pandas_object
+
+            digest.update(repr([(str(c), str(t)) for c, t in part.dtypes.items()]).encode())
+            digest.update(hash_pandas_object(part, index=False).to_numpy().tobytes())
+        else:
+            array = np.ascontiguousarray(part)
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+    return digest.hexdigest()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

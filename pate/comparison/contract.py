@@ -1,0 +1,156 @@
+"""What a contestant is: what it may know beforehand, and what it says of how it was set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pate.core.checks import check_choice
+from pate.exceptions import InvalidInputError
+from pate.privacy.budget import Budget
+from pate.representations import Representation, cached
+
+#: ``private``: keeps its budget. ``floor``: sees no private row. ``ceiling``: sees them without any privacy.
+ROLES = ("private", "floor", "ceiling")
+#: Whose curves are held against each other.
+SIDES = ("PATE", "DP-SGD", "other")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a contestant's settings were found: the same question to everybody.
+
+    Attributes
+    ----------
+    rule : str
+        By what they are set, per budget.
+    n_tried : int
+        Settings that were tried to find the rule, or by a search; 0 where none was.
+    on : str
+        The data that they were tried on.
+
+    Examples
+    --------
+    >>> Tuning("its own planner, from public facts", n_tried=6, on="splits of the training part of digits")
+    Tuning(rule='its own planner, from public facts', n_tried=6, on='splits of the training part of digits')
+    """
+
+    rule: str = ""
+    n_tried: int = 0
+    on: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a contestant may know before it is fitted: public facts, and nothing that a private row decides.
+
+    Attributes
+    ----------
+    budget : Budget
+        What it may spend; a floor or a ceiling has no use for it.
+    classes : tuple
+        Class indices.
+    X_public : rows
+        Public rows of this repeat, unlabelled.
+    kind : {"image", "table"}
+        Of the data set.
+    image_shape : tuple or None
+    n_records, n_units : int
+        Private records, and whom a guarantee protects: they, or the persons behind them.
+    unit : {"record", "group"}
+    seed : int
+        Of training in this repeat, the same for everybody.
+    noise_seed : int or None
+        For tests: makes noise repeatable, and then nothing is private.
+    n_jobs : int or None
+    cache : Path or None
+        Where what public rows teach is kept for the other budgets.
+
+    Examples
+    --------
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=[[0.0], [1.0]], kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> setting.unit, setting.image_shape
+    ('record', None)
+    """
+
+    budget: Budget
+    classes: tuple[int, ...]
+    X_public: Any
+    kind: str
+    n_records: int
+    n_units: int
+    seed: int
+    image_shape: tuple[int, ...] | None = None
+    unit: str = "record"
+    noise_seed: int | None = None
+    n_jobs: int | None = None
+    cache: Path | None = None
+
+    def fitted(self, representation: Representation) -> Any:
+        """Return the representation fitted on the public rows, once for all budgets and contestants of a repeat.
+
+        Examples
+        --------
+        >>> from pate.representations import RandomFourier
+        >>> import numpy as np
+        >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(4), kind="table",
+        ...                   n_records=90, n_units=90, seed=7)
+        >>> setting.fitted(RandomFourier(8, random_state=7)).transform(np.eye(4)).shape
+        (4, 8)
+        """
+        if self.cache is None:
+            from sklearn.base import clone
+
+            return clone(representation).fit(self.X_public)
+        return cached(representation, self.X_public, self.cache)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to learn from private and public rows, by name.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        Takes a :class:`Setting`, returns an unfitted classifier: ``fit(X, y)``, with ``X_public`` and ``groups`` where
+        it takes them, ``predict`` and, for calibration, ``predict_proba``. Labels are class indices. What it says in
+        ``statement_`` is held against the budget.
+    role : {"private", "floor", "ceiling"}
+    side : {"PATE", "DP-SGD", "other"}
+    tuning : Tuning
+    sees : str
+        What it learns from, for the reader.
+
+    Raises
+    ------
+    InvalidInputError
+        An empty name, an unknown role or side.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> floor = Contestant("majority", lambda setting: DummyClassifier(), role="ceiling")
+    >>> floor.name, floor.side
+    ('majority', 'other')
+    """
+
+    name: str
+    make: Callable[[Setting], Any]
+    role: str = "private"
+    side: str = "other"
+    tuning: Tuning = Tuning()
+    sees: str = "private rows and labels, public rows"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidInputError(f"name must be text, got {self.name!r}. Say what the contestant is called.")
+        if not callable(self.make):
+            raise InvalidInputError(
+                f"make must be a function of one Setting that returns an unfitted classifier, got {self.make!r}."
+            )
+        check_choice("role", self.role, ROLES)
+        check_choice("side", self.side, SIDES)
