@@ -23,10 +23,10 @@ from pate.data.files.pairs import read_both as read_both
 from pate.data.files.tables import Table as Table
 from pate.data.files.tables import read_table as read_table
 from pate.data.files.uses import ColumnUse as ColumnUse
-from pate.data.named.datasets import Dataset as Dataset
-from pate.data.named.datasets import HeldOutRows as HeldOutRows
-from pate.data.named.datasets import PrivateRows as PrivateRows
-from pate.data.named.datasets import PublicRows as PublicRows
+from pate.data.named.dataset import Dataset as Dataset
+from pate.data.named.dataset import HeldOutRows as HeldOutRows
+from pate.data.named.dataset import PrivateRows as PrivateRows
+from pate.data.named.dataset import PublicRows as PublicRows
 from pate.data.named.datasets import list_datasets as list_datasets
 from pate.data.named.datasets import load_dataset as load_dataset
 from pate.data.partition import Partition as Partition

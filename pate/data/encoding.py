@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from pate.core.frames import plain_rows
 from pate.data._columns import as_float, as_text, column_kind
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.data._like import numbers_in, odd_cells, tell_curator
-from pate.data.named.datasets import Dataset
+from pate.data.named.dataset import Dataset, Draw
 from pate.exceptions import InvalidInputError
 
 
@@ -239,9 +239,20 @@ def encode_dataset(data: Dataset) -> Dataset:
     if data.kind != "table":
         return data
     encoder = TableEncoder().fit(data.public.X)
-    return replace(
+    encoded = replace(
         data,
         private=replace(data.private, X=encoder.transform(data.private.X)),
         public=replace(data.public, X=encoder.transform(data.public.X)),
         test=replace(data.test, X=encoder.transform(data.test.X)),
     )
+    return encoded.with_draw(Draw(_Encoded(data), data.redraws, data.published, data.n_pool))
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """Another draw of a data set, encoded by its own public rows."""
+
+    data: Dataset
+
+    def __call__(self, random_state: int) -> Dataset:
+        return encode_dataset(self.data.redrawn(random_state))

@@ -29,7 +29,7 @@ from pate.comparison.run import compare
 from pate.core import provenance as _provenance
 from pate.core.seeds import training_seed
 from pate.data import Dataset, load_dataset
-from pate.data.named.datasets import HeldOutRows, PrivateRows, PublicRows
+from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
 from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, RunFolderError

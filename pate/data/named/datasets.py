@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
 from pate.core.seeds import training_seed
@@ -15,6 +14,7 @@ from pate.core.types import IndexArray
 from pate.data.named._fetch import data_folder, load_file
 from pate.data.named._formats import Raw
 from pate.data.named._sources import SOURCES
+from pate.data.named.dataset import SEED_PATH, Dataset, Draw, HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import InvalidInputError
 
 #: Share of a set without a published test part that becomes one.
@@ -23,120 +23,17 @@ _TEST_SHARE = 0.2
 _PUBLIC_SHARE = 0.15
 #: ``paper``: the first so many test rows are public, and this share of a smaller test part.
 _PAPER_PUBLIC, _PAPER_SHARE = 9_000, 0.9
-_SEED_PATH = (0xDA7A,)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PrivateRows:
-    """The rows to protect: **sensitive**.
-
-    Attributes
-    ----------
-    X : float32 array of shape (n, n_features), or DataFrame of n rows
-    y : int64 array of shape (n,)
-        Class indices.
-    groups : int64 array of shape (n,) or None
-        Whose row it is, where one person has several.
-
-    Examples
-    --------
-    >>> PrivateRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]), groups=np.array([7, 7]))
-    PrivateRows(n=2, grouped=True)
-    """
-
-    X: Any
-    y: npt.NDArray[np.int64]
-    groups: npt.NDArray[np.int64] | None = None
-
-    def __repr__(self) -> str:
-        return f"PrivateRows(n={len(self.X)}, grouped={self.groups is not None})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PublicRows:
-    """Unlabelled rows that may be shown to anybody.
-
-    Attributes
-    ----------
-    X : float32 array of shape (n, n_features), or DataFrame of n rows
-    y_for_evaluation : int64 array of shape (n,)
-        The true classes, to measure the released labels with. A student that sees them has cheated.
-
-    Examples
-    --------
-    >>> PublicRows(np.zeros((2, 3), dtype=np.float32), y_for_evaluation=np.array([0, 1]))
-    PublicRows(n=2)
-    """
-
-    X: Any
-    y_for_evaluation: npt.NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        return f"PublicRows(n={len(self.X)})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HeldOutRows:
-    """Labelled rows that only measure.
-
-    Attributes
-    ----------
-    X : float32 array of shape (n, n_features), or DataFrame of n rows
-    y : int64 array of shape (n,)
-        Class indices.
-
-    Examples
-    --------
-    >>> HeldOutRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]))
-    HeldOutRows(n=2)
-    """
-
-    X: Any
-    y: npt.NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        return f"HeldOutRows(n={len(self.X)})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
-    """A named data set cut by a protocol; what :func:`load_dataset` returns.
-
-    Attributes
-    ----------
-    name, protocol, description : str
-    kind : str
-        ``"image"`` or ``"table"``.
-    classes : tuple
-        The public class values; labels are indices into it.
-    image_shape : (int, int) or None
-        Height and width of the flattened images.
-    private : PrivateRows
-    public : PublicRows
-    test : HeldOutRows
-
-    Examples
-    --------
-    >>> load_dataset("digits")
-    Dataset('digits', protocol='standard', kind='image', n_classes=10, n_private=1222, n_public=216, n_test=359)
-    """
+@dataclass(frozen=True)
+class _Named:
+    """A call of :func:`load_dataset`, to be made again with another seed."""
 
     name: str
-    protocol: str
-    kind: str
-    classes: tuple[Any, ...]
-    image_shape: tuple[int, int] | None
-    description: str
-    private: PrivateRows
-    public: PublicRows
-    test: HeldOutRows
+    options: tuple[tuple[str, Any], ...]
 
-    def __repr__(self) -> str:
-        return (
-            f"Dataset({self.name!r}, protocol={self.protocol!r}, kind={self.kind!r}, "
-            f"n_classes={len(self.classes)}, n_private={len(self.private.y)}, "
-            f"n_public={len(self.public.y_for_evaluation)}, n_test={len(self.test.y)})"
-        )
+    def __call__(self, random_state: int) -> Dataset:
+        return load_dataset(self.name, random_state=random_state, **dict(self.options))
 
 
 def list_datasets() -> tuple[str, ...]:
@@ -214,7 +111,7 @@ def load_dataset(
             check_int(label, value, low=1)
     folder = data_folder(data_home)
     raw = source.build([load_file(f, dataset=source.name, folder=folder, download=download) for f in source.files])
-    rng = np.random.default_rng(training_seed(random_state, *_SEED_PATH))
+    rng = np.random.default_rng(training_seed(random_state, *SEED_PATH))
     train, test = _train_and_test(raw, rng)
     cut = _cut_paper if protocol == "paper" else _cut_standard
     private, public, test, text = cut(raw, train, test, n_public, n_private)
@@ -222,6 +119,11 @@ def load_dataset(
         text += f" (No test set was published: a random {_TEST_SHARE:.0%} stands for it.)"
     if raw.groups is not None:
         text += " The three share no person."
+    options = {"protocol": protocol, "data_home": data_home, "n_public": n_public, "n_private": n_private}
+    fixed = protocol == "paper" and n_private is None
+    redraws = "all rows" if raw.n_train is None else "nothing" if fixed else "training rows"
+    again = _Named(source.name, tuple({**options, "download": download}.items()))
+    n_pool = len(raw.y) if raw.n_train is None else raw.n_train
     return Dataset(
         name=source.name,
         protocol=protocol,
@@ -234,7 +136,7 @@ def load_dataset(
         ),
         public=PublicRows(_features(raw, public), raw.y[public]),
         test=HeldOutRows(_features(raw, test), raw.y[test]),
-    )
+    ).with_draw(Draw(again, redraws, published=True, n_pool=n_pool))
 
 
 def _features(raw: Raw, rows: IndexArray) -> Any:

@@ -1,0 +1,310 @@
+"""A data set cut into private, public and test rows, and how another seed cuts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_choice, check_int
+from pate.core.seeds import training_seed
+from pate.data.named._pooling import cut_anew
+from pate.exceptions import InvalidInputError
+
+#: The place of cuts in the tree of training seeds.
+SEED_PATH = (0xDA7A,)
+#: What another draw of a data set draws.
+REDRAWS = ("all rows", "training rows", "nothing")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivateRows:
+    """The rows to protect: **sensitive**.
+
+    Attributes
+    ----------
+    X : float32 array of shape (n, n_features), or DataFrame of n rows
+    y : int64 array of shape (n,)
+        Class indices.
+    groups : int64 array of shape (n,) or None
+        Whose row it is, where one person has several.
+
+    Examples
+    --------
+    >>> PrivateRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]), groups=np.array([7, 7]))
+    PrivateRows(n=2, grouped=True)
+    """
+
+    X: Any
+    y: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64] | None = None
+
+    def __repr__(self) -> str:
+        return f"PrivateRows(n={len(self.X)}, grouped={self.groups is not None})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublicRows:
+    """Unlabelled rows that may be shown to anybody.
+
+    Attributes
+    ----------
+    X : float32 array of shape (n, n_features), or DataFrame of n rows
+    y_for_evaluation : int64 array of shape (n,)
+        The true classes, to measure the released labels with. A student that sees them has cheated.
+
+    Examples
+    --------
+    >>> PublicRows(np.zeros((2, 3), dtype=np.float32), y_for_evaluation=np.array([0, 1]))
+    PublicRows(n=2)
+    """
+
+    X: Any
+    y_for_evaluation: npt.NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"PublicRows(n={len(self.X)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOutRows:
+    """Labelled rows that only measure.
+
+    Attributes
+    ----------
+    X : float32 array of shape (n, n_features), or DataFrame of n rows
+    y : int64 array of shape (n,)
+        Class indices.
+
+    Examples
+    --------
+    >>> HeldOutRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]))
+    HeldOutRows(n=2)
+    """
+
+    X: Any
+    y: npt.NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"HeldOutRows(n={len(self.X)})"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How another seed draws a data set, and what that draw is from.
+
+    Examples
+    --------
+    >>> Draw().redraws
+    'nothing'
+    """
+
+    make: Callable[[int], Dataset] | None = None
+    redraws: str = "nothing"
+    published: bool = False
+    n_pool: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A data set cut into parts: what :func:`load_dataset` returns, or made by hand.
+
+    Attributes
+    ----------
+    name, protocol, description : str
+    kind : str
+        ``"image"`` or ``"table"``.
+    classes : tuple
+        The public class values; labels are indices into it.
+    image_shape : (int, int) or None
+        Height and width of the flattened images.
+    private : PrivateRows
+    public : PublicRows
+    test : HeldOutRows
+
+    Examples
+    --------
+    >>> from pate import load_dataset
+    >>> load_dataset("digits")
+    Dataset('digits', protocol='standard', kind='image', n_classes=10, n_private=1222, n_public=216, n_test=359)
+    """
+
+    name: str
+    protocol: str
+    kind: str
+    classes: tuple[Any, ...]
+    image_shape: tuple[int, int] | None
+    description: str
+    private: PrivateRows
+    public: PublicRows
+    test: HeldOutRows
+    _draw: Draw = field(default_factory=Draw, init=False)
+
+    @property
+    def published(self) -> bool:
+        """Whether its private rows are known to the world, so that nothing made from them is a secret.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> load_dataset("digits").published
+        True
+        """
+        return self._draw.published
+
+    @property
+    def redraws(self) -> str:
+        """What :meth:`redrawn` draws: ``"all rows"``, ``"training rows"`` (test is published) or ``"nothing"``.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> load_dataset("digits").redraws
+        'all rows'
+        """
+        return self._draw.redraws
+
+    @property
+    def test_redrawn(self) -> bool:
+        """Whether :meth:`redrawn` draws the test rows, too, so that those of two draws overlap.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> load_dataset("digits").test_redrawn
+        True
+        """
+        return self.redraws == "all rows"
+
+    @property
+    def n_pool(self) -> int:
+        """Rows that a draw is cut from: all there are where test rows are drawn, else the training rows.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> load_dataset("digits", n_private=100).n_pool
+        1797
+        """
+        if self._draw.n_pool is not None:
+            return self._draw.n_pool
+        return len(self.private.y) + len(self.public.y_for_evaluation) + (len(self.test.y) if self.test_redrawn else 0)
+
+    def redrawn(self, random_state: int) -> Dataset:
+        """Return the data set as another seed draws it; itself where ``redraws`` is ``"nothing"``.
+
+        Parameters
+        ----------
+        random_state : int
+            For a named one, what :func:`load_dataset` takes.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> digits = load_dataset("digits")
+        >>> bool((digits.redrawn(5).test.y == load_dataset("digits", random_state=5).test.y).all())
+        True
+        """
+        check_int("random_state", random_state, low=0)
+        make = self._draw.make
+        return self if make is None or self.redraws == "nothing" else make(random_state)
+
+    def drawn_by(
+        self,
+        make: Callable[[int], Dataset],
+        *,
+        redraws: str = "all rows",
+        published: bool = False,
+        n_pool: int | None = None,
+    ) -> Dataset:
+        """Return the data set, which from now on is redrawn by a function of your own.
+
+        Parameters
+        ----------
+        make : function of a seed that returns a Dataset
+            Of the same classes and columns.
+        redraws : {"all rows", "training rows", "nothing"}
+        published : bool
+            You say that the private rows are published: what is measured on them is then no secret.
+        n_pool : int or None
+            Rows that a draw is cut from; None: as many as the three parts have (without ``"all rows"``: two).
+
+        Raises
+        ------
+        InvalidInputError
+            ``make`` is no function, or another word for ``redraws``.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> few = load_dataset("digits", n_private=300)
+        >>> few.drawn_by(lambda seed: load_dataset("digits", n_private=300, random_state=seed)).published
+        False
+        """
+        if not callable(make):
+            raise InvalidInputError(f"make must be a function of a seed that returns a Dataset, got {make!r}.")
+        check_choice("redraws", redraws, REDRAWS)
+        if n_pool is not None:
+            check_int("n_pool", n_pool, low=1)
+        return self.with_draw(Draw(make, redraws, published, n_pool))
+
+    def pooled(self) -> Dataset:
+        """Return the data set, whose rows of all three parts change places from now on with every draw.
+
+        You say by this that nobody's privacy is at stake: a private row of one draw is a public or a test row of
+        another, and no guarantee protects it there.
+
+        Raises
+        ------
+        InvalidInputError
+            Somebody owns several private rows: whose the other rows are is not known.
+
+        Examples
+        --------
+        >>> mine = Dataset("mine", "own", "table", (0, 1), None, "", PrivateRows([[1.0], [2.0]], np.array([0, 1])),
+        ...                PublicRows([[3.0]], np.array([1])), HeldOutRows([[4.0]], np.array([1])))
+        >>> mine.redraws, mine.pooled().redraws, mine.pooled().n_pool
+        ('nothing', 'all rows', 4)
+        """
+        if self.private.groups is not None:
+            raise InvalidInputError(
+                "a data set with groups cannot be pooled: whose the public and the test rows are is not known, and a "
+                "person may not stand in two parts. Say how another seed draws it: drawn_by(make)."
+            )
+        return self.with_draw(Draw(_Pooled(self), "all rows"))
+
+    def with_draw(self, draw: Draw) -> Dataset:
+        """Return the data set with another way to be drawn.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> load_dataset("digits").with_draw(Draw()).redraws
+        'nothing'
+        """
+        copy = replace(self)
+        object.__setattr__(copy, "_draw", draw)
+        return copy
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}, protocol={self.protocol!r}, kind={self.kind!r}, "
+            f"n_classes={len(self.classes)}, n_private={len(self.private.y)}, "
+            f"n_public={len(self.public.y_for_evaluation)}, n_test={len(self.test.y)})"
+        )
+
+
+@dataclass(frozen=True)
+class _Pooled:
+    data: Dataset
+
+    def __call__(self, random_state: int) -> Dataset:
+        data, rng = self.data, np.random.default_rng(training_seed(random_state, *SEED_PATH))
+        parts = [(data.private.X, data.private.y), (data.public.X, data.public.y_for_evaluation)]
+        private, public, test = cut_anew([*parts, (data.test.X, data.test.y)], rng)
+        return replace(
+            data, private=PrivateRows(*private), public=PublicRows(*public), test=HeldOutRows(*test)
+        ).with_draw(data.pooled()._draw)
