@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from dataclasses import dataclass, fields
 
-from pate.report.result import Row
+import numpy as np
+import numpy.typing as npt
+
+from pate.exceptions import InvalidInputError
+from pate.report.rows import Row
 from pate.statement.model import PrivacyStatement
+
+#: Which fit: contestant, epsilon (None of a floor or a ceiling), repeat.
+Key = tuple[str, float | None, int]
+
+
+def packed(right: npt.NDArray[np.bool_]) -> str:
+    """Return truth values as text, eight to a byte.
+
+    Examples
+    --------
+    >>> packed(np.array([True, False, True]))
+    'oA=='
+    """
+    return base64.b64encode(np.packbits(right).tobytes()).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,14 +34,14 @@ class Cell(Row):
 
     Attributes
     ----------
-    contestant, epsilon, delta, accuracy, seed, queries, answers
-        Those of :class:`pate.report.result.Row`.
-    repeat : int
-        0, 1, ...
+    contestant, epsilon, delta, repeat, accuracy, ...
+        Those of :class:`pate.report.rows.Row`.
     seeded : bool or None
         Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
     statement : PrivacyStatement or None
         The contestant's privacy statement (public).
+    right : str or None
+        Which of the test rows were classified right, packed (:meth:`rights`).
 
     Examples
     --------
@@ -30,22 +50,48 @@ class Cell(Row):
     """
 
     _name = "cell"
-    repeat: int
     seeded: bool | None = None
     statement: PrivacyStatement | None = None
+    right: str | None = None
+
+    def _check(self) -> None:
+        super()._check()
+        if self.right is None:
+            return
+        try:
+            held = len(base64.b64decode(self.right, validate=True))
+        except (binascii.Error, ValueError):
+            held = -1
+        if self.n_test is None or held != (self.n_test + 7) // 8:
+            raise InvalidInputError("cell['right'] must be the packed truth values of its test rows.")
 
     @property
-    def key(self) -> tuple[str, float, int]:
+    def key(self) -> Key:
         """Which fit of the comparison this is."""
         return self.contestant, self.epsilon, self.repeat
+
+    def rights(self) -> npt.NDArray[np.bool_] | None:
+        """Return which of the test rows were classified right, shape (n_test,); None where that was not kept.
+
+        Examples
+        --------
+        >>> right = np.array([True, False, True])
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, accuracy=2 / 3, seed=7, n_test=3, right=packed(right))
+        >>> cell.rights()
+        array([ True, False,  True])
+        """
+        if self.right is None:
+            return None
+        bits = np.frombuffer(base64.b64decode(self.right), dtype=np.uint8)
+        return np.unpackbits(bits, count=self.n_test).astype(np.bool_)
 
     def row(self) -> Row:
         """Return what a result says of the fit.
 
         Examples
         --------
-        >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).row()
-        Row(contestant='PATE', epsilon=1.0, delta=1e-05, accuracy=0.9, seed=7, queries=None, answers=None)
+        >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).row().accuracy
+        0.9
         """
         return Row(**{name: getattr(self, name) for name in COLUMNS})
 

@@ -10,12 +10,8 @@ from typing import Any
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
+from pate.report.rows import ROLES, SIDES
 from pate.representations import Representation, cached
-
-#: ``private``: keeps its budget. ``floor``: sees no private row. ``ceiling``: sees them without any privacy.
-ROLES = ("private", "floor", "ceiling")
-#: Whose curves are held against each other.
-SIDES = ("PATE", "DP-SGD", "other")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pate.core.pages import cell as as_cell
 from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
 from pate.report.result import Result, Stated
+from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
 
@@ -41,8 +42,20 @@ class ComparisonReport:
         By contestant, then budget, then repeat.
     dataset, protocol, description : str
     classes : tuple
+    entrants : tuple of Entrant
+        Who took part.
     settings : dict
         What was asked for.
+    redraws : {"all rows", "training rows", "nothing"}
+        What each repeat drew anew of the data; of ``"all rows"`` test rows of two repeats overlap.
+    n_pool : int or None
+        Rows that a repeat's parts are cut from.
+    published : bool
+        Whether the private rows are published: then ceilings stand among the cells, and costs may be shown.
+    ceilings : tuple of Cell
+        Fits without privacy, of data that are not published: **sensitive**, never printed.
+    costs : tuple of FitCost
+        Of every fit: **sensitive** (data-dependent epsilons always), never printed.
     created, commit, versions
         Where the numbers come from.
 
@@ -61,6 +74,12 @@ class ComparisonReport:
     protocol: str = ""
     description: str = ""
     classes: tuple[Any, ...] = ()
+    entrants: tuple[Entrant, ...] = ()
+    redraws: str = "nothing"
+    n_pool: int | None = None
+    published: bool = False
+    ceilings: tuple[Cell, ...] = ()
+    costs: tuple[FitCost, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
     commit: str | None = None
@@ -71,7 +90,7 @@ class ComparisonReport:
             raise InvalidInputError("cells must hold at least one fit, got none. Use pate.compare to make a report.")
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict per fit: contestant, epsilon, delta, accuracy, seed, queries, answers.
+        """Return one dict per fit, with the fields of :class:`pate.report.rows.Row`.
 
         Examples
         --------
@@ -88,7 +107,7 @@ class ComparisonReport:
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").to_frame().shape
-        (1, 7)
+        (1, 19)
         """
         import pandas as pd
 
@@ -100,8 +119,8 @@ class ComparisonReport:
         Returns
         -------
         list of dict
-            ``contestant``, ``epsilon``, ``mean`` and ``std`` of the accuracy (sample standard deviation; NaN for a
-            single fit), and ``n`` fits.
+            ``contestant``, ``epsilon`` (None of floors and ceilings), ``mean`` and ``std`` of the accuracy (sample
+            standard deviation; NaN for a single fit), and ``n`` fits that were measured (a refused budget has none).
 
         Examples
         --------
@@ -109,15 +128,16 @@ class ComparisonReport:
         >>> ComparisonReport(cells=(cell,), dataset="digits").summary()
         [{'contestant': 'A', 'epsilon': 1.0, 'mean': 0.9, 'std': nan, 'n': 1}]
         """
-        groups: dict[tuple[str, float], list[Cell]] = {}
+        groups: dict[tuple[str, float | None], list[float]] = {}
         for cell in self.cells:
-            groups.setdefault((cell.contestant, cell.epsilon), []).append(cell)
+            accuracies = groups.setdefault((cell.contestant, cell.epsilon), [])
+            accuracies.extend([] if cell.accuracy is None else [cell.accuracy])
         found = []
-        for (contestant, epsilon), cells in groups.items():
-            accuracy = np.array([c.accuracy for c in cells])
-            std = float(accuracy.std(ddof=1)) if len(cells) > 1 else math.nan
-            mean = float(accuracy.mean())
-            found.append({"contestant": contestant, "epsilon": epsilon, "mean": mean, "std": std, "n": len(cells)})
+        for (contestant, epsilon), measured in groups.items():
+            accuracy = np.array(measured)
+            std = float(accuracy.std(ddof=1)) if len(accuracy) > 1 else math.nan
+            mean = float(accuracy.mean()) if len(accuracy) else math.nan
+            found.append({"contestant": contestant, "epsilon": epsilon, "mean": mean, "std": std, "n": len(accuracy)})
         return found
 
     @property
@@ -125,18 +145,23 @@ class ComparisonReport:
         """The privacy statement of each contestant at each epsilon, of its first fit."""
         found: dict[tuple[str, float], PrivacyStatement] = {}
         for cell in self.cells:
-            if cell.statement is not None:
+            if cell.statement is not None and cell.epsilon is not None:
                 found.setdefault((cell.contestant, cell.epsilon), cell.statement)
         return found
 
     @property
+    def _delta(self) -> float:
+        return next((c.delta for c in self.cells if c.delta is not None), 0.0)
+
+    @property
     def notes(self) -> list[str]:
         """What a reader must know before believing the numbers."""
-        cells, delta = self.cells, self.cells[0].delta
+        cells, delta = [c for c in self.cells if c.epsilon is not None and c.refused is None], self._delta
         names = list(dict.fromkeys(c.contestant for c in cells))
+        total = sum(c.epsilon or 0.0 for c in cells)
         notes = [
             f"{len(cells)} fits on the private data were made, each a spend of its own: by plain composition all of "
-            f"them cost epsilon = {sum(c.epsilon for c in cells):g} at delta = {len(cells) * delta:g}. These numbers "
+            f"them cost epsilon = {total:g} at delta = {len(cells) * delta:g}. These numbers "
             "evaluate methods; they are not one release, and choosing a method by them on data that matters costs "
             "that sum.",
             "Accuracies were measured on held-out rows without noise.",
@@ -182,6 +207,8 @@ class ComparisonReport:
             commit=self.commit,
             classes=self.classes,
             settings=self.settings,
+            published=self.published,
+            entrants=self.entrants,
             rows=tuple(cell.row() for cell in self.cells),
             statements=tuple(
                 Stated(contestant=name, epsilon=epsilon, statement=statement)
@@ -221,7 +248,8 @@ class ComparisonReport:
         """
         from pate.report.plots import Display, accuracy_against_epsilon
 
-        return Display(accuracy_against_epsilon(self.rows(), ax=ax))
+        rows = [cell.row().to_dict() for cell in self.cells if cell.epsilon is not None and cell.refused is None]
+        return Display(accuracy_against_epsilon(rows, ax=ax))
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write ``results.json`` and ``report.html`` into a folder, and return the folder.
@@ -248,15 +276,16 @@ class ComparisonReport:
         table: list[tuple[str, ...]] = [("contestant", "epsilon", "accuracy", "fits")]
         for s in self.summary():
             spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
-            table.append((s["contestant"], f"{s['epsilon']:g}", f"{s['mean']:.3f}{spread}", str(s["n"])))
+            epsilon = "" if s["epsilon"] is None else f"{s['epsilon']:g}"
+            table.append((s["contestant"], epsilon, f"{s['mean']:.3f}{spread}" if s["n"] else "refused", str(s["n"])))
         return table
 
     def _repr_html_(self) -> str:
         heading, *rows = self._table()
-        line = f"accuracy on the test rows of {self.dataset} at delta = {self.cells[0].delta:g}"
+        line = f"accuracy on the test rows of {self.dataset} at delta = {self._delta:g}"
         return as_cell("ComparisonReport", line, heads=heading, rows=rows, more=self.notes)
 
     def __repr__(self) -> str:
         what = "mean ± standard deviation over seeds" if any(s["n"] > 1 for s in self.summary()) else "one seed"
-        head = f"Accuracy on the test rows of {self.dataset} at delta = {self.cells[0].delta:g} ({what}):"
+        head = f"Accuracy on the test rows of {self.dataset} at delta = {self._delta:g} ({what}):"
         return "\n".join([head, *lined_up(self._table())])

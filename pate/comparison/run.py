@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
 from pate.comparison._folder import CellFolder
-from pate.comparison.cells import Cell
+from pate.comparison.cells import Cell, Key
 from pate.comparison.report import ComparisonReport, write_pages
 from pate.core.checks import check_int
 from pate.core.extras import need
@@ -123,7 +123,7 @@ def compare(
     # One time for all: a time for each fit would tell how long it took, which private rows decide.
     stamp = provenance()
     created = stamp["created"]
-    done: dict[tuple[str, float, int], Cell] = {}
+    done: dict[Key, Cell] = {}
     with CellFolder(out) if out is not None else nullcontext() as folder:
         if folder is not None:
             seeds = folder.open(entrants, data, identity, seeds)
@@ -149,6 +149,9 @@ def compare(
         cells=cells,
         dataset=data.name,
         protocol=data.protocol,
+        redraws=data.redraws,
+        n_pool=data.n_pool,
+        published=data.published,
         description=data.description,
         classes=plain_values(data.classes),
         settings={
@@ -233,7 +236,7 @@ def _tell(error: Exception, where: str, kept: str) -> NoReturn:
     raise error
 
 
-def _stored(line: dict[str, Any], plan: Sequence[tuple[str, float, int]], path: Path) -> Cell:
+def _stored(line: dict[str, Any], plan: Sequence[Key], path: Path) -> Cell:
     try:
         cell = Cell.from_dict(line)
         known = cell.key in plan

@@ -16,6 +16,7 @@ from pate.report._examples import thumbnails
 from pate.report._measured import who_wins
 from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
 from pate.report.result import Result
+from pate.report.rows import Row
 from pate.statement.catalogue import Catalogue, english
 from pate.statement.model import UNITS, PrivacyStatement, tier
 from pate.statement.page import explained
@@ -79,8 +80,8 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
         facts=facts(result),
         seeded=seeded,
         promise=_promise(statement) if statement is not None and not seeded else None,
-        prices=_prices(result) if statement is None and result.rows else None,
-        accuracy=_accuracy(result) if result.rows else None,
+        prices=_prices(result) if statement is None and priced(result) else None,
+        accuracy=_accuracy(result) if priced(result) else None,
         cost=_cost(result),
         classes=_classes(result),
         examples=thumbnails(result.examples),
@@ -101,12 +102,24 @@ def _statement(statement: PrivacyStatement, say: Catalogue) -> dict[str, Any]:
     }
 
 
+def priced(result: Result) -> list[Row]:
+    """Return the rows that cost an epsilon and were measured.
+
+    Examples
+    --------
+    >>> priced(Result(kind="run", title="t", rows=[]))
+    []
+    """
+    return [row for row in result.rows if row.epsilon is not None and row.accuracy is not None]
+
+
 def _prices(result: Result) -> dict[str, str]:
-    names = list(dict.fromkeys(row.contestant for row in result.rows))
+    rows = priced(result)
+    names = list(dict.fromkeys(row.contestant for row in rows))
     return {
         "names": ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0],
-        "epsilons": ", ".join(sorted({promised(row.epsilon) for row in result.rows}, key=float)),
-        "deltas": ", ".join(sorted({promised(row.delta) for row in result.rows}, key=float)),
+        "epsilons": ", ".join(sorted({promised(row.epsilon) for row in rows if row.epsilon}, key=float)),
+        "deltas": ", ".join(sorted({promised(row.delta) for row in rows if row.delta}, key=float)),
     }
 
 
@@ -125,7 +138,7 @@ def _promise(statement: PrivacyStatement) -> dict[str, Any]:
 
 
 def _accuracy(result: Result) -> dict[str, Any]:
-    rows = [row.to_dict() for row in result.rows]
+    rows = [row.to_dict() for row in priced(result)]
     groups = plots.group_rows(rows)
     names = list(dict.fromkeys(name for name, _ in groups))
     several = len(groups) > len(names)

@@ -90,6 +90,20 @@ class Record:
         return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
 
 
+@dataclass(frozen=True, repr=False)
+class PrivateRecord(Record):
+    """A record that shows nothing of what is in it.
+
+    Examples
+    --------
+    >>> PrivateRecord()
+    PrivateRecord(<sensitive>)
+    """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<sensitive>)"
+
+
 def _fields(cls: type[Record]) -> list[tuple[Field[Any], Any]]:
     hints = get_type_hints(cls)
     return [(f, hints[f.name]) for f in fields(cls)]

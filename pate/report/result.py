@@ -14,46 +14,9 @@ from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.report._image import Example
-from pate.report._record import Record, Scalar, Setting
+from pate.report._record import PrivateRecord, Record, Scalar, Setting
+from pate.report.rows import Entrant, FitCost, Row
 from pate.statement.model import PrivacyStatement
-
-_PROMISED = "A contestant without a guarantee is private: put it into the sensitive report's references."
-
-
-def _promised() -> Any:
-    return field(metadata={"remedy": _PROMISED})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row(Record):
-    """One fit of one contestant at one budget, measured.
-
-    Attributes
-    ----------
-    contestant : str
-    epsilon, delta : float
-        What it may cost.
-    accuracy : float
-        Share of the test rows that were classified right.
-    seed : int or None
-        The contestant's ``random_state``.
-    queries, answers : int or None
-        Public rows asked about and answered; None where nothing is asked.
-
-    Examples
-    --------
-    >>> Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0).to_dict()["answers"] is None
-    True
-    """
-
-    _name = "row"
-    contestant: str
-    epsilon: float = _promised()
-    delta: float = _promised()
-    accuracy: float = _promised()
-    seed: int | None
-    queries: int | None = None
-    answers: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +108,14 @@ class Result(Record):
         Class values in their order.
     settings : dict of str to scalar, or to a tuple of up to 32
     budget : Budget or None
+    published : bool
+        Whether the private rows are known to the world: only then may rows of ceilings and costs of fits be shown.
+    entrants : tuple of Entrant
+        Of a comparison.
     rows : tuple of Row
         Empty where nothing was measured.
+    fit_costs : tuple of FitCost
+        Of published data; without data-dependent epsilons.
     answers_per_class : tuple of int or None
         Released labels that name each of ``classes``.
     cost_curve : CostCurve or None
@@ -186,7 +155,10 @@ class Result(Record):
     classes: tuple[Scalar, ...] = ()
     settings: dict[str, Setting] = field(default_factory=dict)
     budget: Budget | None = None
+    published: bool = False
+    entrants: tuple[Entrant, ...] = ()
     rows: tuple[Row, ...] = field(metadata={"remedy": "Pass rows=[] where none were measured."})
+    fit_costs: tuple[FitCost, ...] = ()
     answers_per_class: tuple[int, ...] | None = None
     cost_curve: CostCurve | None = None
     examples: tuple[Example, ...] = ()
@@ -213,6 +185,16 @@ class Result(Record):
                     raise InvalidInputError(
                         f"result[{group!r}][{name!r}] is made from private votes. Leave it to the sensitive report."
                     )
+        if not self.published and (self.fit_costs or any(row.role == "ceiling" for row in self.rows)):
+            raise InvalidInputError(
+                "result['rows'] and result['fit_costs'] must have no ceiling and no cost unless the private rows are "
+                "published: both are private. Leave them to the sensitive report."
+            )
+        if any(cost.data_dependent_epsilon is not None for cost in self.fit_costs):
+            raise InvalidInputError(
+                "result['fit_costs'] must have no data-dependent epsilon: it is private. Leave it to the sensitive "
+                "report."
+            )
         counts = self.answers_per_class
         if counts is not None and len(counts) != len(self.classes):
             raise InvalidInputError(
@@ -225,13 +207,7 @@ class Result(Record):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Private(Record):
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(<sensitive>)"
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Reference(_Private):
+class Reference(PrivateRecord):
     """How right a model without privacy is.
 
     Examples
@@ -247,7 +223,7 @@ class Reference(_Private):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LabelAccuracy(_Private):
+class LabelAccuracy(PrivateRecord):
     """Share of one repeat's released labels that are right.
 
     Examples
@@ -262,7 +238,7 @@ class LabelAccuracy(_Private):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Seconds(_Private):
+class Seconds(PrivateRecord):
     """How long a fit took: training may end early by what the private rows are.
 
     Examples
@@ -278,7 +254,7 @@ class Seconds(_Private):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PrivatePrice(_Private):
+class PrivatePrice(PrivateRecord):
     """An epsilon that depends on the votes, and what it may be used for.
 
     Examples
@@ -296,7 +272,7 @@ class PrivatePrice(_Private):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class EnsembleCurve(_Private):
+class EnsembleCurve(PrivateRecord):
     """How right the vote is when only some teachers are asked; see :func:`pate.teachers.ensemble_curve`.
 
     Examples
@@ -328,7 +304,7 @@ class EnsembleCurve(_Private):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SensitiveResult(_Private):
+class SensitiveResult(PrivateRecord):
     """What stays with the curator: made from private votes, without noise; what ``sensitive.html`` shows.
 
     Attributes
@@ -343,6 +319,10 @@ class SensitiveResult(_Private):
     data_dependent : tuple of PrivatePrice
     label_accuracy : tuple of LabelAccuracy
     seconds : tuple of Seconds
+    ceilings : tuple of Row
+        Of a comparison: fits without privacy.
+    costs : tuple of FitCost
+        Of a comparison's fits.
     notes : tuple of str
 
     Examples
@@ -363,6 +343,8 @@ class SensitiveResult(_Private):
     data_dependent: tuple[PrivatePrice, ...] = ()
     label_accuracy: tuple[LabelAccuracy, ...] = ()
     seconds: tuple[Seconds, ...] = ()
+    ceilings: tuple[Row, ...] = ()
+    costs: tuple[FitCost, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod

@@ -109,6 +109,8 @@ def sensitive():
         ],
         "label_accuracy": [{"seed": 0, "accuracy": 0.9512}],
         "seconds": [{"name": "PATE", "seconds": 12.34, "seed": 0}],
+        "ceilings": [],
+        "costs": [],
         "notes": ["for the curator"],
     }
 
@@ -621,7 +623,9 @@ def test_truth_values_may_be_classes(result):
 def test_results_come_back_from_their_json(result, sensitive):
     made, inside = Result.from_dict(result), SensitiveResult.from_dict(sensitive)
     assert made.statement == PrivacyStatement.from_dict(result["statement"])
-    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == {**result, "statements": [], "examples": []}
+    rows = [Row.from_dict(row).to_dict() for row in result["rows"]]
+    more = {"rows": rows, "published": False, "entrants": [], "fit_costs": [], "statements": [], "examples": []}
+    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == {**result, **more}
     assert json.loads(json.dumps(inside.to_dict(), allow_nan=False)) == sensitive
     assert Result.from_dict(json.loads(json.dumps(made.to_dict()))) == made
     assert (report.render_report(made), report.render_sensitive_report(made, inside)) == (
