@@ -1,0 +1,451 @@
+"""Who is ahead at which epsilon, and where two curves cross, for all looks together.
+
+Every pair that could have been spoken of counts as a look, also where only the leader by mean is named: choosing the
+leader by the same means is then covered, whoever it turns out to be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise, product
+from typing import Any
+
+import numpy as np
+
+from pate.comparison._spread import Design
+from pate.comparison.statistics import PairedDifference, Word, accuracies, difference_of
+from pate.core.checks import check_int, check_real, did_you_mean, shown
+from pate.exceptions import InvalidInputError
+
+__all__ = ["Crossing", "Crossings", "EpsilonVerdict", "SideVerdict", "crossing", "side_verdicts", "verdicts"]
+
+#: Name -> epsilon -> one boolean array per repeat.
+RightsByName = Mapping[str, Mapping[float, Sequence[Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonVerdict:
+    """Who leads at one epsilon, and ahead of whom.
+
+    Attributes
+    ----------
+    epsilon : float
+    leader : str
+        The greatest mean accuracy.
+    means : dict of name to float
+        Accuracies, greatest first.
+    pairs : dict of (name, name) to PairedDifference
+        All pairs, the greater mean first.
+    looks : int
+
+    Examples
+    --------
+    >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 60 + [False] * 40] * 3
+    >>> verdict, = verdicts({"A": {1.0: other}, "B": {1.0: one}}, [1.0], same_rows=True)
+    >>> verdict.leader, verdict.ahead_of, verdict.undecided
+    ('B', ('A',), ())
+    """
+
+    epsilon: float
+    leader: str
+    means: dict[str, float]
+    pairs: dict[tuple[str, str], PairedDifference]
+    looks: int
+
+    @property
+    def against(self) -> dict[str, PairedDifference]:
+        """The leader's differences, by rival."""
+        return {b: found for (a, b), found in self.pairs.items() if a == self.leader}
+
+    @property
+    def ahead_of(self) -> tuple[str, ...]:
+        """The rivals that the leader is surely ahead of."""
+        return tuple(name for name, found in self.against.items() if found.verdict == "ahead")
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The rivals that may be as good, or better."""
+        return tuple(name for name, found in self.against.items() if found.verdict != "ahead")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideVerdict:
+    """One side's contestants against the other side's at one epsilon.
+
+    Attributes
+    ----------
+    epsilon : float
+    ours, theirs : str
+        The greatest mean of each side.
+    difference : PairedDifference
+        Between these two.
+    verdict : {"ahead", "behind", "undecided"}
+        ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of theirs is ahead of everyone of ours.
+    pairs : dict of (ours, theirs) to PairedDifference
+    looks : int
+
+    Examples
+    --------
+    >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 60 + [False] * 40] * 3
+    >>> rights = {"records": {1.0: one}, "linear": {1.0: other}, "CNN": {1.0: other}}
+    >>> found, = side_verdicts(rights, [1.0], ours=["records"], theirs=["linear", "CNN"], same_rows=True)
+    >>> found.verdict, found.not_behind, found.looks
+    ('ahead', True, 2)
+    """
+
+    epsilon: float
+    ours: str
+    theirs: str
+    difference: PairedDifference
+    verdict: Word
+    pairs: dict[tuple[str, str], PairedDifference]
+    looks: int
+
+    @property
+    def not_behind(self) -> bool:
+        """Whether nobody of theirs was shown to be ahead: "at or above" by the rule, which few repeats reach easily."""
+        return self.verdict != "behind"
+
+
+def verdicts(
+    rights: RightsByName,
+    epsilons: Sequence[float],
+    *,
+    same_rows: bool,
+    test_share: float | None = None,
+    groups: Any = None,
+    level: float = 0.95,
+    looks: int | None = None,
+) -> tuple[EpsilonVerdict, ...]:
+    """Return who leads at each epsilon, against each rival.
+
+    Parameters
+    ----------
+    rights : mapping of name to mapping of epsilon to one boolean array per repeat
+        Whether each test row was predicted rightly. Who has nothing at an epsilon takes no part there.
+    epsilons : sequence of float
+        Those looked at.
+    same_rows, test_share, groups, level
+        As in :func:`pate.comparison.statistics.paired_difference`.
+    looks : int or None
+        None counts all pairs at all epsilons. More, where the same page says more than this.
+
+    Returns
+    -------
+    tuple of EpsilonVerdict
+        In the order of ``epsilons``; without those where nobody took part.
+
+    Raises
+    ------
+    InvalidInputError
+        Contestants without an epsilon that is looked at, fewer looks than are taken, arrays that do not meet.
+
+    Notes
+    -----
+    The chance that any pair at any epsilon is called ahead or behind wrongly is at most ``1 - level`` (Bonferroni over
+    all of them; :mod:`pate.comparison.statistics` says of what each interval is made).
+
+    Examples
+    --------
+    >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 88 + [False] * 12] * 3
+    >>> found = verdicts({"A": {1.0: one, 3.0: one}, "B": {1.0: other}}, [1.0, 3.0], same_rows=True)
+    >>> [(v.epsilon, v.leader, v.ahead_of, v.undecided) for v in found]
+    [(1.0, 'A', (), ('B',)), (3.0, 'A', (), ())]
+    """
+    at = _present(rights, epsilons)
+    needed = sum(math.comb(len(names), 2) for names in at.values())
+    design = Design(same_rows, test_share, groups, level, _looks(looks, needed))
+    found = []
+    for epsilon, names in at.items():
+        means = {name: float(accuracies(rights[name][epsilon]).mean()) for name in names}
+        means = dict(sorted(means.items(), key=lambda item: -item[1]))
+        pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in combinations(means, 2)}
+        leader = next(iter(means))
+        found.append(EpsilonVerdict(epsilon=epsilon, leader=leader, means=means, pairs=pairs, looks=design.looks))
+    return tuple(found)
+
+
+def side_verdicts(
+    rights: RightsByName,
+    epsilons: Sequence[float],
+    *,
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    same_rows: bool,
+    test_share: float | None = None,
+    groups: Any = None,
+    level: float = 0.95,
+    looks: int | None = None,
+) -> tuple[SideVerdict, ...]:
+    """Return how one side stands against the best of the other at each epsilon.
+
+    Parameters
+    ----------
+    rights, epsilons, same_rows, test_share, groups, level
+        As in :func:`verdicts`.
+    ours, theirs : sequences of names
+        The sides. One name against a few needs far fewer looks than all pairs; name it before anything is measured.
+    looks : int or None
+        None counts every one of ours against every one of theirs, at every epsilon.
+
+    Returns
+    -------
+    tuple of SideVerdict
+        In the order of ``epsilons``; without those where one side took no part.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`verdicts`; a name that nobody has, or that is on both sides, an empty side.
+
+    Notes
+    -----
+    The best of a side is chosen by the same means that are compared, which flatters it. Hence nothing is said of it
+    that was not tested for everyone: "ahead" is ahead of all rivals, and every pair counts as a look.
+
+    Examples
+    --------
+    >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 88 + [False] * 12] * 3
+    >>> found, = side_verdicts({"A": {1.0: one}, "B": {1.0: other}}, [1.0], ours=["B"], theirs=["A"], same_rows=True)
+    >>> found.verdict, found.not_behind, round(found.difference.mean, 2)
+    ('undecided', True, -0.02)
+    """
+    for side, names in (("ours", ours), ("theirs", theirs)):
+        unknown = [name for name in names if name not in rights]
+        if isinstance(names, str) or not names or unknown:
+            near = did_you_mean(unknown[0], rights) if unknown else ""
+            raise InvalidInputError(f"{side} must list contestants of {list(rights)}, got {names!r}.{near}")
+    if set(ours) & set(theirs):
+        raise InvalidInputError(f"ours and theirs must have no name in common, got {sorted(set(ours) & set(theirs))}.")
+    at = {
+        epsilon: ([name for name in ours if name in names], [name for name in theirs if name in names])
+        for epsilon, names in _present({name: rights[name] for name in [*ours, *theirs]}, epsilons).items()
+    }
+    at = {epsilon: sides for epsilon, sides in at.items() if all(sides)}
+    needed = sum(len(a) * len(b) for a, b in at.values())
+    design = Design(same_rows, test_share, groups, level, _looks(looks, needed))
+    found = []
+    for epsilon, (here, there) in at.items():
+        pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in product(here, there)}
+        best_a, best_b = (
+            max(side, key=lambda name: float(accuracies(rights[name][epsilon]).mean())) for side in (here, there)
+        )
+        ahead = any(all(pairs[a, b].verdict == "ahead" for b in there) for a in here)
+        behind = any(all(pairs[a, b].verdict == "behind" for a in here) for b in there)
+        found.append(
+            SideVerdict(
+                epsilon=epsilon,
+                ours=best_a,
+                theirs=best_b,
+                difference=pairs[best_a, best_b],
+                verdict="ahead" if ahead else "behind" if behind else "undecided",
+                pairs=pairs,
+                looks=design.looks,
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A stretch of epsilons in which the difference of two contestants may be zero.
+
+    Attributes
+    ----------
+    low, high : float or None
+        Its ends; None where it goes on beyond the epsilons looked at.
+    at : tuple of float
+        Where the mean difference is zero in it, linear in log epsilon.
+    before, after : {"ahead", "behind"} or None
+        The sure verdict on its left and on its right.
+
+    Examples
+    --------
+    >>> Crossing(0.4, 1.2, (0.7,), "ahead", "behind").sure
+    True
+    """
+
+    low: float | None
+    high: float | None
+    at: tuple[float, ...]
+    before: Word | None
+    after: Word | None
+
+    @property
+    def sure(self) -> bool:
+        """Whether the curves do cross in it: one is surely ahead on its left, the other on its right."""
+        return {self.before, self.after} == {"ahead", "behind"}
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Where the curves of two contestants cross, as far as was looked.
+
+    Attributes
+    ----------
+    epsilons : tuple of float
+        Those looked at, ascending.
+    where : tuple of Crossing
+        Every true crossing lies in one of them, at ``level``; none where one contestant is surely ahead everywhere.
+    start : {"ahead", "behind", "undecided"}
+        The verdict at the least epsilon.
+    level : float
+
+    Examples
+    --------
+    >>> Crossings((0.1, 1.0), (), "ahead", 0.95).says("PATE", "DP-SGD")
+    'PATE is ahead everywhere looked at (epsilon 0.1 to 1).'
+    """
+
+    epsilons: tuple[float, ...]
+    where: tuple[Crossing, ...]
+    start: Word
+    level: float
+
+    @property
+    def sure(self) -> tuple[Crossing, ...]:
+        """The crossings that surely are there."""
+        return tuple(one for one in self.where if one.sure)
+
+    def says(self, a: str, b: str) -> str:
+        """Return it in words, for the contestants whose difference was a less b.
+
+        Examples
+        --------
+        >>> one = Crossing(0.4, 1.2, (0.7,), "ahead", "behind")
+        >>> Crossings((0.1, 8.0), (one,), "ahead", 0.95).says("PATE", "DP-SGD")
+        'PATE is ahead below epsilon 0.7, DP-SGD above (95% interval 0.4 to 1.2).'
+        """
+        looked = f"epsilon {self.epsilons[0]:g} to {self.epsilons[-1]:g}"
+        names = {"ahead": a, "behind": b}
+        if not self.where:
+            return f"{names[self.start]} is ahead everywhere looked at ({looked})."
+        told = []
+        for one in self.sure:
+            about = " or ".join(f"{e:.2g}" for e in one.at)
+            left, right = (names[str(word)] for word in (one.before, one.after))
+            told.append(
+                f"{left} is ahead below epsilon {about}, {right} above "
+                f"({100 * self.level:g}% interval {one.low:.2g} to {one.high:.2g})."
+            )
+        for one in self.where:
+            if not one.sure:
+                known = [names[str(word)] for word in (one.before, one.after) if word is not None]
+                ends = f"epsilon {one.low or self.epsilons[0]:.2g} to {one.high or self.epsilons[-1]:.2g}"
+                told.append(f"Undecided {'at ' + ends if known else 'everywhere looked at (' + looked + ')'}")
+                told[-1] += f"; {known[0]} is ahead next to it." if known else "."
+        return " ".join(told)
+
+
+def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> Crossings:
+    """Return where the difference of two contestants changes its sign, with an interval.
+
+    Parameters
+    ----------
+    epsilons : sequence of float
+        Ascending, positive.
+    differences : sequence of PairedDifference
+        One per epsilon, of the same two contestants in the same order, made with at least ``len(epsilons)`` looks.
+
+    Returns
+    -------
+    Crossings
+
+    Raises
+    ------
+    InvalidInputError
+        Epsilons that do not ascend, not as many differences, or differences made with fewer looks.
+
+    Notes
+    -----
+    Between epsilons the difference is taken to be linear in log epsilon. The intervals hold at all epsilons together,
+    so the band between their ends, drawn by straight lines, holds the true broken line at the same level; wherever that
+    is zero, the band has zero in it. The stretches returned are all such places: all true crossings lie in them.
+
+    Examples
+    --------
+    >>> from pate.comparison.statistics import paired_difference
+    >>> one, other = [[True] * 900 + [False] * 100] * 3, [[True] * 700 + [False] * 300] * 3
+    >>> first = paired_difference(one, other, same_rows=True, looks=2)
+    >>> crossing([0.1, 10.0], [first, first.reversed()]).says("A", "B")
+    'A is ahead below epsilon 1, B above (95% interval 0.72 to 1.4).'
+    """
+    at = [check_real("epsilon", e, low=0, low_open=True) for e in epsilons]
+    if not at or any(b <= a for a, b in pairwise(at)) or len(differences) != len(at):
+        raise InvalidInputError(
+            f"epsilons must ascend, with one difference for each, got {at} and {len(differences)} differences."
+        )
+    if any(found.looks < len(at) for found in differences):
+        raise InvalidInputError(
+            f"differences must be made with looks >= {len(at)}, as so many epsilons are looked at, got "
+            f"{[found.looks for found in differences]}."
+        )
+    level, start = min(found.level for found in differences), differences[0].verdict
+    if any(found.low is None for found in differences):
+        return Crossings(tuple(at), (Crossing(None, None, (), None, None),), "undecided", level)
+    x = np.log(at)
+    low, mean, high = (np.array([getattr(f, name) for f in differences]) for name in ("low", "mean", "high"))
+    # Knots of the band: the epsilons, and wherever one of its edges is zero. Between two knots nothing changes.
+    knots = np.unique(np.concatenate([x, _zeros(x, low), _zeros(x, high)]))
+    middles = np.concatenate([knots, (knots[1:] + knots[:-1]) / 2]) if len(knots) > 1 else knots
+    order = np.argsort(middles, kind="stable")
+    points = middles[order]
+    lows, highs = np.interp(points, x, low), np.interp(points, x, high)
+    # An edge that is zero at a knot belongs to the stretch; rounding must not open it.
+    sides = np.where(lows > 1e-12, 1, np.where(highs < -1e-12, -1, 0))
+    crossings, zeros = [], _zeros(x, mean)
+    for stretch in _stretches(sides == 0):
+        first, last = points[stretch[0]], points[stretch[1]]
+        before = None if stretch[0] == 0 else _word(sides[stretch[0] - 1])
+        after = None if stretch[1] == len(points) - 1 else _word(sides[stretch[1] + 1])
+        inside = tuple(float(np.exp(z)) for z in zeros if first - 1e-9 <= z <= last + 1e-9)
+        ends = (None if before is None else float(np.exp(first)), None if after is None else float(np.exp(last)))
+        crossings.append(Crossing(*ends, inside, before, after))
+    return Crossings(tuple(at), tuple(crossings), start, level)
+
+
+def _word(side: int) -> Word:
+    return "ahead" if side > 0 else "behind"
+
+
+def _zeros(x: Any, y: Any) -> list[float]:
+    """Return where a broken line changes its sign or touches zero."""
+    found = [float(a) for a, b in zip(x, y, strict=True) if b == 0]
+    for i in np.flatnonzero(y[1:] * y[:-1] < 0):
+        found.append(float(x[i] - y[i] * (x[i + 1] - x[i]) / (y[i + 1] - y[i])))
+    return sorted(found)
+
+
+def _stretches(mask: Any) -> list[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(int), [0]])))
+    return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _present(rights: RightsByName, epsilons: Sequence[float]) -> dict[float, list[str]]:
+    if not isinstance(rights, Mapping) or not all(isinstance(of, Mapping) for of in rights.values()) or not rights:
+        raise InvalidInputError(
+            f"rights must map names to epsilons to one boolean array per repeat, got {shown(rights)}."
+        )
+    wanted = [check_real("epsilon", e, low=0, low_open=True) for e in epsilons]
+    if len(set(wanted)) != len(wanted):
+        raise InvalidInputError(f"epsilons must be listed once each, got {wanted}.")
+    absent = [name for name, of in rights.items() if not set(of) & set(wanted)]
+    if absent:
+        raise InvalidInputError(
+            f"rights[{absent[0]!r}] has none of the epsilons {wanted}, got {sorted(rights[absent[0]])}."
+        )
+    at = {epsilon: [name for name, of in rights.items() if epsilon in of] for epsilon in wanted}
+    return {epsilon: names for epsilon, names in at.items() if names}
+
+
+def _looks(said: int | None, needed: int) -> int:
+    needed = max(needed, 1)
+    if said is None:
+        return needed
+    return check_int("looks", said, low=needed, remedy=f"So many pairs are looked at: {needed}.")
+
+
+def _pair(rights: RightsByName, a: str, b: str, epsilon: float, design: Design) -> PairedDifference:
+    return difference_of(rights[a][epsilon], rights[b][epsilon], design, (a, b))
