@@ -131,13 +131,13 @@ class Prepared:
     @contextmanager
     def _looked_up(self) -> Iterator[None]:
         """Find scattering where it is kept."""
-        plain = Scattering.transform
+        plain = Scattering.vectors
         try:
             if self.kept is not None:
-                Scattering.transform = lambda _, X: self.kept(X)  # type: ignore[method-assign]
+                Scattering.vectors = lambda _, X: self.kept(X)  # type: ignore[method-assign]
             yield
         finally:
-            Scattering.transform = plain  # type: ignore[method-assign]
+            Scattering.vectors = plain  # type: ignore[method-assign]
 
     def _made(self, budget: Budget, adjacency: str) -> RecipePlan:
         with self._looked_up():
@@ -219,7 +219,7 @@ def _records(question: Question, plan: RecipePlan, prepared: Prepared, rows: dic
     categories become columns of numbers it cannot tell). What scattering made of images is shown as numbers.
     """
     width = rows["public"].shape[1]
-    if len(plan.maps) == 1:
+    if plan.recipe.representation != "scattering":
         data = prepared.data
         rows, rep = {"private": data.private.X, "public": data.public.X, "test": data.test.X}, plan.maps[0]
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from pate.data import check_public_rows
 from pate.data._door import check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
 from pate.estimator._roads import any_rows, plan_records
-from pate.recipes import RecordsPlan
+from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose
 from pate.records._maps import rows_of
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated
 from pate.statement.model import PrivacyStatement
@@ -30,6 +31,8 @@ class ByRecords(PublicModel):
     """
 
     statement_: PrivacyStatement
+    #: What chooses the recipe from public facts; comparisons have others.
+    _rule: ClassVar[Callable[[PublicFacts], Recipe]] = staticmethod(choose)
 
     if TYPE_CHECKING:  # what is said when the classifier is made
         overlap_is_public: bool
@@ -60,6 +63,7 @@ class ByRecords(PublicModel):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
             anyway=self.anyway,
+            rule=self._rule,
         )
         student = self._named_student()
         n_public = rows.shape[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from pate.core.checks import check_choice, check_int
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
-from pate.recipes import RecordsPlan, fitted_representation, kind_of, some_rows
+from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
 from pate.representations import Representation
 from pate.teachers import HeadTeacherEnsemble, TeacherEnsemble
@@ -82,6 +82,7 @@ def plan_records(
     folder: str | os.PathLike[str] | None = None,
     verbose: bool = False,
     anyway: bool = False,
+    rule: Callable[[PublicFacts], Recipe] = choose,
 ) -> RecordsPlan:
     """Fit the public maps and choose the recipe by public facts; nothing is spent.
 
@@ -98,7 +99,7 @@ def plan_records(
     representation, image_shape, random_state, n_jobs, verbose, anyway
         See :class:`pate.PATEClassifier`.
     classes_inferred : bool
-    folder : path or None
+    folder, rule
         See :meth:`pate.recipes.RecordsPlan.of`.
 
     Raises
@@ -151,6 +152,7 @@ def plan_records(
         n_jobs=n_jobs,
         verbose=verbose,
         anyway=anyway,
+        rule=rule,
     )
     _ = plan.mechanisms  # refused before anything is cast
     return plan

@@ -1,11 +1,11 @@
 """Recipes: how record voters are set, chosen from public facts alone, and the road from public rows to a model."""
 
-from pate.recipes._build import fitted_representation, kind_of
+from pate.recipes._build import default_representation, fitted_representation, kind_of
 from pate.recipes._expected import Expectation, expected
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, some_rows
 from pate.recipes._recipe import Recipe, Round
-from pate.recipes._rule import choose
+from pate.recipes._rule import choose, without_student
 from pate.recipes._run import RecordsPlan
 from pate.recipes._worth import EPSILONS, at_epsilon, better_budget, check_expected, least_worth
 
@@ -21,9 +21,11 @@ __all__ = [
     "better_budget",
     "check_expected",
     "choose",
+    "default_representation",
     "expected",
     "fitted_representation",
     "kind_of",
     "least_worth",
     "some_rows",
+    "without_student",
 ]

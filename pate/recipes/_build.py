@@ -129,6 +129,38 @@ def fitted_representation(
         if hasattr(representation, "n_features_out_"):
             return representation
         return clone(representation).fit(X_public) if folder is None else cached(representation, X_public, folder)
+    rep = default_representation(
+        kind,
+        X_public,
+        image_shape=image_shape,
+        random_state=random_state,
+        max_categories=max_categories,
+        verbose=verbose,
+    )
+    return rep.fit(X_public) if folder is None else cached(rep, X_public, folder)
+
+
+def default_representation(
+    kind: str,
+    X_public: Any,
+    *,
+    image_shape: tuple[int, ...] | None = None,
+    random_state: int = 0,
+    max_categories: int = 50,
+    verbose: bool = False,
+) -> Any:
+    """Return the default of this kind of data, unfitted; how the public rows look decides within a kind.
+
+    Parameters
+    ----------
+    kind, X_public, image_shape, random_state, max_categories, verbose
+        See :func:`fitted_representation`.
+
+    Examples
+    --------
+    >>> default_representation("table", np.zeros((9, 4)), image_shape=(2, 2))
+    KernelPCA(n_components=600, random_state=0)
+    """
     check_choice("kind", kind, ("table", "mixed", "image", "text"))
     rep: Any
     if kind == "mixed":
@@ -149,7 +181,7 @@ def fitted_representation(
     else:
         way = "quantile" if heavy_tailed(X_public) else "standard"
         rep = chain(TableMap(numeric=[way]), KernelPCA(_COMPONENTS, random_state=random_state))
-    return rep.fit(X_public) if folder is None else cached(rep, X_public, folder)
+    return rep
 
 
 def by_quantiles(representation: Representation) -> bool:

@@ -7,6 +7,7 @@ tables, by ``experiments/rule_development.py``.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
@@ -97,6 +98,23 @@ def choose(facts: PublicFacts) -> Recipe:
     return Recipe(
         representation, space, n_components, k, alpha, constant, rounds, scale, student, reasons
     )  # fmt: skip
+
+
+def without_student(recipe: Recipe) -> Recipe:
+    """Return the recipe with nobody who learns from its head: all of the budget is the head's own.
+
+    Examples
+    --------
+    >>> known = choose(PublicFacts(n_units=40_000, n_classes=10, mu=0.14, n_public=9_000, kind="image"))
+    >>> bare = without_student(known)
+    >>> (known.student, bare.student), round(sum(r.share for r in bare.rounds), 9)
+    (('image', None), 1.0)
+    """
+    own = [r for r in recipe.rounds if not r.of_student]
+    whole = sum(r.share for r in own)
+    rounds = tuple(replace(r, share=r.share / whole) for r in own)
+    reasons = (*recipe.reasons[:-1], ("no student", "the head is asked itself"))
+    return replace(recipe, student=None, rounds=rounds, reasons=reasons)
 
 
 _REPRESENTATIONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,7 @@ class RecordsPlan:
         representation: Representation,
         kind: str = "table",
         recipe: Recipe | None = None,
+        rule: Callable[[PublicFacts], Recipe] = choose,
         classes_inferred: bool = False,
         image_shape: tuple[int, ...] | None = None,
         random_state: int = 0,
@@ -121,6 +122,8 @@ class RecordsPlan:
         kind : {"table", "mixed", "image", "text"}
         recipe : Recipe or None
             None takes the rule's.
+        rule : callable
+            What chooses a recipe from public facts.
         classes_inferred : bool
         image_shape : tuple or None
             Of rows that are flattened images.
@@ -153,7 +156,7 @@ class RecordsPlan:
             columns=columns is not None,
             quantiles=columns is not None and by_quantiles(representation),
         )
-        chosen = choose(facts) if recipe is None else recipe
+        chosen = rule(facts) if recipe is None else recipe
         if chosen.student == "image" and kind != "image":
             raise InvalidInputError(f"recipe must have another student than 'image': these rows are of kind {kind!r}.")
         if chosen.student == "forest" and columns is None:

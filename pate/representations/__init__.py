@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pate.representations._base import Representation as Representation
     from pate.representations._cache import cached as cached
     from pate.representations._files import load as load
+    from pate.representations._memory import RowMemory as RowMemory
     from pate.representations.features import PublicPCA as PublicPCA
     from pate.representations.features import RandomFourier as RandomFourier
     from pate.representations.join import Chain as Chain
@@ -47,6 +48,7 @@ _HOME = {
     "PublicScale": "scale",
     "RandomFourier": "features",
     "Representation": "_base",
+    "RowMemory": "_memory",
     "TableMap": "tables",
     "TextMap": "text",
     "UnitRows": "scale",

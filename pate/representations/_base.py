@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pate.core.checks import quietly, shown
 from pate.exceptions import InvalidInputError
 from pate.representations._cells import NumberCells
+from pate.representations._memory import memory_for
 from pate.representations._packing import digest_of, save
 from pate.representations._private import refuse_private
 
@@ -59,6 +60,8 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     #: Settings that change no vector (a device, progress): they are not kept.
     _passing: ClassVar[tuple[str, ...]] = ()
     exact_: bool = False
+    #: Whether mapping rows takes so long that :class:`RowMemory` remembers them.
+    slow_: bool = False
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Learn the map from **public** rows.
@@ -110,6 +113,10 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def vectors(self, X: Any) -> npt.NDArray[Any]:
         """Return what :meth:`transform` does, as an array whatever ``set_output`` or scikit-learn's settings say."""
         check_is_fitted(self, "n_features_out_")
+        memory = memory_for(self, X)
+        return self._vectors(X) if memory is None else memory.vectors(self, X)
+
+    def _vectors(self, X: Any) -> npt.NDArray[Any]:
         rows = self.cells_.read(X)
         n, size = int(rows.shape[0]), self._block_rows
         made: npt.NDArray[Any] | None = None

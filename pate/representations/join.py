@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_real, shown
 from pate.core.frames import plain_rows
@@ -54,6 +53,11 @@ class _Joined(Representation):
     def exact_(self) -> bool:  # type: ignore[override]
         """Whether every part is exact."""
         return all(part.exact_ for part in getattr(self, "parts_", self.parts))
+
+    @property
+    def slow_(self) -> bool:  # type: ignore[override]
+        """Whether any part is slow."""
+        return any(part.slow_ for part in getattr(self, "parts_", self.parts))
 
     @property
     def n_public_(self) -> int:
@@ -120,11 +124,10 @@ class Chain(_Joined):
         raise NotImplementedError  # fit does it
 
     def _map(self, block: Any) -> npt.NDArray[Any]:
-        raise NotImplementedError  # vectors does it
+        raise NotImplementedError  # _vectors does it
 
-    def vectors(self, X: Any) -> npt.NDArray[Any]:
-        """Map any rows, each by itself; as :meth:`Representation.vectors`. What is in between is never whole."""
-        check_is_fitted(self, "n_features_out_")
+    def _vectors(self, X: Any) -> npt.NDArray[Any]:
+        # What is in between is never whole.
         X = plain_rows(X)
         made: npt.NDArray[Any] | None = None
         n = n_rows(X)
@@ -226,9 +229,7 @@ class Combined(_Joined):
     def _map(self, block: Any) -> npt.NDArray[Any]:
         raise NotImplementedError  # each part reads rows for itself
 
-    def vectors(self, X: Any) -> npt.NDArray[Any]:
-        """Map any rows, each by itself; as :meth:`Representation.vectors`."""
-        check_is_fitted(self, "n_features_out_")
+    def _vectors(self, X: Any) -> npt.NDArray[Any]:
         made: npt.NDArray[Any] | None = None
         place = 0
         for part, scale in zip(self.parts_, self.scales_, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,7 @@ class RecipePlan:
         most_gradients: int = LINEAR_GRADIENTS,
         random_state: int = 0,
         numbers: Mapping[str, Any] | None = None,
+        fit: Callable[[Representation], Representation] | None = None,
     ) -> RecipePlan:
         """Choose the recipe and fit its representation.
 
@@ -111,6 +112,8 @@ class RecipePlan:
             Of flattened images: (height, width) or (channels, height, width).
         random_state : int
             Public: of random features.
+        fit : callable or None
+            Fits the recipe's own representation on ``X_public``, or finds it where it was; None fits it here.
 
         Raises
         ------
@@ -130,7 +133,7 @@ class RecipePlan:
             given=first is not None,
         )
         recipe = choose_recipe(facts, name, numbers=numbers)
-        maps = _fitted(recipe, facts, X_public, first, random_state)
+        maps = _fitted(recipe, facts, X_public, first, random_state, fit or (lambda rep: rep.fit(X_public)))
         return cls(recipe, facts, maps, given=representation is not None)
 
     def transform(self, X: Any) -> npt.NDArray[Any]:
@@ -164,7 +167,12 @@ class RecipePlan:
 
 
 def _fitted(
-    recipe: DPSGDRecipe, facts: TrainingFacts, X_public: Any, given: Representation | None, random_state: int
+    recipe: DPSGDRecipe,
+    facts: TrainingFacts,
+    X_public: Any,
+    given: Representation | None,
+    random_state: int,
+    fit: Callable[[Representation], Representation],
 ) -> tuple[Representation, ...]:
     kind, last = recipe.representation, UnitRows(constant=recipe.constant)
     if given is not None:
@@ -177,17 +185,16 @@ def _fitted(
     if kind == "scattering":
         from pate.representations.images import Scattering
 
-        scattering = Scattering(image_shape=facts.row_shape).fit(X_public)
-        return scattering, chain(PublicScale(0.5), pca, last).fit(scattering.vectors(X_public))
+        return (fit(chain(Scattering(image_shape=facts.row_shape), PublicScale(0.5), pca, last)),)
     if kind == "kernel":
         fourier = RandomFourier(_FOURIER, bandwidth=_BANDWIDTH, random_state=random_state)
         if facts.scale == "common":
-            return (chain(fourier, pca, last).fit(X_public),)
+            return (fit(chain(fourier, pca, last)),)
         table = TableMap(numeric=["quantile" if facts.scale == "heavy" else "standard"])
-        return (chain(table, fourier, pca, last).fit(X_public),)
+        return (fit(chain(table, fourier, pca, last)),)
     if TableMap().fit(X_public).n_features_out_ < (recipe.n_components or 1):
         pca = PublicPCA(None, alpha=recipe.alpha)
-    return (chain(TableMap(), pca, last).fit(X_public),)
+    return (fit(chain(TableMap(), pca, last)),)
 
 
 def _of_texts(X_public: Any, random_state: int) -> Representation | None:

@@ -64,6 +64,7 @@ class Scattering(ImageMap):
 
     _passing = ("device",)
     _block_rows = 32
+    slow_ = True
 
     def __init__(
         self, *, n_scales: int = 2, n_angles: int = 8, order: int = 2, image_shape: Any = None, device: str = "auto"

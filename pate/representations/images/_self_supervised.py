@@ -91,6 +91,7 @@ class SelfSupervised(ImageMap):
 
     _passing = ("device", "checkpoint_dir", "verbose")
     _block_rows = 512
+    slow_ = True
 
     def __init__(
         self,
