@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate.core.checks import check_choice
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_choice, check_int
+from pate.core.seeds import training_seed
+from pate.data import Dataset
+from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
+from pate.recipes import some_rows
 from pate.report.rows import ROLES, SIDES
 from pate.representations import Representation, cached
+
+_LABELLED_PATH = (0x1ABE1,)
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,9 @@ class Setting:
     n_jobs : int or None
     cache : Path or None
         Where what public rows teach is kept for the other budgets.
+    y_public : int64 array of shape (n_public,) or None
+        Class indices of public rows that somebody labelled by hand, -1 elsewhere: only who asked for some
+        (:attr:`Contestant.n_public_labels`) is told.
 
     Examples
     --------
@@ -84,9 +96,59 @@ class Setting:
     noise_seed: int | None = None
     n_jobs: int | None = None
     cache: Path | None = None
+    y_public: npt.NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Dataset,
+        contestant: Contestant,
+        *,
+        budget: Budget,
+        seed: int,
+        noise_seed: int | None = None,
+        n_jobs: int | None = None,
+        cache: Path | None = None,
+    ) -> Setting:
+        """Return what this contestant may know of a data set: of its private rows how many there are, and whose.
+
+        Examples
+        --------
+        >>> from pate import load_dataset
+        >>> data = load_dataset("digits", n_public=400)
+        >>> asks = Contestant("ten", lambda setting: None, role="floor", n_public_labels=10)
+        >>> setting = Setting.of(data, asks, budget=Budget(1.0, 1e-5), seed=7)
+        >>> setting.n_units, setting.unit, int((setting.y_public >= 0).sum())
+        (1038, 'record', 10)
+        """
+        n_records, groups = len(data.private.y), data.private.groups
+        told = None
+        if contestant.n_public_labels:
+            truth = np.asarray(data.public.y_for_evaluation)
+            rng = np.random.default_rng(training_seed(seed, *_LABELLED_PATH))
+            some = rng.permutation(len(truth))[: contestant.n_public_labels]
+            told = np.full(len(truth), -1, dtype=np.int64)
+            told[some] = truth[some]
+        return cls(
+            budget=budget,
+            classes=tuple(range(len(data.classes))),
+            X_public=data.public.X,
+            kind=data.kind,
+            n_records=n_records,
+            n_units=n_records if groups is None else len(distinct_ids(groups, n_records)[1]),
+            seed=seed,
+            image_shape=data.image_shape,
+            unit="record" if groups is None else "group",
+            noise_seed=noise_seed,
+            n_jobs=n_jobs,
+            cache=cache,
+            y_public=told,
+        )
 
     def fitted(self, representation: Representation) -> Any:
         """Return the representation fitted on the public rows, once for all budgets and contestants of a repeat.
+
+        Of more than 20,000 public rows, so many are drawn (:func:`pate.recipes.some_rows`).
 
         Examples
         --------
@@ -100,8 +162,8 @@ class Setting:
         if self.cache is None:
             from sklearn.base import clone
 
-            return clone(representation).fit(self.X_public)
-        return cached(representation, self.X_public, self.cache)
+            return clone(representation).fit(some_rows(self.X_public, self.seed))
+        return cached(representation, some_rows(self.X_public, self.seed), self.cache)
 
 
 @dataclass(frozen=True)
@@ -120,6 +182,8 @@ class Contestant:
     tuning : Tuning
     sees : str
         What it learns from, for the reader.
+    n_public_labels : int
+        Public rows, drawn anew in every repeat, whose labels it is told as if somebody had labelled them by hand.
 
     Raises
     ------
@@ -140,6 +204,7 @@ class Contestant:
     side: str = "other"
     tuning: Tuning = Tuning()
     sees: str = "private rows and labels, public rows"
+    n_public_labels: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -150,3 +215,4 @@ class Contestant:
             )
         check_choice("role", self.role, ROLES)
         check_choice("side", self.side, SIDES)
+        check_int("n_public_labels", self.n_public_labels, low=0)

@@ -33,8 +33,8 @@ class RowMemory:
 
     Notes
     -----
-    **Sensitive**: vectors of private rows stay in this process until :meth:`forget`, or until they are crowded out; they
-    are never written. Which rows were seen before shows in how long a map takes, and in nothing else.
+    **Sensitive**: vectors of private rows stay in this process until :meth:`forget`, or until they are crowded out;
+    they are never written. Which rows were seen before shows in how long a map takes, and in nothing else.
 
     Examples
     --------

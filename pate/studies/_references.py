@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
-from sklearn.svm import SVC
 
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
@@ -25,13 +23,12 @@ from pate.release import LabelRelease, ReleaseTerms
 from pate.report.result import EnsembleCurve, LabelAccuracy, PrivatePrice, Reference, SensitiveResult
 from pate.students import fit_student
 from pate.studies.account import account
+from pate.studies.ordinary import LARGE, ordinary_model
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, ensemble_curve
 from pate.votes import Votes
 
 #: Teachers are scored on so many test rows at most: every one of them votes on each.
 _REFERENCE_ROWS = 2000
-#: Beyond so many private rows the reference without privacy is made in less time than a teacher of all rows would take.
-_LARGE = 20_000
 #: Epsilon of "without noise": its standard deviation is then below a hundredth of a ballot.
 _NEXT_TO_NO_NOISE = 1e4
 
@@ -176,7 +173,7 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     if isinstance(teachers, TeacherEnsemble):
         # A kernel machine on 50,000 rows takes longer than the whole run.
-        large = len(y) > _LARGE
+        large = len(y) > LARGE
         model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -186,7 +183,7 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
         return _ordinary_model(coded, seed)
     # One torch teacher of everything; on many rows in fewer epochs, as each has many steps.
     ensemble: Any = clone(teachers)
-    epochs = max(1, ensemble.epochs * min(_LARGE, len(y)) // len(y))
+    epochs = max(1, ensemble.epochs * min(LARGE, len(y)) // len(y))
     ensemble.set_params(n_teachers=1, epochs=epochs, random_state=seed, checkpoint_dir=None, verbose=False)
     counts = ensemble.fit(X, y).vote(test, keep_labels=False).counts
     return ensemble.module.__name__, (counts.argmax(axis=1) == truth).mean()
@@ -195,11 +192,7 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
 def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
     """Return the name and accuracy of a good model of all private rows, of a kind that is usual for such data."""
     y = coded.private.y
-    model: Any
-    if coded.kind == "table":
-        model = HistGradientBoostingClassifier(random_state=seed)
-    else:
-        model = SVC() if len(y) <= _LARGE else MLPClassifier((128,), max_iter=15, random_state=seed)
+    model = ordinary_model(coded.kind, len(y), seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(coded.private.X, y)

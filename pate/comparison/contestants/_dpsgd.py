@@ -1,0 +1,133 @@
+"""DP-SGD's side: what its planner says, its presets by name, and linear models on PATE's representation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pate.comparison.contestants._maps import facts_of_setting, own_representation, planned
+from pate.comparison.contract import Setting
+from pate.dpsgd import DPSGDClassifier
+from pate.dpsgd._fit import fit_privately
+from pate.dpsgd.recipes import RecipePlan, choose_recipe
+from pate.exceptions import InvalidInputError
+from pate.representations import PublicPCA, UnitRows, chain
+
+_SMALL_IMAGE = 16
+#: Whitening of components of PATE's representation, as of the planner's kernel.
+_ALPHA = 0.7
+
+
+class PlannedDPSGD(DPSGDClassifier):
+    """DP-SGD whose recipe was planned beforehand, of public facts, with the representation that was kept for it.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> plan = RecipePlan.of((3,), X[:30], n_units=30, n_classes=2, budget=Budget(1.0, 1e-3))
+    >>> clf = PlannedDPSGD(budget=Budget(1.0, 1e-3), classes=(0, 1)).along(plan)
+    >>> clf.fit(X[30:], np.arange(30) % 2).recipe_.name
+    'tabular-kernel'
+    """
+
+    def along(self, plan: RecipePlan) -> PlannedDPSGD:
+        """Take a plan, and return this object."""
+        self._plan_ahead = plan
+        return self
+
+    def __sklearn_clone__(self) -> Any:
+        return super().__sklearn_clone__().along(self._plan_ahead)
+
+    def fit(self, X: Any, y: Any, groups: Any = None, X_public: Any = None) -> DPSGDClassifier:
+        """Fit as :class:`pate.DPSGDClassifier` does, along the plan."""
+        return self._take(fit_privately(self, X, y, groups, X_public, road=self._plan_ahead))
+
+
+def is_large(image_shape: tuple[int, ...] | None) -> bool:
+    """Whether rows are images that maps of images are for; smaller ones are tables of pixels.
+
+    Examples
+    --------
+    >>> is_large((28, 28)), is_large((8, 8)), is_large(None)
+    (True, False, False)
+    """
+    return image_shape is not None and min(image_shape[-2:]) >= _SMALL_IMAGE
+
+
+def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
+    """Refuse a contestant that is for images alone.
+
+    Raises
+    ------
+    InvalidInputError
+
+    Examples
+    --------
+    >>> check_images("dpsgd-tempered-cnn", (28, 28))
+    """
+    if not is_large(image_shape):
+        raise InvalidInputError(
+            f"contestant {contestant!r} is for images of at least {_SMALL_IMAGE} pixels a side, got "
+            f"{'tables' if image_shape is None else f'images of {image_shape}'}. Take 'dpsgd', which plans for any "
+            "data."
+        )
+
+
+def by_recipe(setting: Setting, *, name: str | None = None, contestant: str = "dpsgd") -> DPSGDClassifier:
+    """Return DP-SGD by its planner, or by a preset.
+
+    Raises
+    ------
+    InvalidInputError
+        The preset is not for such data.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> by_recipe(setting, name="tempered-cnn", contestant="dpsgd-tempered-cnn")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: contestant 'dpsgd-tempered-cnn' is for images of at least 16 pixels a side...
+    """
+    if name is not None:
+        check_images(contestant, setting.image_shape)
+    return _planned_classifier(setting, planned(setting, name=name))
+
+
+def on_public(setting: Setting) -> DPSGDClassifier:
+    """Return linear DP-SGD on the very representation that PATE's default fits on public rows.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> X_public = np.random.default_rng(0).normal(size=(30, 3))
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> on_public(setting)._plan_ahead.recipe.name
+    'pretrained'
+    """
+    rep = own_representation(setting)
+    plan = planned(setting, representation=rep)
+    # As the planner does on a representation of its own: as many components as the evidence bears, partly whitened.
+    n = choose_recipe(facts_of_setting(setting)).n_components
+    pca = PublicPCA(None if n is None else min(n, rep.n_features_out_), alpha=_ALPHA)
+    last = chain(pca, UnitRows(constant=plan.recipe.constant)).fit(rep.vectors(setting.X_public))
+    return _planned_classifier(setting, replace(plan, maps=(rep, last)))
+
+
+def _planned_classifier(setting: Setting, plan: RecipePlan) -> DPSGDClassifier:
+    return PlannedDPSGD(
+        budget=setting.budget,
+        classes=setting.classes,
+        image_shape=setting.image_shape,
+        device="auto",
+        random_state=setting.seed,
+        noise_seed=setting.noise_seed,
+    ).along(plan)
+
+
+scattering = partial(by_recipe, name="linear", contestant="dpsgd-linear-scattering")
+tempered = partial(by_recipe, name="tempered-cnn", contestant="dpsgd-tempered-cnn")

@@ -1,0 +1,146 @@
+"""PATE's side where records vote: by default, without networks, and with nothing but a linear head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pate.comparison.contestants._maps import own_representation, planned, quick_representation
+from pate.comparison.contract import Setting
+from pate.estimator import PATEClassifier
+from pate.privacy.budget import Budget
+from pate.recipes import PublicFacts, Recipe, choose, without_student
+
+#: Noise is then far below one ballot.
+_NO_NOISE = 1e4
+
+
+class Fast(PATEClassifier):
+    """Record voters without a network: what the rule says of images by scattering, whatever they look like.
+
+    Examples
+    --------
+    >>> Fast().who_votes()
+    'records'
+    """
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        facts = replace(facts, kind="image") if facts.kind == "glyph" else facts
+        recipe = choose(facts)
+        return without_student(recipe) if recipe.student == "image" else recipe
+
+
+class HeadAlone(PATEClassifier):
+    """Record voters whose linear head is the model: nobody learns from it.
+
+    Examples
+    --------
+    >>> HeadAlone().who_votes()
+    'records'
+    """
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        return without_student(choose(replace(facts, kind="image") if facts.kind == "glyph" else facts))
+
+
+class Noiseless(PATEClassifier):
+    """The default road with noise that moves nothing: a ceiling, with no privacy and so no statement.
+
+    Examples
+    --------
+    >>> Noiseless().who_votes()
+    'records'
+    """
+
+    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
+        """Fit as :class:`pate.PATEClassifier` does, and promise nothing."""
+        kept = super().fit_keeping(X, y, X_public=X_public, groups=groups)
+        del self.statement_
+        return kept
+
+
+def default(setting: Setting) -> PATEClassifier:
+    """Return pate's default: nothing said, records vote on their own road, image student and all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> default(setting).who_votes()
+    'records'
+    """
+    return PATEClassifier(**_said(setting), representation=own_representation(setting))
+
+
+def fast(setting: Setting) -> PATEClassifier:
+    """Return record voters without networks: of images scattering, of all else the default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> type(fast(setting)).__name__
+    'Fast'
+    """
+    return Fast(**_said(setting), representation=quick_representation(setting))
+
+
+def linear(setting: Setting) -> PATEClassifier:
+    """Return record voters with a linear head and no student, on their own representation (without networks).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> type(linear(setting)).__name__
+    'HeadAlone'
+    """
+    return HeadAlone(**_said(setting), representation=own_representation(setting))
+
+
+def same(setting: Setting) -> PATEClassifier:
+    """Return record voters with a linear head on the very representation that DP-SGD's recipe takes at this budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X_public = np.random.default_rng(0).normal(size=(30, 3))
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> [type(part).__name__ for part in same(setting).representation.parts_]
+    ['RandomFourier', 'PublicPCA', 'UnitRows']
+    """
+    (map_,) = planned(setting).maps
+    return HeadAlone(**_said(setting), representation=map_)
+
+
+def noiseless(setting: Setting) -> PATEClassifier:
+    """Return the default's votes without noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> noiseless(setting).budget.epsilon
+    10000.0
+    """
+    said = _said(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
+    return Noiseless(**said, representation=own_representation(setting))
+
+
+def _said(setting: Setting) -> dict[str, Any]:
+    return {
+        "budget": setting.budget,
+        "classes": setting.classes,
+        "image_shape": setting.image_shape,
+        "random_state": setting.seed,
+        "noise_seed": setting.noise_seed,
+        "n_jobs": setting.n_jobs,
+        "anyway": True,  # a comparison shows what comes of any budget
+    }
