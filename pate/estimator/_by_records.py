@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,8 +30,6 @@ class ByRecords(PublicModel):
     """
 
     statement_: PrivacyStatement
-    #: What chooses the recipe from public facts; comparisons have others.
-    _rule: ClassVar[Callable[[PublicFacts], Recipe]] = staticmethod(choose)
 
     if TYPE_CHECKING:  # what is said when the classifier is made
         overlap_is_public: bool
@@ -40,6 +37,11 @@ class ByRecords(PublicModel):
         n_jobs: int | None
         verbose: bool
         anyway: bool
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        """Return the recipe for public facts; comparisons have other rules."""
+        return choose(facts)
 
     def _fit_by_records(
         self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool

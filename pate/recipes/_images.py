@@ -39,9 +39,29 @@ def image_representation(
     >>> [type(p).__name__ for p in image_representation(np.ones((30, 16, 16)), None).parts]
     ['Scattering', 'PublicPCA']
     """
-    from pate.representations.images import Scattering, SelfSupervised, looks_of
+    from pate.representations.images import SelfSupervised, looks_of
 
     if looks_of(X_public, image_shape) == "glyphs":
         network = SelfSupervised(n_features=_SEEN, image_shape=image_shape, random_state=random_state, verbose=verbose)
         return chain(network, PublicNeighbours(max(1, min(_NEIGHBOURS, int(np.shape(X_public)[0]) // 10))))
-    return chain(Scattering(image_shape=image_shape), PublicPCA(_SCATTERED, alpha=0.0))
+    return scattered(X_public, image_shape)
+
+
+def scattered(X_public: Any, image_shape: tuple[int, ...] | None) -> Representation:
+    """Return the largest components of wavelet scattering, unfitted: as many as public images can tell apart.
+
+    Parameters
+    ----------
+    X_public : array of shape (n_public, ...)
+    image_shape : tuple or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scattered(np.ones((30, 16, 16)), None).parts[1].n_components
+    29
+    """
+    from pate.representations.images import Scattering
+
+    most = max(1, int(np.shape(X_public)[0]) - 1)
+    return chain(Scattering(image_shape=image_shape), PublicPCA(min(_SCATTERED, most), alpha=0.0))

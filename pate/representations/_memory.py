@@ -81,7 +81,7 @@ class RowMemory:
         for start in range(0, len(X), _TOGETHER):
             rows = np.ascontiguousarray(X[start : start + _TOGETHER])
             digest = hashlib.sha256(f"{rows.dtype.str} {rows.shape}\n".encode())
-            digest.update(rows)
+            digest.update(rows.data)
             made.append(self._piece((known, digest.digest()), rep._vectors, rows))
         return np.concatenate(made)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pate.comparison.contestants import NAMES, default_contestants, named
 from pate.comparison.contestants._maps import planned
-from pate.comparison.contestants._pate import Fast, HeadAlone
+from pate.comparison.contestants._pate import Fast, HeadAlone, HeadOfColumns
 from pate.comparison.contestants._shards import plan_shards
 from pate.comparison.contract import ROLES, Contestant, Setting
 from pate.data import load_dataset
@@ -131,7 +131,17 @@ def test_persons_are_the_unit_of_everybody(name, digits):
 
 
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
-@pytest.mark.parametrize("name", [*OF_IMAGES, "pate-fast", "dpsgd", "records-same", "public-labels-100", "no-privacy"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dpsgd-linear-scattering",
+        pytest.param("dpsgd-tempered-cnn", marks=pytest.mark.slow),
+        "pate-fast",
+        "records-same",
+        "public-labels-100",
+        "no-privacy",
+    ],
+)
 def test_images_too(name, images):
     model = check_fit(name, images)
     if name in ("pate-fast", "no-privacy"):
@@ -245,10 +255,13 @@ def test_the_2018_recipe_is_planned_for_each_budget(name):
 
 
 def test_record_voters_without_networks_take_images_by_scattering():
-    glyphs = PublicFacts(n_units=50_000, n_classes=10, mu=0.27, n_public=9_000, kind="glyph")
-    assert Fast._rule(glyphs).student is None
-    assert Fast._rule(glyphs).space == "signed"
-    for rule in (Fast._rule, HeadAlone._rule):
+    glyphs = PublicFacts(n_units=50_000, n_classes=10, mu=0.27, n_public=9_000, kind="glyph", columns=False)
+    assert Fast._rule(glyphs).student is None  # it has no columns, and evidence enough
+    assert (Fast._rule(glyphs).space, HeadOfColumns._rule(glyphs).space) == ("signed", "signed")
+    assert HeadAlone._rule(glyphs).space == "soft"  # on what a network sees
+    little = PublicFacts(n_units=5_000, n_classes=10, mu=0.02, n_public=9_000, kind="glyph", columns=False)
+    assert (Fast._rule(little).student, HeadOfColumns._rule(little).student) == ("ridge", None)
+    for rule in (Fast._rule, HeadAlone._rule, HeadOfColumns._rule):
         rounds = rule(glyphs).rounds
         assert sum(r.share for r in rounds) == pytest.approx(1.0)
         assert not any(r.of_student for r in rounds)

@@ -9,10 +9,8 @@ import numpy as np
 from pate.comparison.contract import Setting
 from pate.dpsgd.recipes import RecipePlan, TrainingFacts, facts_of
 from pate.recipes import default_representation, kind_of
-from pate.representations import PublicPCA, Representation, chain
-
-#: Components of scattering, as record voters' own default for images without strokes has them.
-_COMPONENTS = 512
+from pate.recipes._images import scattered
+from pate.representations import Representation
 
 
 def own_representation(setting: Setting) -> Any:
@@ -43,9 +41,7 @@ def quick_representation(setting: Setting) -> Any:
     """
     if kind_of(setting.X_public, setting.image_shape) != "image":
         return own_representation(setting)
-    from pate.representations.images import Scattering
-
-    return setting.fitted(chain(Scattering(image_shape=setting.image_shape), PublicPCA(_COMPONENTS, alpha=0.0)))
+    return setting.fitted(scattered(setting.X_public, setting.image_shape))
 
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:

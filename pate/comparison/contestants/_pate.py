@@ -16,7 +16,7 @@ _NO_NOISE = 1e4
 
 
 class Fast(PATEClassifier):
-    """Record voters without a network: what the rule says of images by scattering, whatever they look like.
+    """Record voters without a network: components of scattering are columns of a table, whatever images look like.
 
     Examples
     --------
@@ -26,9 +26,7 @@ class Fast(PATEClassifier):
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
-        facts = replace(facts, kind="image") if facts.kind == "glyph" else facts
-        recipe = choose(facts)
-        return without_student(recipe) if recipe.student == "image" else recipe
+        return choose(_as_columns(facts))
 
 
 class HeadAlone(PATEClassifier):
@@ -42,7 +40,21 @@ class HeadAlone(PATEClassifier):
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
-        return without_student(choose(replace(facts, kind="image") if facts.kind == "glyph" else facts))
+        return without_student(choose(facts))
+
+
+class HeadOfColumns(HeadAlone):
+    """The same on components of scattering.
+
+    Examples
+    --------
+    >>> HeadOfColumns().who_votes()
+    'records'
+    """
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        return without_student(choose(_as_columns(facts)))
 
 
 class Noiseless(PATEClassifier):
@@ -59,6 +71,10 @@ class Noiseless(PATEClassifier):
         kept = super().fit_keeping(X, y, X_public=X_public, groups=groups)
         del self.statement_
         return kept
+
+
+def _as_columns(facts: PublicFacts) -> PublicFacts:
+    return replace(facts, kind="table") if facts.kind in ("image", "glyph") else facts
 
 
 def default(setting: Setting) -> PATEClassifier:
@@ -90,7 +106,7 @@ def fast(setting: Setting) -> PATEClassifier:
 
 
 def linear(setting: Setting) -> PATEClassifier:
-    """Return record voters with a linear head and no student, on their own representation (without networks).
+    """Return record voters with a linear head and no student, on the default's own representation.
 
     Examples
     --------
@@ -116,7 +132,7 @@ def same(setting: Setting) -> PATEClassifier:
     ['RandomFourier', 'PublicPCA', 'UnitRows']
     """
     (map_,) = planned(setting).maps
-    return HeadAlone(**_said(setting), representation=map_)
+    return HeadOfColumns(**_said(setting), representation=map_)
 
 
 def noiseless(setting: Setting) -> PATEClassifier:
