@@ -159,7 +159,7 @@ def default_representation(
     Examples
     --------
     >>> default_representation("table", np.zeros((9, 4)), image_shape=(2, 2))
-    KernelPCA(n_components=600, random_state=0)
+    KernelPCA(n_components=600)
     """
     check_choice("kind", kind, ("table", "mixed", "image", "text"))
     rep: Any

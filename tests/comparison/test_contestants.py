@@ -11,7 +11,7 @@ from pate.comparison.contestants import NAMES, default_contestants, named
 from pate.comparison.contestants._maps import planned
 from pate.comparison.contestants._pate import Fast, HeadAlone, HeadOfColumns
 from pate.comparison.contestants._shards import plan_shards
-from pate.comparison.contract import ROLES, Contestant, Setting
+from pate.comparison.contract import Contestant, Setting
 from pate.data import load_dataset
 from pate.data.named.datasets import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
@@ -19,6 +19,7 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.recipes import PublicFacts
+from pate.report.rows import ROLES
 
 DELTA = 1e-4
 OF_IMAGES = ("dpsgd-linear-scattering", "dpsgd-tempered-cnn")

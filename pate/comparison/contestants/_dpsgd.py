@@ -24,6 +24,7 @@ class PlannedDPSGD(DPSGDClassifier):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from pate import Budget
     >>> X = np.random.default_rng(0).normal(size=(60, 3))
     >>> plan = RecipePlan.of((3,), X[:30], n_units=30, n_classes=2, budget=Budget(1.0, 1e-3))
@@ -85,6 +86,7 @@ def by_recipe(setting: Setting, *, name: str | None = None, contestant: str = "d
 
     Examples
     --------
+    >>> import numpy as np
     >>> from pate import Budget
     >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
     ...                   n_records=90, n_units=90, seed=7)
@@ -102,6 +104,7 @@ def on_public(setting: Setting) -> DPSGDClassifier:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from pate import Budget
     >>> X_public = np.random.default_rng(0).normal(size=(30, 3))
     >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",

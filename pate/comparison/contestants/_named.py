@@ -7,7 +7,7 @@ from typing import Any
 
 from pate.comparison.contestants import _dpsgd, _pate, _references, _shards
 from pate.comparison.contestants._dpsgd import check_images, is_large
-from pate.comparison.contestants._tuning import DPSGD, NOTHING, PATE_2018, RECORDS
+from pate.comparison.contestants._tuning import DPSGD, DPSGD_ON_PUBLIC, FAST, NOTHING, PATE_2018, RECORDS
 from pate.comparison.contract import Contestant
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
@@ -18,13 +18,13 @@ _PIXELS = "private rows and labels; of public rows how many there are"
 
 _ALL = (
     Contestant("pate", _pate.default, side="PATE", tuning=RECORDS, sees=_PRIVATE),
-    Contestant("pate-fast", _pate.fast, side="PATE", tuning=RECORDS, sees=_PRIVATE),
+    Contestant("pate-fast", _pate.fast, side="PATE", tuning=FAST, sees=_PRIVATE),
     Contestant("records-linear", _pate.linear, side="PATE", tuning=RECORDS, sees=_PRIVATE),
     Contestant("records-same", _pate.same, side="PATE", tuning=RECORDS, sees=_PRIVATE),
     Contestant("gnmax", _shards.gnmax, side="PATE", tuning=PATE_2018, sees=_SHARDS),
     Contestant("confident-gnmax", _shards.confident, side="PATE", tuning=PATE_2018, sees=_SHARDS),
     Contestant("dpsgd", _dpsgd.by_recipe, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
-    Contestant("dpsgd-linear-public", _dpsgd.on_public, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
+    Contestant("dpsgd-linear-public", _dpsgd.on_public, side="DP-SGD", tuning=DPSGD_ON_PUBLIC, sees=_PRIVATE),
     Contestant("dpsgd-linear-scattering", _dpsgd.scattering, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
     Contestant("dpsgd-tempered-cnn", _dpsgd.tempered, side="DP-SGD", tuning=DPSGD, sees=_PIXELS),
     Contestant("majority", _references.majority, tuning=NOTHING, sees="private labels, through a noisy count"),

@@ -18,6 +18,7 @@ from pate.estimator import PATEClassifier
 from pate.mechanisms import Mechanism
 from pate.recipes import kind_of
 from pate.representations import TableMap
+from pate.students import make_student
 from pate.studies._shard_rows import shard_rows
 
 #: Teachers of the paper, and how many records each has at least where there are fewer than that many for all.
@@ -100,11 +101,11 @@ def plan_shards(
 
 
 def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
-    """Return PATE by the 2018 recipe: labels alone are released, of rows drawn at random, and a student learns them.
+    """Return PATE by the 2018 recipe: labels alone are released, and a student learns from them.
 
     Teachers are random forests where columns are categories (as the paper's of Adult), support vector machines on
     images, logistic regressions on all other tables; the student is semi-supervised where the rows are numbers (label
-    spreading stands for the paper's GAN).
+    spreading stands for the paper's GAN). Which rows are asked about pate's default says.
 
     Examples
     --------
@@ -127,7 +128,6 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
         n_queries=plan.n_queries,
         max_answers=plan.n_answers,
         on_exhausted="abstain",
-        select="random",
         student=student,
         n_jobs=setting.n_jobs,
         random_state=setting.seed,
@@ -147,9 +147,8 @@ def _models(setting: Setting) -> tuple[Any, Any]:
         encoded = FrozenEstimator(setting.fitted(TableMap()))
         forest = make_pipeline(encoded, RandomForestClassifier(_TREES, random_state=setting.seed))
         return forest, forest
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)), make_pipeline(
-        StandardScaler(), LogisticRegression(max_iter=200)
-    )
+    teacher = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    return teacher, make_pipeline(StandardScaler(), make_student("label-spreading"))
 
 
 gnmax = partial(by_2018, name="gnmax")
