@@ -20,6 +20,7 @@ __all__ = [
     "InvalidInputError",
     "LedgerError",
     "MissingExtraError",
+    "NotWorthwhileError",
     "NothingSelectedError",
     "PateError",
     "PateWarning",
@@ -55,6 +56,16 @@ class InvalidInputError(PateError, ValueError):
     ... except ValueError as error:
     ...     print(error)
     sigma must be positive
+    """
+
+
+class NotWorthwhileError(InvalidInputError):
+    """Nearly nothing is to be expected of this setting at this budget; nothing was spent.
+
+    Examples
+    --------
+    >>> issubclass(NotWorthwhileError, InvalidInputError)
+    True
     """
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -14,6 +15,8 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from sklearn.base import clone
 
+from pate.comparison._entrants import Given
+from pate.comparison.contract import Contestant
 from pate.core.files import check_can_write, write_json
 from pate.core.provenance import package_versions
 from pate.data import Dataset
@@ -29,6 +32,7 @@ except ImportError:  # Windows: two runs in one folder are not kept apart there
 _CONFIG, _CELLS = "config.json", "cells.jsonl"
 #: Apart from what may be published, and named as git ignores it.
 _PRIVATE = Path("resume.private") / "fingerprint.json"
+_COSTS = Path("resume.private") / "costs.jsonl"
 #: They change how long a fit takes, not what comes of it; and what :func:`compare` sets itself.
 _WITHOUT_EFFECT = frozenset({"n_jobs", "verbose", "checkpoint_dir", "budget", "random_state", "noise_seed"})
 _REMEDY = "Choose another folder for out=, or delete this one if it is not needed."
@@ -48,14 +52,14 @@ class CellFolder:
     >>> place = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (place / "thesis.txt").write_text("years of work")
     >>> with CellFolder(place) as folder:
-    ...     folder.open({}, None, {}, [])
+    ...     folder.open([], None, {}, [])
     Traceback (most recent call last):
     pate.exceptions.RunFolderError: ... is not empty and holds no comparison. Choose another folder for out=, ...
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._file: BinaryIO | None = None
+        self._files = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -63,11 +67,10 @@ class CellFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._files.close()
 
     def open(
-        self, contestants: Mapping[str, Any], data: Dataset, settings: Mapping[str, Any], seeds: list[int]
+        self, contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any], seeds: list[int]
     ) -> list[int]:
         """Start the comparison here or go on with it, and return its seeds (one per repeat).
 
@@ -80,7 +83,7 @@ class CellFolder:
         """
         try:
             self._check_place()
-            self._file = (self.path / _CELLS).open("a+b")
+            self._cells = self._open(self.path / _CELLS)
         except RunFolderError:
             raise
         except OSError as error:
@@ -89,7 +92,7 @@ class CellFolder:
                 f"({error.strerror or error}). Name another."
             ) from None
         check_can_write("out", self.path / "results.json")
-        self._lock(self._file)
+        self._lock(self._cells.file)
         config = _configuration(contestants, data, settings)
         private = {"warning": "made from private rows: do not publish", "sha256": _digest_private(data)}
         if not (self.path / _CONFIG).exists():
@@ -106,40 +109,20 @@ class CellFolder:
                 f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "
                 "To go on with it, make the call as it was."
             )
+        self._private = self._open(self.path / _COSTS, mode=0o600)
         return [int(seed) for seed in before["seeds"]]
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the finished fits; a last line that was torn by a kill is cut off."""
-        assert self._file is not None
-        self._file.seek(0)
-        content = self._file.read()
-        found, good = [], 0
-        pieces = content.splitlines(keepends=True)
-        for number, piece in enumerate(pieces, start=1):
-            try:
-                line = json.loads(piece)
-                if not isinstance(line, dict):
-                    raise ValueError
-            except (ValueError, RecursionError):
-                if number < len(pieces):
-                    raise RunFolderError(f"{self.path / _CELLS} is damaged in line {number}. {_REMEDY}") from None
-                break
-            found.append(line)
-            good += len(piece)
-        self._file.truncate(good)
-        if found and not content[:good].endswith(b"\n"):
-            self._write(b"\n")
-        return found
+    def lines(self, *, private: bool = False) -> list[dict[str, Any]]:
+        """Return what is kept, the finished fits or what is kept apart; a last line torn by a kill is cut off."""
+        return self._private.read() if private else self._cells.read()
 
-    def append(self, cell: Mapping[str, Any]) -> None:
-        """Keep one finished fit; it is on the disk when this returns."""
-        self._write(json.dumps(cell, allow_nan=False).encode() + b"\n")
+    def append(self, line: Mapping[str, Any], *, private: bool = False) -> None:
+        """Keep one finished fit, or what is **sensitive** of it; it is on the disk when this returns."""
+        (self._private if private else self._cells).append(line)
 
-    def _write(self, content: bytes) -> None:
-        assert self._file is not None
-        self._file.write(content)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def _open(self, path: Path, mode: int = 0o666) -> _Lines:
+        made = open(path, "a+b", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+        return _Lines(path, self._files.enter_context(made))
 
     def _check_place(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -160,6 +143,43 @@ class CellFolder:
             ) from None
 
 
+@dataclass
+class _Lines:
+    """A file of JSON objects, one a line."""
+
+    path: Path
+    file: BinaryIO
+
+    def read(self) -> list[dict[str, Any]]:
+        self.file.seek(0)
+        content = self.file.read()
+        found, good = [], 0
+        pieces = content.splitlines(keepends=True)
+        for number, piece in enumerate(pieces, start=1):
+            try:
+                line = json.loads(piece)
+                if not isinstance(line, dict):
+                    raise ValueError
+            except (ValueError, RecursionError):
+                if number < len(pieces):
+                    raise RunFolderError(f"{self.path} is damaged in line {number}. {_REMEDY}") from None
+                break
+            found.append(line)
+            good += len(piece)
+        self.file.truncate(good)
+        if found and not content[:good].endswith(b"\n"):
+            self._write(b"\n")
+        return found
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        self._write(json.dumps(line, allow_nan=False).encode() + b"\n")
+
+    def _write(self, content: bytes) -> None:
+        self.file.write(content)
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+
 def _is_leftover(path: Path) -> bool:
     """Whether a start that was killed may have left this: hidden temporary files, or nothing that counts."""
     return (
@@ -169,15 +189,10 @@ def _is_leftover(path: Path) -> bool:
     )
 
 
-def _configuration(contestants: Mapping[str, Any], data: Dataset, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration(contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what must be the same for a comparison to go on, as JSON values."""
-    recipes = {}
-    for name, contestant in contestants.items():
-        takes = clone(contestant).get_params(deep=False)
-        parts = sorted(f"{k}={_describe(name, k, v)}" for k, v in takes.items() if k not in _WITHOUT_EFFECT)
-        recipe = f"{type(contestant).__module__}.{type(contestant).__qualname__}({', '.join(parts)})"
-        recipes[name] = _sha256(recipe)
-    chosen = {k: settings[k] for k in ("epsilons", "delta", "n_repeats", "random_state")}
+    recipes = {contestant.name: _sha256(_recipe(contestant)) for contestant in contestants}
+    chosen = {k: settings[k] for k in ("epsilons", "delta", "n_repeats", "random_state", "by")}
     # The noise seed itself is not written down.
     noise = settings["noise_seed"]
     rows = [data.private.y, data.public.y_for_evaluation, data.test.y]
@@ -187,10 +202,19 @@ def _configuration(contestants: Mapping[str, Any], data: Dataset, settings: Mapp
         "contestants": recipes,
         **chosen,
         "noise": "operating system" if noise is None else _sha256(f"noise {noise}"),
-        "data set": [data.name, data.protocol, list(plain_values(data.classes)), [len(y) for y in rows]],
+        "data set": [data.name, data.protocol, data.redraws, list(plain_values(data.classes)), [len(y) for y in rows]],
         "public rows": _digest_rows(data.public.X),
         "test rows": _digest_rows(data.test.X, data.test.y),
     }
+
+
+def _recipe(contestant: Contestant) -> str:
+    if not isinstance(contestant.make, Given):
+        return f"{contestant.role} {_describe(contestant.name, 'make', contestant.make)}"
+    model = contestant.make.model
+    takes = clone(model).get_params(deep=False)
+    parts = sorted(f"{k}={_describe(contestant.name, k, v)}" for k, v in takes.items() if k not in _WITHOUT_EFFECT)
+    return f"{type(model).__module__}.{type(model).__qualname__}({', '.join(parts)})"
 
 
 def _describe(name: str, parameter: str, value: Any) -> str:

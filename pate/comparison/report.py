@@ -15,7 +15,7 @@ from pate.core.files import write_json
 from pate.core.pages import cell as as_cell
 from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
-from pate.report.result import Result, Stated
+from pate.report.result import Result, SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from pate.report.plots import Display
 
 
-def write_pages(folder: Path, result: Result) -> None:
-    """Write ``results.json`` and ``report.html`` into a folder that is known to be this comparison's."""
-    from pate.report import write_report
+def write_pages(folder: Path, report: ComparisonReport, *, command: str | None = None, sensitive: bool = False) -> None:
+    """Write ``results.json`` and the pages into a folder that is known to be this comparison's."""
+    from pate.report import write_report, write_sensitive_report
 
+    result = report.result(command=command)
     write_json(folder / "results.json", result.to_dict())
     write_report(folder / "report.html", result)
+    if sensitive:
+        write_sensitive_report(folder / "sensitive.html", result, report.sensitive())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -217,6 +220,17 @@ class ComparisonReport:
             notes=tuple(self.notes),
         )
 
+    def sensitive(self) -> SensitiveResult:
+        """Return what is the curator's: ceilings, times, memory, data-dependent epsilons.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").sensitive()
+        SensitiveResult(<sensitive>)
+        """
+        return SensitiveResult(ceilings=tuple(cell.row() for cell in self.ceilings), costs=self.costs)
+
     def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
         """Return :meth:`result` as JSON values.
 
@@ -267,9 +281,8 @@ class ComparisonReport:
             The folder holds other results.
         """
         goal = Path(folder)
-        result = self.result(command=command)
-        refuse_other_results(goal, result.to_dict())
-        write_pages(goal, result)
+        refuse_other_results(goal, self.to_dict(command=command))
+        write_pages(goal, self, command=command)
         return goal
 
     def _table(self) -> list[tuple[str, ...]]:

@@ -1,22 +1,22 @@
-"""Fit contestants over budgets and seeds, on one split."""
+"""Fit contestants over budgets and repeats, each repeat on a split of its own, side by side where there are workers."""
 
 from __future__ import annotations
 
-import inspect
 import os
+import tempfile
 import zlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
-import numpy as np
-from sklearn.base import clone
-from sklearn.metrics import accuracy_score
-
+from pate.comparison._entrants import described, entrants_of
+from pate.comparison._fit import Done, Task, fit_tasks, tell
 from pate.comparison._folder import CellFolder
+from pate.comparison._measure import check_column
 from pate.comparison.cells import Cell, Key
+from pate.comparison.contract import Contestant
 from pate.comparison.report import ComparisonReport, write_pages
 from pate.core.checks import check_int
 from pate.core.extras import need
@@ -24,49 +24,61 @@ from pate.core.progress import track
 from pate.core.provenance import provenance
 from pate.core.seeds import training_seed
 from pate.data import Dataset
-from pate.estimator import PATEClassifier
-from pate.exceptions import BudgetExceededError, InvalidInputError, PateError, RunFolderError
+from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
-from pate.statement._fits import counted_elsewhere
-from pate.statement.model import PrivacyStatement
-from pate.studies.folders import plain_repr, plain_values
+from pate.report.rows import FitCost
+from pate.studies.folders import plain_values
+from pate.teachers._isolated import on_cluster, side_by_side, workers
+from pate.teachers._process import interruptible
 
 
 def compare(
-    contestants: Mapping[str, Any],
+    contestants: Mapping[str, Any] | Sequence[Contestant],
     data: Dataset,
     *,
     budgets: Sequence[Budget],
-    n_repeats: int = 3,
+    n_repeats: int = 5,
     random_state: int | None = 0,
+    n_jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     noise_seed: int | None = None,
+    sensitive: bool = False,
+    by: str | None = None,
     verbose: bool = False,
 ) -> ComparisonReport:
-    """Fit every contestant at every budget with several seeds, on the same split, and measure on the test rows.
+    """Fit every contestant at every budget, several times, each time on a split drawn anew, and measure on test rows.
 
     Parameters
     ----------
-    contestants : mapping of name to classifier
-        Unfitted, each with a ``budget`` parameter; they are cloned and stay as they are. ``fit`` gets the private
-        rows and, where it takes them, ``X_public`` and ``groups``.
+    contestants : mapping of name to classifier or Contestant, or sequence of Contestants
+        A classifier is unfitted and has a ``budget`` parameter; it is cloned and stays as it is. ``fit`` gets the
+        private rows and, where it takes them, ``X_public`` and ``groups``. Floors and ceilings
+        (:class:`pate.comparison.contract.Contestant`) are fitted once a repeat.
     data : Dataset
-        Labels are class indices, so build contestants with ``classes=range(len(data.classes))``; a contestant whose
-        ``classes`` are ``data.classes`` themselves gets class values.
+        Labels are class indices, so build classifiers with ``classes=range(len(data.classes))``; one whose
+        ``classes`` are ``data.classes`` themselves gets class values. Repeat r is fitted on ``data.redrawn(seed_r)``.
     budgets : sequence of Budget
         All with the same delta, each once.
     n_repeats : int
-        Fits per contestant and budget. Repeat r has the same ``random_state`` for everybody.
+        In each, split, training, shards and noise are drawn anew; all contestants meet on the same split, with the
+        same ``random_state``, so that their differences are paired.
     random_state : int or None
-        Of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that the same call
-        compares the same teachers. None draws from the operating system; shards are then cut by a secret.
+        Of splits, of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that
+        the same call compares the same teachers. None draws from the operating system; shards are then cut by a secret.
+    n_jobs : int or None
+        Fits side by side, by joblib; ``joblib.parallel_config`` may send them to a cluster (docs/comparison.md).
     out : path or None
         A folder that keeps every finished fit at once, so that the same call goes on after a kill; at the end it has
-        ``results.json`` and the page, ``report.html``. What a resumed
-        run needs to recognise the private rows stands apart in ``resume.private/``: do not publish that.
+        ``results.json`` and the page, ``report.html``. What is the curator's stands apart in ``resume.private/``
+        (what recognises the private rows, times, data-dependent epsilons, ceilings of unpublished data): do not
+        publish that.
     noise_seed : int or None
         For tests and experiments only: makes the noise repeatable (another stream for every fit), and then nothing
         is private. None has the noise from the operating system, whatever the contestants were built with.
+    sensitive : bool
+        Also write ``sensitive.html`` into ``out``, for the curator alone.
+    by : str or None
+        A column of the public rows: accuracy and answers are also told by its values.
     verbose : bool
         Show a progress bar on standard error.
 
@@ -81,13 +93,14 @@ def compare(
     RunFolderError
         ``out`` holds something else, or is in use.
     BudgetExceededError
-        A contestant refused the budget, or states a guarantee beyond it.
+        A contestant states a guarantee beyond the budget.
 
     Notes
     -----
     **Guarantees.** Each fit is a separate spend on the private data: ``len(contestants) * len(budgets) * n_repeats``
     of them, and comparing on private data that matters costs the sum. The accuracies are measured without noise on
-    the test rows. An error in one fit ends the comparison, naming the fit; finished ones stay in ``out``.
+    the test rows. An error in one fit ends the comparison, naming the fit; finished ones stay in ``out``. A contestant
+    whom the budget buys nothing (:class:`BudgetExceededError`, :class:`NotWorthwhileError`) has a cell that says so.
 
     Examples
     --------
@@ -100,7 +113,7 @@ def compare(
     """
     if out is not None:
         need("matplotlib", extra="plots", why="The comparison's report")
-    entrants = _check_contestants(contestants)
+    entrants = entrants_of(contestants)
     if not isinstance(data, Dataset):
         raise InvalidInputError(f"data must be a pate.Dataset, got {type(data).__name__}. Use pate.load_dataset(name).")
     epsilons, delta = _check_budgets(budgets)
@@ -108,9 +121,10 @@ def compare(
     for name, value in (("random_state", random_state), ("noise_seed", noise_seed)):
         if value is not None:
             check_int(name, value, low=0, remedy="None draws from the operating system.")
+    check_column(data, by)
+    if sensitive and out is None:
+        raise InvalidInputError("sensitive=True writes sensitive.html into out, got out=None. Name a folder.")
 
-    # Whole rounds first: whoever interrupts has a smaller comparison, not half of one.
-    plan = [(name, e, r) for r in range(n_repeats) for name in entrants for e in epsilons]
     base = training_seed(None) if random_state is None else random_state
     seeds = [training_seed(base, r) for r in range(n_repeats)]
     identity = {
@@ -119,41 +133,69 @@ def compare(
         "n_repeats": n_repeats,
         "random_state": random_state,
         "noise_seed": noise_seed,
+        "by": by,
     }
     # One time for all: a time for each fit would tell how long it took, which private rows decide.
     stamp = provenance()
-    created = stamp["created"]
-    done: dict[Key, Cell] = {}
-    with CellFolder(out) if out is not None else nullcontext() as folder:
+    with CellFolder(out) if out is not None else nullcontext() as folder, _cache(out) as cache:
         if folder is not None:
             seeds = folder.open(entrants, data, identity, seeds)
-            done = {cell.key: cell for cell in (_stored(line, plan, folder.path) for line in folder.lines())}
-        left = [key for key in plan if key not in done]
-        # Closed by hand: an error would otherwise leave the progress bar running while it is being told.
-        bar = cast(Generator[Any], track(left, total=len(left), label="comparison", show=verbose))
-        with closing(bar):
-            for name, epsilon, repeat in bar:
-                try:
-                    model, budget, seed = entrants[name], Budget(epsilon, delta), seeds[repeat]
-                    cut_seed = None if random_state is None else seed
-                    cell = _fit(model, data, name, budget, repeat, seed, cut_seed, noise_seed, created)
-                except Exception as error:
-                    kept = f"The {len(done)} finished fits are kept in {os.fspath(out)!r}." if out is not None else ""
-                    where = f"contestant {name!r} failed at epsilon={epsilon:g}, repeat {repeat + 1} of {n_repeats}"
-                    _tell(error, where, kept)
-                done[cell.key] = cell
+        alone = workers(n_jobs) == 1 and not on_cluster()
+
+        def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
+            seed = seeds[repeat]
+            made = Task(
+                contestant,
+                Budget(epsilon, delta),
+                repeat,
+                n_repeats,
+                seed=seed,
+                cut_seed=None if random_state is None else seed,
+                noise_seed=None,
+                created=stamp["created"],
+                by=by,
+                cache=Path(cache),
+                n_jobs=None if alone else 1,
+            )
+            return replace(made, noise_seed=_noise_of(noise_seed, made.key))
+
+        # Whole repeats first: whoever interrupts has a smaller comparison, not half of one.
+        plan = [
+            task(contestant, epsilon, repeat)
+            for repeat in range(n_repeats)
+            for contestant in entrants
+            for epsilon in (epsilons if contestant.role == "private" else epsilons[:1])
+        ]
+        kept = _Kept(folder, {t.key: t for t in plan}, published=data.published)
+        left = [t for t in plan if t.key not in kept.cells]
+        fits = _fits(left, data, n_jobs=n_jobs, alone=alone)
+        # Closed by hand: an error would otherwise leave workers and the progress bar running while it is being told.
+        bar = cast(Generator[Done], track(fits, total=len(plan), begun=len(kept.cells), label="fits", show=verbose))
+        with closing(fits), closing(bar):
+            try:
+                for done in bar:
+                    kept.take(done)
+            except Exception as error:
                 if folder is not None:
-                    folder.append(cell.to_dict())
-    cells = tuple(done[name, e, r] for name in entrants for e in epsilons for r in range(n_repeats))
+                    note = f"The {len(kept.cells)} finished fits are kept in {os.fspath(out)!r}."  # type: ignore[arg-type]
+                    tell(error, "", note, after=f" {note}")
+                raise
+    levels = (None, *epsilons)
+    order = [(c.name, epsilon, r) for c in entrants for epsilon in levels for r in range(n_repeats)]
+    cells = [kept.cells[key] for key in order if key in kept.cells]
+    shown = [cell for cell in cells if data.published or cell.role != "ceiling"]
     report = ComparisonReport(
-        cells=cells,
+        cells=tuple(shown),
         dataset=data.name,
         protocol=data.protocol,
+        description=data.description,
+        classes=plain_values(data.classes),
+        entrants=tuple(described(c) for c in entrants),
         redraws=data.redraws,
         n_pool=data.n_pool,
         published=data.published,
-        description=data.description,
-        classes=plain_values(data.classes),
+        ceilings=tuple(cell for cell in cells if cell not in shown),
+        costs=tuple(kept.costs[cell.key] for cell in cells if cell.key in kept.costs),
         settings={
             "epsilons": ", ".join(f"{e:g}" for e in epsilons),
             "delta": delta,
@@ -161,126 +203,92 @@ def compare(
             "random_state": random_state,
             # That there is a seed makes the report raise its alarm; the seed itself would give the noise away.
             "noise_seed": "given" if any(cell.seeded for cell in cells) else None,
+            "by": by,
+            "redrawn in each repeat": data.redraws,
             "n_private": len(data.private.y),
             "n_public": len(data.public.y_for_evaluation),
             "n_test": len(data.test.y),
-            **{f"contestant {name}": plain_repr(est) for name, est in entrants.items()},
         },
         **stamp,
     )
     if out is not None:
-        write_pages(Path(out), report.result())
+        write_pages(Path(out), report, sensitive=sensitive)
     return report
 
 
-def _fit(
-    contestant: Any,
-    data: Dataset,
-    name: str,
-    budget: Budget,
-    repeat: int,
-    seed: int,
-    cut_seed: int | None,
-    noise_seed: int | None,
-    created: str,
-) -> Cell:
+class _Kept:
+    """What is finished: in memory, and in the folder where there is one."""
+
+    def __init__(self, folder: CellFolder | None, plan: Mapping[Key, Task], *, published: bool) -> None:
+        self.folder, self.published = folder, published
+        self.cells: dict[Key, Cell] = {}
+        self.costs: dict[Key, FitCost] = {}
+        if folder is None:
+            return
+        for line in folder.lines(private=True):
+            cost = _stored(FitCost, line.get("cost"), plan, folder.path)
+            self.costs[cost.key] = cost
+            if "cell" in line:
+                ceiling = _stored(Cell, line["cell"], plan, folder.path)
+                self.cells[ceiling.key] = ceiling
+        for line in folder.lines():
+            cell = _stored(Cell, line, plan, folder.path)
+            self.cells[cell.key] = cell
+
+    def take(self, done: Done) -> None:
+        """Keep a finished fit: what is the curator's first, so that no cell is without its cost."""
+        cell, cost = done.cell, done.cost
+        hidden = cell.role == "ceiling" and not self.published
+        if self.folder is not None:
+            self.folder.append({"cost": cost.to_dict(), **({"cell": cell.to_dict()} if hidden else {})}, private=True)
+            if not hidden:
+                self.folder.append(cell.to_dict())
+        self.cells[cell.key], self.costs[cell.key] = cell, cost
+
+
+def _fits(left: Iterable[Task], data: Dataset, *, n_jobs: int | None, alone: bool) -> Generator[Done]:
+    if not alone:
+        calls = (([task], drawn) for task, drawn in _drawn(left, data))
+        yield from side_by_side(fit_tasks, calls, n_jobs=n_jobs, in_worker=True)
+        return
+    for task, drawn in _drawn(left, data):
+        with interruptible():
+            done = fit_tasks([task], drawn)
+        yield from done
+
+
+def _drawn(left: Iterable[Task], data: Dataset) -> Iterator[tuple[Task, Dataset]]:
+    """Yield tasks with the split of their repeat, which is drawn when its first one comes up."""
+    repeat, drawn = None, data
+    for task in left:
+        if task.repeat != repeat:
+            repeat, drawn = task.repeat, data.redrawn(task.seed)
+        yield task, drawn
+
+
+def _noise_of(noise_seed: int | None, key: Key) -> int | None:
     # By name, not by position: a contestant more or less leaves the others' noise as it was.
-    place = zlib.crc32(f"{name}\0{budget.epsilon!r}".encode())
-    noise = None if noise_seed is None else training_seed(noise_seed, repeat, place)
-    parameters = {"budget": budget, "random_state": seed, "noise_seed": noise}
-    takes = contestant.get_params(deep=False)
-    if cut_seed is not None and not (isinstance(contestant, PATEClassifier) and contestant.who_votes() == "records"):
-        parameters["partition_seed"] = cut_seed
-    model = clone(contestant).set_params(**{k: v for k, v in parameters.items() if k in takes})
-    y, y_test = data.private.y, data.test.y
-    if _wants_values(takes.get("classes"), data.classes):
-        values = np.array(data.classes, dtype=None if len({type(c) for c in data.classes}) == 1 else object)
-        y, y_test = values[y], values[y_test]
-    offered = {"X_public": data.public.X, "groups": data.private.groups}
-    accepted = inspect.signature(model.fit).parameters
-    with counted_elsewhere():  # a comparison's fits are its rows
-        model.fit(data.private.X, y, **{k: v for k, v in offered.items() if k in accepted})
-    release = getattr(model, "release_", None)
-    statement = getattr(model, "statement_", None)
-    seeded = noise_seed is not None if "noise_seed" in takes else None
-    if isinstance(statement, PrivacyStatement):
-        seeded = statement.seeded
-        promised = statement.guarantee
-        if promised.epsilon > budget.epsilon or promised.delta > budget.delta:
-            raise BudgetExceededError(
-                f"its statement promises epsilon={promised.epsilon:g} at delta={promised.delta:g}, beyond {budget}. "
-                "Curves would not be comparable: mend the contestant, or raise the budget."
-            )
-    return Cell(
-        contestant=name,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        repeat=repeat,
-        accuracy=float(accuracy_score(y_test, model.predict(data.test.X))),
-        seed=seed,
-        queries=None if release is None else int(getattr(release, "quote", release).n_queries),
-        answers=None if release is None else int(release.n_answered),
-        seeded=seeded,
-        statement=replace(statement, created=created) if isinstance(statement, PrivacyStatement) else None,
-    )
+    name, epsilon, repeat = key
+    place = zlib.crc32(f"{name}\0{epsilon!r}".encode())
+    return None if noise_seed is None else training_seed(noise_seed, repeat, place)
 
 
-def _wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
-    return isinstance(classes, Iterable) and tuple(classes) == values and values != tuple(range(len(values)))
+def _cache(out: str | os.PathLike[str] | None) -> Any:
+    """Return where what public rows teach is kept: in the folder, or as long as the comparison runs."""
+    if out is not None:
+        return nullcontext(Path(out) / "cache")
+    return tempfile.TemporaryDirectory(prefix="pate-", ignore_cleanup_errors=True)
 
 
-def _tell(error: Exception, where: str, kept: str) -> NoReturn:
-    if isinstance(error, PateError):
-        raise type(error)(f"{where}: {error} {kept}".rstrip()) from error
-    error.add_note(f"{where}. {kept}".rstrip())
-    raise error
-
-
-def _stored(line: dict[str, Any], plan: Sequence[Key], path: Path) -> Cell:
+def _stored(kind: Any, values: Any, plan: Mapping[Key, Task], path: Path) -> Any:
     try:
-        cell = Cell.from_dict(line)
-        known = cell.key in plan
+        found = kind.from_dict(values)
+        known = found.key in plan
     except PateError:
         known = False
     if not known:
         raise RunFolderError(f"{path} holds a fit that is not of this comparison. Choose another folder for out=.")
-    return cell
-
-
-def _check_contestants(contestants: Any) -> dict[str, Any]:
-    if not isinstance(contestants, Mapping) or not contestants:
-        raise InvalidInputError(
-            f"contestants must be a mapping with at least one name and classifier, got {contestants!r}. "
-            "Pass {'PATE': PATEClassifier(...), 'DP-SGD': DPSGDClassifier(...)}."
-        )
-    for name, contestant in contestants.items():
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError(f"contestants must have text as names, got {name!r}.")
-        if isinstance(contestant, type) or not all(
-            hasattr(contestant, m) for m in ("fit", "predict", "get_params", "set_params")
-        ):
-            raise InvalidInputError(
-                f"contestants[{name!r}] must be a scikit-learn classifier (fit, predict, get_params, set_params), "
-                f"got {contestant!r}."
-            )
-        takes = contestant.get_params(deep=False)
-        if "budget" not in takes:
-            remedy = "Only classifiers that take a budget compare at one epsilon; wrap yours in one that does."
-            if hasattr(contestant, "steps"):
-                remedy = (
-                    "A Pipeline fits its other steps on the private rows outside any budget: put them inside "
-                    "PATEClassifier(make_pipeline(...)), or transform the data beforehand by what public rows teach."
-                )
-            raise InvalidInputError(
-                f"contestants[{name!r}] must have a parameter named budget, and {type(contestant).__name__} has none. "
-                f"{remedy}"
-            )
-        if takes.get("ledger") is not None:
-            raise InvalidInputError(
-                f"contestants[{name!r}] must not have a ledger: it would give the answers of one fit to the next, "
-                "and charge them all to one budget. Pass ledger=None."
-            )
-    return dict(contestants)
+    return found
 
 
 def _check_budgets(budgets: Any) -> tuple[tuple[float, ...], float]:

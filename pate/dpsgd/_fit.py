@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from pate.core.clock import timed
 from pate.core.frames import plain_rows
 from pate.core.seeds import training_seed
 from pate.data import records_fingerprint
@@ -110,7 +111,8 @@ def fit_privately(
             check_apart(X, X_public)
             check_map(clf, features, X_public)
         row_shape = tuple(np.shape(features)[1:])
-        run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
+        with timed("startup"):
+            run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
     if road is not None:
         features = map_rows(reader, features, road)
     if run.augmentation is not None:

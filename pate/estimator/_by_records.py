@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pate.core.clock import timed
 from pate.data import check_public_rows
 from pate.data._door import check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
@@ -52,21 +53,22 @@ class ByRecords(PublicModel):
         records, y = self._check_records(X, y, rows, door)
         if not self.overlap_is_public:
             check_public_rows(records, records if same else rows, groups)
-        plan = plan_records(
-            rows,
-            terms,
-            classes=tuple(self.classes_.tolist()),
-            classes_inferred=self.classes is None,
-            n_records=records.shape[0],
-            groups=groups,
-            representation=self.representation,
-            image_shape=self._image_shape(),
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            anyway=self.anyway,
-            rule=self._rule,
-        )
+        with timed("startup"):
+            plan = plan_records(
+                rows,
+                terms,
+                classes=tuple(self.classes_.tolist()),
+                classes_inferred=self.classes is None,
+                n_records=records.shape[0],
+                groups=groups,
+                representation=self.representation,
+                image_shape=self._image_shape(),
+                random_state=self.random_state,
+                n_jobs=self.n_jobs,
+                verbose=self.verbose,
+                anyway=self.anyway,
+                rule=self._rule,
+            )
         student = self._named_student()
         n_public = rows.shape[0]
         queries = np.arange(n_public)
@@ -77,7 +79,8 @@ class ByRecords(PublicModel):
         evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
-        release, self._model = plan.run(records, y, groups, evidence=evidence)
+        with timed("labelling"):
+            release, self._model = plan.run(records, y, groups, evidence=evidence)
         self.release_ = self._told_in(release)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = digest_of(hashes_of(rows))

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from sklearn.linear_model import LogisticRegression
 
+from pate.core.clock import timed
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
@@ -346,11 +347,13 @@ class PATEClassifier(SavedModel):
             trained=True,
             public_rows="declared" if self.overlap_is_public else "checked",
         )
-        teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
+        with timed("training"):
+            teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units)
         if plan.n_fresh:
             self._count(plan.quote.guarantee, plan.quote.charge, groups)
-        outcome = plan.run(teachers, asked, evidence)
+        with timed("labelling"):
+            outcome = plan.run(teachers, asked, evidence)
         self.release_ = self._told_in(outcome.release)
         self.statement_ = self.release_.statement
         self.queries_ = queries

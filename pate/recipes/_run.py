@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pate.core.clock import timed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
@@ -310,10 +311,11 @@ class RecordsPlan:
     def _image_model(self, head: LikelihoodHead, asking: _Asking, records: tuple[Any, Any, Any]) -> RecordModel:
         some = some_rows(self.rows, self.random_state)
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
-        maps = image_student(
-            some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(targets),
-            verbose=self.voters.verbose,
-        )  # fmt: skip
+        with timed("training"):
+            maps = image_student(
+                some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(targets),
+                verbose=self.voters.verbose,
+            )  # fmt: skip
         z = np.asarray(maps.transform(some), dtype=np.float64)
         with threadpool_limits(1):
             space = student_space(z, self.facts.n_classes, random_state=self.random_state).fit(z)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pate.core.checks import check_real, shown
-from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget, check_budget
@@ -100,14 +100,14 @@ def buy_rounds(
     ------
     BudgetExceededError
         The ledger has nothing left, or next to nothing of what the budget buys.
-    InvalidInputError
+    NotWorthwhileError
         A round's noise is more than all ballots together.
 
     Examples
     --------
     >>> buy_rounds(Budget(0.01, 1e-5), [1, 1], None, n_units=300)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: nearly nothing is to be expected of 2 rounds of ballots by 300 units: in the ...
+    pate.exceptions.NotWorthwhileError: nearly nothing is to be expected of 2 rounds of ballots by 300 units: in the ...
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     rounds = share_rounds(budget, shares, left)
@@ -119,7 +119,7 @@ def buy_rounds(
         )
     worst = max(m.noise_multiplier for m in rounds)
     if n_units is not None and worst > n_units and not anyway:
-        raise InvalidInputError(
+        raise NotWorthwhileError(
             f"nearly nothing is to be expected of {len(rounds)} rounds of ballots by {n_units} units: in the least of "
             f"them noise is {worst:.4g} times what one unit may change, more than all of them together. Take fewer "
             "rounds, more even shares or a larger epsilon; or say anyway=True (--anyway). Nothing was spent."

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate.core.checks import check_real
-from pate.exceptions import InvalidInputError
+from pate.exceptions import NotWorthwhileError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 
@@ -99,7 +99,7 @@ def check_worth(
 
     Raises
     ------
-    InvalidInputError
+    NotWorthwhileError
 
     Examples
     --------
@@ -109,17 +109,17 @@ def check_worth(
     >>> noisy = calibrate(NoisyHistogram(1.0), tight, n_queries=400)
     >>> check_worth(noisy, 400, budget=tight, n_public=1000, n_teachers=100, n_classes=10)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: nearly nothing is to be expected of 400 queries with noise of 105.5 ...
+    pate.exceptions.NotWorthwhileError: nearly nothing is to be expected of 400 queries with noise of 105.5 ...
     """
     sigma = _noise(mechanism)
     if n_queries < min(n_classes, n_public):
-        raise InvalidInputError(
+        raise NotWorthwhileError(
             f"n_queries must be at least the number of classes ({n_classes}), got {n_queries}: a student never says a "
             f"class of which it saw no label. Ask about {min(n_public, max(2 * n_classes, 25))} rows, or say "
             "anyway=True (--anyway)."
         )
     if n_records is not None and n_teachers <= n_records < 2 * n_teachers:
-        raise InvalidInputError(
+        raise NotWorthwhileError(
             f"n_teachers must be at most half the number of records ({n_records}), got {n_teachers}: a teacher of one "
             f"record says its class whatever it is asked, so that nearly nothing is to be expected. Take "
             f"{max(1, n_records // RECORDS_PER_TEACHER)} teachers, or say anyway=True (--anyway)."
@@ -139,7 +139,7 @@ def check_worth(
             better.append(f"epsilon {enough[0]:g} with n_queries left out")
     else:
         better.append(f"noise of {NOISE_PER_TEACHER * n_teachers:.4g} or less, on fewer queries")
-    raise InvalidInputError(
+    raise NotWorthwhileError(
         f"nearly nothing is to be expected of {n_queries} queries with noise of {sigma:.4g} votes on every count: the "
         f"{n_teachers} teachers have no more votes than that together, and where three in four of them agree a label "
         f"is right with probability {share_right(sigma, n_teachers, n_classes):.2f} (a guess among {n_classes}: "
@@ -175,7 +175,7 @@ def check_enough(
 
     Raises
     ------
-    InvalidInputError
+    NotWorthwhileError
 
     Examples
     --------
@@ -183,14 +183,14 @@ def check_enough(
     >>> facts = {"budget": Budget(1.0, 1e-5), "n_public": 600, "n_teachers": 100, "n_classes": 2}
     >>> check_enough(3, GNMax(9.0), **facts)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: 3 of 600 public rows would get a label, which teaches hardly anything. Leave ...
+    pate.exceptions.NotWorthwhileError: 3 of 600 public rows would get a label, which teaches hardly anything. Leave ...
     >>> check_enough(60, GNMax(99.0), commonest=0.8, **facts)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: labels with noise of 99 votes are right with probability 0.76 at most, even ...
+    pate.exceptions.NotWorthwhileError: labels with noise of 99 votes are right with probability 0.76 at most, even ...
     """
     more = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers)))
     if n_answers < min(_FEW_LABELS, n_public):
-        raise InvalidInputError(
+        raise NotWorthwhileError(
             f"{n_answers} of {n_public} public rows would get a label, which teaches hardly anything. Leave queries, "
             f"noise and caps out: then this budget is spent on {more} labels of {n_teachers} teachers; or say "
             "anyway=True (--anyway). Nothing was spent."
@@ -200,7 +200,7 @@ def check_enough(
         return
     most = _sure(sigma, n_teachers, n_classes)
     if most <= check_real("commonest", commonest, low=1 / n_classes, high=1, high_open=True):
-        raise InvalidInputError(
+        raise NotWorthwhileError(
             f"labels with noise of {sigma:.4g} votes are right with probability {most:.2f} at most, even where all "
             f"{n_teachers} teachers agree: always naming the commonest class is right more often ({commonest:g}). Take "
             f"at least {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, fewer queries or a larger epsilon; or say "

@@ -58,6 +58,7 @@ def make_dpsgd(
             budget=budget,
             classes=range(len(data.classes)),
             image_shape=data.image_shape,
+            device="auto",
             random_state=random_state,
             verbose=verbose,
         )
@@ -69,6 +70,7 @@ def make_dpsgd(
         module,
         budget=budget,
         classes=range(len(data.classes)),
+        device="auto",
         random_state=random_state,
         verbose=verbose,
         **options,

@@ -1,0 +1,269 @@
+"""One fit of a comparison, wherever it runs: made, fitted, held against its budget, measured."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import numpy as np
+from joblib import parallel_config
+
+from pate.comparison._measure import asked_of, scores, told
+from pate.comparison._memory import forget_peak, peak_mib
+from pate.comparison.cells import Cell, Key
+from pate.comparison.contract import Contestant, Setting
+from pate.core.clock import Stopwatch, listening, timed
+from pate.data import Dataset
+from pate.data._ids import distinct_ids
+from pate.estimator import PATEClassifier
+from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
+from pate.mechanisms import ExactLaw, Mechanism
+from pate.privacy.budget import Budget
+from pate.report.rows import FitCost
+from pate.statement._fits import counted_elsewhere
+from pate.statement.model import PrivacyStatement
+from pate.studies.account import account
+
+
+@dataclass(frozen=True, repr=False)
+class Task:
+    """One fit to be made: who, at which budget, in which repeat.
+
+    Attributes
+    ----------
+    contestant : Contestant
+    budget : Budget
+    repeat, n_repeats : int
+    seed : int
+        Of training.
+    cut_seed : int or None
+        Of shards; None cuts them by a secret.
+    noise_seed : int or None
+    created : str
+        When the comparison began: a fit's own time would tell how long it took.
+    by : str or None
+    cache : Path or None
+    n_jobs : int or None
+        Workers that the fit itself may have.
+    """
+
+    contestant: Contestant
+    budget: Budget
+    repeat: int
+    n_repeats: int
+    seed: int
+    cut_seed: int | None
+    noise_seed: int | None
+    created: str
+    by: str | None = None
+    cache: Path | None = None
+    n_jobs: int | None = None
+
+    @property
+    def key(self) -> Key:
+        """Which fit this is."""
+        return self.contestant.name, self._epsilon, self.repeat
+
+    @property
+    def _epsilon(self) -> float | None:
+        return self.budget.epsilon if self.contestant.role == "private" else None
+
+    @property
+    def where(self) -> str:
+        """Which fit this is, in words."""
+        at = "" if self._epsilon is None else f"epsilon={self._epsilon:g}, "
+        return f"contestant {self.contestant.name!r} failed at {at}repeat {self.repeat + 1} of {self.n_repeats}"
+
+
+@dataclass(frozen=True, repr=False)
+class Done:
+    """What came of a fit: a cell, and what it cost (**sensitive**)."""
+
+    cell: Cell
+    cost: FitCost
+
+
+class _Refused(Exception):
+    """The budget buys nothing here; the reason follows from public facts."""
+
+
+def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> list[Done]:
+    """Fit some, one after the other.
+
+    Raises
+    ------
+    Exception
+        What the fit raised, which then says which fit it was.
+    """
+    made = []
+    for task in tasks:
+        try:
+            if in_worker:  # a fit's own workers would multiply with those beside it
+                with parallel_config(backend="sequential"):
+                    made.append(_done(task, data))
+            else:
+                made.append(_done(task, data))
+        except Exception as error:
+            tell(error, f"{task.where}: ", f"{task.where}.")
+    return made
+
+
+def tell(error: Exception, before: str, note: str, *, after: str = "") -> NoReturn:
+    """Raise ``error`` again, which says more: a message of our own grows, anybody else's gets a note."""
+    if isinstance(error, PateError):
+        raise type(error)(f"{before}{error}{after}") from error
+    error.add_note(note)
+    raise error
+
+
+def _done(task: Task, data: Dataset) -> Done:
+    known = forget_peak()
+    with listening() as watch:
+        try:
+            cell, epsilon = _measured(task, data)
+        except _Refused as why:
+            cell, epsilon = Cell(**_identity(task), accuracy=None, refused=str(why)), None
+    return Done(cell, _cost(task, watch, epsilon, known))
+
+
+def _identity(task: Task) -> dict[str, Any]:
+    private = task.contestant.role == "private"
+    return {
+        "contestant": task.contestant.name,
+        "role": task.contestant.role,
+        "epsilon": task.budget.epsilon if private else None,
+        "delta": task.budget.delta if private else None,
+        "repeat": task.repeat,
+        "seed": task.seed,
+    }
+
+
+def _cost(task: Task, watch: Stopwatch, data_dependent: float | None, known: bool) -> FitCost:
+    peak, gpu = peak_mib(known)
+    return FitCost(
+        contestant=task.contestant.name,
+        epsilon=task.key[1],
+        repeat=task.repeat,
+        data_dependent_epsilon=data_dependent,
+        **{f"{part}_seconds": seconds for part, seconds in watch.seconds.items()},
+        peak_mib=peak,
+        gpu_peak_mib=gpu,
+    )
+
+
+def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
+    with timed("startup"):
+        model = _made(task, data)
+        takes = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+    values: tuple[Any, ...] = tuple(range(len(data.classes)))
+    y = data.private.y
+    if wants_values(takes.get("classes"), data.classes):
+        values = data.classes
+        y = np.array(values, dtype=None if len({type(c) for c in values}) == 1 else object)[y]
+    offered = {"X_public": data.public.X, "groups": data.private.groups}
+    votes = None
+    with timed("training"), counted_elsewhere():  # a comparison's fits are its rows
+        try:
+            if isinstance(model, PATEClassifier):
+                _, votes = model.fit_keeping(data.private.X, y, **offered)
+            else:
+                accepted = inspect.signature(model.fit).parameters
+                model.fit(data.private.X, y, **{k: v for k, v in offered.items() if k in accepted})
+        except (BudgetExceededError, NotWorthwhileError) as error:
+            raise _Refused(str(error)) from error
+    statement = getattr(model, "statement_", None)
+    seeded = task.noise_seed is not None if "noise_seed" in takes else None
+    if isinstance(statement, PrivacyStatement):
+        seeded = statement.seeded
+        _check_promise(task, statement)
+        statement = replace(statement, created=task.created)
+    else:
+        statement = None
+    asked = asked_of(model, values)
+    cell = Cell(
+        **_identity(task),
+        seeded=seeded,
+        statement=statement,
+        settings=told(model),
+        **scores(model, data, values, task.by, asked),
+    )
+    return cell, None if votes is None else _data_dependent(model.release_, votes, task.budget.delta)
+
+
+def _made(task: Task, data: Dataset) -> Any:
+    """Return the unfitted classifier: its noise from where the comparison says, its shards as the comparison says."""
+    setting = _setting(task, data)
+    try:
+        model = task.contestant.make(setting)
+    except (BudgetExceededError, NotWorthwhileError) as error:
+        raise _Refused(str(error)) from error
+    if not all(hasattr(model, name) for name in ("fit", "predict")):
+        raise InvalidInputError(f"make must return a classifier with fit and predict, got {model!r}.")
+    takes = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+    if takes.get("ledger") is not None:
+        raise InvalidInputError(
+            "it has a ledger, which would give the answers of one fit to the next, and charge them all to one budget. "
+            "Leave ledger=None."
+        )
+    chosen: dict[str, Any] = {}
+    if "noise_seed" in takes:
+        chosen["noise_seed"] = task.noise_seed
+    by_records = isinstance(model, PATEClassifier) and model.who_votes() == "records"
+    if task.cut_seed is not None and "partition_seed" in takes and not by_records:
+        chosen["partition_seed"] = task.cut_seed
+    return model.set_params(**chosen) if chosen else model
+
+
+def _setting(task: Task, data: Dataset) -> Setting:
+    n_records, groups = len(data.private.y), data.private.groups
+    return Setting(
+        budget=task.budget,
+        classes=tuple(range(len(data.classes))),
+        X_public=data.public.X,
+        kind=data.kind,
+        n_records=n_records,
+        n_units=n_records if groups is None else len(distinct_ids(groups, n_records)[1]),
+        seed=task.seed,
+        image_shape=data.image_shape,
+        unit="record" if groups is None else "group",
+        noise_seed=task.noise_seed,
+        n_jobs=task.n_jobs,
+        cache=task.cache,
+    )
+
+
+def wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
+    """Whether a classifier was told class values, not indices.
+
+    Examples
+    --------
+    >>> wants_values(("a", "b"), ("a", "b")), wants_values(range(2), ("a", "b")), wants_values(None, ("a", "b"))
+    (True, False, False)
+    """
+    return isinstance(classes, Iterable) and tuple(classes) == values and values != tuple(range(len(values)))
+
+
+def _check_promise(task: Task, statement: PrivacyStatement) -> None:
+    promised = statement.guarantee
+    if task.contestant.role != "private":
+        raise InvalidInputError(
+            f"it states epsilon={promised.epsilon:g}, and takes part as a {task.contestant.role}, which promises "
+            "nothing. Let it take part as role='private'."
+        )
+    if promised.epsilon > task.budget.epsilon or promised.delta > task.budget.delta:
+        raise BudgetExceededError(
+            f"its statement promises epsilon={promised.epsilon:g} at delta={promised.delta:g}, beyond {task.budget}. "
+            "Curves would not be comparable: mend the contestant, or raise the budget."
+        )
+
+
+def _data_dependent(release: Any, votes: Any, delta: float) -> float | None:
+    """Return what the labels cost by the votes themselves (**sensitive**); None where the mechanism has no such law."""
+    mechanism = release.mechanism
+    if not isinstance(mechanism, ExactLaw):
+        return None
+    report = account(votes, cast(Mechanism, mechanism), delta=delta, max_answers=release.quote.max_answers)
+    return float(report.data_dependent.reveal().epsilon)
