@@ -177,7 +177,7 @@ def test_time_goes_to_the_innermost_part():
         with timed("startup"):
             time.sleep(0.05)
     assert watch.seconds["startup"] >= 0.05
-    assert 0.02 <= watch.seconds["training"]
+    assert watch.seconds["training"] >= 0.02
     assert watch.seconds["predicting"] == watch.seconds["labelling"] == 0
     with timed("training"):  # nobody listens any more
         time.sleep(0.01)

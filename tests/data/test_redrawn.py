@@ -71,7 +71,7 @@ def test_rows_made_by_hand_stay_where_they_are_unless_somebody_says_that_they_ma
     data = numbered(as_array)
     assert (data.redraws, data.published, data.test_redrawn, data.n_pool) == ("nothing", False, False, 70)
     assert data.redrawn(5) is data
-    with pytest.raises(InvalidInputError, match="groups cannot be pooled.*drawn_by"):
+    with pytest.raises(InvalidInputError, match=r"groups cannot be pooled.*drawn_by"):
         numbered(as_array, groups=np.arange(50) // 2).pooled()
     mixed = replace(data, public=PublicRows(np.zeros((20, 7)), data.public.y_for_evaluation)).pooled()
     with pytest.raises(InvalidInputError, match="alike in shape"):
