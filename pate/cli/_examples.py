@@ -37,7 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "pate plan --epsilon 1 --classes no,yes --records 5000 --public cohort.csv --best 0.9",
         "pate plan --epsilon 1 --classes 10 --records 60000 --queries 300",
     ),
-    "compare": ("pate compare --dataset digits --epsilons 0.5,1,3 --repeats 3 --out runs/compare",),
+    "compare": ("pate compare --dataset digits --epsilons 0.5,1,3 --out runs/compare",),
     "statement": (
         "pate statement labels.statement.json",
         "pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html",

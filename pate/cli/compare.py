@@ -1,4 +1,4 @@
-"""``pate compare``: PATE and DP-SGD side by side."""
+"""``pate compare``: contestants side by side, PATE's and DP-SGD's above all."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from pate.cli._output import show_progress
 def compare(
     dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, ...", o.RUN)],
     out: Annotated[Path, o.option("Folder for rows and report; the same call goes on after a kill.", o.OUTPUT)],
+    contestants: Annotated[
+        list[str], o.names_option("pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN)
+    ] = (),  # type: ignore[assignment]
     epsilons: Annotated[str, o.option("Budgets, separated by commas.", o.PRIVACY)] = "0.5,1,3,8",
     delta: o.Delta = o.DELTA,
-    repeats: Annotated[int, o.option("Seeds per contestant and budget.", o.RUN)] = 3,
+    repeats: Annotated[int, o.option("Splits drawn anew, on each of which all contestants meet.", o.RUN)] = 5,
     protocol: o.Protocol = "standard",
-    teachers: Annotated[
-        int | None, o.option("So many teachers on shards; records vote when left out.", o.TEACHERS)
-    ] = None,
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
+    by: Annotated[str | None, o.option("A column: accuracy and answers by its values, too.", o.RUN)] = None,
+    sensitive_report: Annotated[
+        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
+    ] = False,
     seed: o.Seed = 0,
-    jobs: o.Jobs = o.JOBS,
+    jobs: Annotated[int, o.option("Fits side by side; -1 takes every core.", o.RUN)] = o.JOBS,
 ) -> None:
-    """Compare PATE with DP-SGD over budgets and seeds."""
+    """Compare PATE with DP-SGD and others, over budgets and repeats."""
     from pate.comparison.named import compare_on
     from pate.core.extras import need
     from pate.exceptions import InvalidInputError
@@ -37,16 +41,18 @@ def compare(
     need("matplotlib", extra="plots", why="The comparison's report")
     report = compare_on(
         dataset,
+        contestants=contestants,
         epsilons=levels,
         delta=delta,
         n_repeats=repeats,
         protocol=protocol,
-        n_teachers=teachers,
         n_public=public,
         n_private=private,
+        by=by,
         random_state=seed,
         n_jobs=jobs,
         out=out,
+        sensitive_report=sensitive_report,
         verbose=show_progress(),
     )
     report.save(out, command=command_line())

@@ -17,7 +17,6 @@ from pate.comparison.cells import Cell, Key
 from pate.comparison.contract import Contestant, Setting
 from pate.core.clock import Stopwatch, listening, timed
 from pate.data import Dataset
-from pate.data._ids import distinct_ids
 from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
 from pate.mechanisms import ExactLaw, Mechanism
@@ -176,11 +175,11 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
             raise _Refused(str(error)) from error
     statement = getattr(model, "statement_", None)
     seeded = task.noise_seed is not None if "noise_seed" in takes else None
-    if isinstance(statement, PrivacyStatement):
+    if isinstance(statement, PrivacyStatement) and task.contestant.role != "ceiling":
         seeded = statement.seeded
         _check_promise(task, statement)
         statement = replace(statement, created=task.created)
-    else:
+    else:  # what a ceiling states is no promise
         statement = None
     asked = asked_of(model, values)
     cell = Cell(
@@ -195,7 +194,15 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
 
 def _made(task: Task, data: Dataset) -> Any:
     """Return the unfitted classifier: its noise from where the comparison says, its shards as the comparison says."""
-    setting = _setting(task, data)
+    setting = Setting.of(
+        data,
+        task.contestant,
+        budget=task.budget,
+        seed=task.seed,
+        noise_seed=task.noise_seed,
+        n_jobs=task.n_jobs,
+        cache=task.cache,
+    )
     try:
         model = task.contestant.make(setting)
     except (BudgetExceededError, NotWorthwhileError) as error:
@@ -217,24 +224,6 @@ def _made(task: Task, data: Dataset) -> Any:
     return model.set_params(**chosen) if chosen else model
 
 
-def _setting(task: Task, data: Dataset) -> Setting:
-    n_records, groups = len(data.private.y), data.private.groups
-    return Setting(
-        budget=task.budget,
-        classes=tuple(range(len(data.classes))),
-        X_public=data.public.X,
-        kind=data.kind,
-        n_records=n_records,
-        n_units=n_records if groups is None else len(distinct_ids(groups, n_records)[1]),
-        seed=task.seed,
-        image_shape=data.image_shape,
-        unit="record" if groups is None else "group",
-        noise_seed=task.noise_seed,
-        n_jobs=task.n_jobs,
-        cache=task.cache,
-    )
-
-
 def wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
     """Whether a classifier was told class values, not indices.
 
@@ -248,10 +237,10 @@ def wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
 
 def _check_promise(task: Task, statement: PrivacyStatement) -> None:
     promised = statement.guarantee
-    if task.contestant.role != "private":
+    if task.contestant.role == "floor":
         raise InvalidInputError(
-            f"it states epsilon={promised.epsilon:g}, and takes part as a {task.contestant.role}, which promises "
-            "nothing. Let it take part as role='private'."
+            f"it states epsilon={promised.epsilon:g}, so it saw private rows, which a floor never does. Let it take "
+            "part as role='private'."
         )
     if promised.epsilon > task.budget.epsilon or promised.delta > task.budget.delta:
         raise BudgetExceededError(

@@ -18,6 +18,7 @@ from pate.data import Dataset, load_dataset
 from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
 from pate.estimator import PATEClassifier
+from pate.exceptions import InvalidInputError
 from pate.mechanisms import GNMax
 from pate.privacy.budget import Budget
 
@@ -88,16 +89,28 @@ def test_contestants_read_mixed_tables_themselves():
     assert all(row["accuracy"] > 0.7 for row in report.rows())
 
 
-def test_compare_on_a_table_and_with_teachers(data_home, tmp_path):
-    report = compare_on("digits", epsilons=[8.0], n_repeats=1, n_teachers=20, n_private=400, n_public=100)
-    assert report.rows()[0]["queries"] <= 100
-    assert "GaussianSum" not in report.statements["PATE", 8.0].mechanism
+def test_named_contestants_on_named_data(data_home, tmp_path):
+    call = {"epsilons": [8.0], "n_repeats": 1, "n_private": 400, "n_public": 100}
+    report = compare_on("digits", **call)
+    assert [(c.contestant, c.role) for c in report.cells] == [
+        ("pate", "private"), ("dpsgd", "private"), ("confident-gnmax", "private"), ("majority", "private"),
+        ("public-labels-100", "floor"), ("no-privacy", "ceiling"),
+    ]  # fmt: skip
+    by_name = {c.contestant: c for c in report.cells}
+    assert by_name["majority"].accuracy < by_name["pate"].accuracy < by_name["no-privacy"].accuracy
+    assert all(c.settings for c in report.cells if c.role == "private")
+    assert all(e.rule and e.sees for e in report.entrants if e.role == "private" and e.name != "majority")
+    with pytest.raises(InvalidInputError, match=r"contestants must be one of .*Did you mean 'dpsgd'"):
+        compare_on("digits", contestants=["pate", "dpsdg"], **call)
+    with pytest.raises(InvalidInputError, match="at least one budget"):
+        compare_on("digits", epsilons=[])
     if not (data_home / "adult.data.gz").exists():
         pytest.skip("Adult is not in PATE_DATA_HOME")
-    report = compare_on("adult", epsilons=[1.0], n_repeats=1, n_private=2000, n_public=300, data_home=data_home)
-    assert [row["contestant"] for row in report.rows()] == ["PATE", "DP-SGD"]
+    call = {"epsilons": [1.0], "n_repeats": 1, "n_private": 2000, "n_public": 300, "data_home": data_home}
+    report = compare_on("adult", contestants=["pate", "dpsgd"], by="sex", **call)
     assert report.rows()[0]["queries"] == 300
     assert report.rows()[0]["accuracy"] > 0.76
+    assert [g.value for g in report.cells[0].groups] == ["Female", "Male"]
 
 
 def test_a_budget_that_buys_nothing_is_a_cell_that_says_so(tmp_path):
