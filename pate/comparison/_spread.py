@@ -117,7 +117,7 @@ class Spread:
         n = self.n_repeats if repeats is None else repeats
         tail = (1 - design.level) / design.looks / 2  # Bonferroni: holds whatever the looks have to do with one another
         of_repeats, of_rows = self.errors(design, n)
-        both = _quantiles(tail)[n - 1] * of_repeats, float(stats.t.isf(tail, self.df_rows)) * of_rows
+        both = _quantiles(tail)[n - 1] * of_repeats, _quantile(tail, self.df_rows) * of_rows
         return np.hypot(*both) if design.same_rows else np.maximum(*both)
 
     def repeats_needed(self, design: Design) -> int | None:
@@ -127,6 +127,11 @@ class Spread:
         repeats = np.arange(LEAST_REPEATS, _MOST_REPEATS + 1)
         enough = repeats[self.half_width(design, repeats) < abs(self.mean)]
         return int(enough[0]) if len(enough) else None
+
+
+@lru_cache(maxsize=256)
+def _quantile(tail: float, df: int) -> float:
+    return float(stats.t.isf(tail, df))
 
 
 @lru_cache(maxsize=256)
