@@ -86,8 +86,7 @@ class Spread:
     of_repeats : float
         Variance over repeats, of one repeat's mean.
     of_rows : float
-        Variance of the mean that is due to which rows are in the test, and does not go away with more repeats (where
-        rows are redrawn: of one repeat's mean).
+        Variance of the mean that is due to which rows are in the test (where they are redrawn: of one repeat's mean).
     df_rows : int
         Degrees of freedom of ``of_rows``.
     """
@@ -158,9 +157,8 @@ def spread(values: Sequence[FloatArray], design: Design) -> Spread:
         table = np.stack(tables)
         rows = table.mean(axis=0)
         left = table - rows - (means - mean)[:, None]
-        # Training, noise and row together: what the row's mean over repeats still has of it is counted with repeats.
-        both = float((left**2).sum()) / (max(n_repeats - 1, 1) * (len(rows) - 1))
-        of_rows = max(float(rows.var(ddof=1)) - both / n_repeats, 0.0) / len(rows) + one_more
+        both = float((left**2).sum()) / (max(n_repeats - 1, 1) * (len(rows) - 1))  # what comes and goes row by row
+        of_rows = float(rows.var(ddof=1)) / len(rows) + one_more
         # Repeats that agree by luck: chance within rows makes them differ by so much.
         over = over if n_repeats < 2 else max(over, both / len(rows))
         return Spread(mean, n_repeats, n_rows, over, of_rows, len(rows) - 1)

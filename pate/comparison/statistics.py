@@ -186,7 +186,7 @@ def paired_difference(
     draws of *this* training part and tested on rows like the test rows.
 
     **Sources.** The module's docstring. With a published test set, disagreements on a row that come and go with the
-    repeat are counted with the repeats (t with J - 1 degrees of freedom), lasting ones with the rows. Nadeau and
+    repeat are in both errors, and so counted twice, on the safe side (as by Owen's pigeonhole bootstrap, 2007). Nadeau and
     Bengio's factor rests on an approximation of theirs: that two repeats correlate by the share of test rows. What all
     this gives in made worlds is in docs/comparison.md.
 
