@@ -129,3 +129,13 @@ def ahead_by(right: Rights, gap: float, rng: np.random.Generator) -> Rights:
     missed = 1 - right[0].mean(axis=(1, 2), keepdims=True)
     found[0] |= rng.random(right[0].shape) < gap / missed
     return found
+
+
+def tilted(right: Rights, slope: float, rng: np.random.Generator) -> Rights:
+    """Return the answers of two contestants whose difference rises by ``slope`` per epsilon, zero at the middle one."""
+    found = right.copy()
+    gaps = slope * (np.arange(right.shape[1]) - right.shape[1] // 2)
+    for one, sign in ((0, 1), (1, -1)):
+        missed = 1 - right[one].mean(axis=(1, 2))
+        found[one] |= rng.random(right[one].shape) < (np.maximum(sign * gaps, 0) / missed)[:, None, None]
+    return found

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _worlds import Pool, Published, Rights, TrainingPart, ahead_by
+from _worlds import Pool, Published, Rights, TrainingPart, ahead_by, tilted
 from scipy import stats
 
+from pate.comparison.crossings import crossing
 from pate.comparison.verdicts import verdicts
 from pate.core.provenance import provenance
 
@@ -74,6 +75,7 @@ class Config:
     epsilons: tuple[int, ...] = (1, 5)
     level: float = 0.95
     gaps: tuple[float, ...] = (0.02, 0.05)
+    slopes: tuple[float, ...] = (0.02, 0.05)
     studies: int = 1000
     studies_of_many: int = 200  # six contestants: 15 pairs
     seed: int = 20_240
@@ -122,6 +124,20 @@ def power(world: Any, e: int, j: int, gap: float, config: Config) -> dict[str, A
     return {"studies": studies, **found}
 
 
+def crossings(world: Any, j: int, slope: float, config: Config) -> dict[str, int]:
+    """Return how often the stretches have the epsilon at which curves cross, and how often that one is surely seen."""
+    rng = np.random.default_rng([config.seed, j, round(1e4 * slope)])
+    epsilons, studies = (0.1, 0.3, 1.0, 3.0, 10.0), max(config.studies // 4, 20)
+    found = {"studies": studies, "covered": 0, "sure": 0}
+    for _ in range(studies):
+        told = judged(tilted(world.draw(rng, 2, 5, j), slope, rng), world, config.level)
+        pairs = [at.pairs.get(("c0", "c1")) or at.pairs["c1", "c0"].reversed() for at in told]
+        seen = crossing(epsilons, pairs)
+        found["covered"] += any((one.low or 0) <= 1.0 <= (one.high or np.inf) for one in seen.where)
+        found["sure"] += bool(seen.sure)
+    return found
+
+
 def cells(config: Config) -> Iterator[tuple[str, dict[str, Any], Callable[[], dict[str, Any]]]]:
     """Yield every row's table, its key, and what measures it; the cheap ones first."""
     for k in config.contestants:
@@ -136,16 +152,26 @@ def cells(config: Config) -> Iterator[tuple[str, dict[str, Any], Callable[[], di
                 for gap, e, j in product(config.gaps, config.epsilons, config.repeats):
                     key = {"world": name, "gap": gap, "epsilons": e, "repeats": j}
                     yield "power", key, partial(power, world, e, j, gap, config)
+                if len(config.epsilons) > 1:
+                    for slope, j in product(config.slopes, config.repeats):
+                        key = {"world": name, "slope": slope, "repeats": j}
+                        yield "crossings", key, partial(crossings, world, j, slope, config)
 
 
 def run(config: Config, result: Path | None) -> dict[str, Any]:
     """Measure what is missing, and return all rows."""
     stamp = provenance()  # before the result, which git knows too, is another
-    told: dict[str, Any] = {"config": json.loads(json.dumps(asdict(config))), "rates": [], "power": [], **stamp}
+    told: dict[str, Any] = {
+        "config": json.loads(json.dumps(asdict(config))),
+        "rates": [],
+        "power": [],
+        "crossings": [],
+        **stamp,
+    }
     if result is not None and result.exists():
         stored = json.loads(result.read_text(encoding="utf-8"))
         if stored["config"] == told["config"]:
-            told |= {"rates": stored["rates"], "power": stored["power"]}
+            told |= {table: stored[table] for table in ("rates", "power", "crossings")}
     for table, key, measure in cells(config):
         if not any(key.items() <= row.items() for row in told[table]):
             told[table].append({**key, **measure()})
@@ -188,10 +214,16 @@ def tables(told: dict[str, Any]) -> dict[str, str]:
         for gap, e in dict.fromkeys((r["gap"], r["epsilons"]) for r in told["power"] if r["world"] == name):
             rows = [r for r in told["power"] if (r["world"], r["gap"], r["epsilons"]) == (name, gap, e)]
             lines.append(f"| {says} | {100 * gap:g} | {e} | {_percent(rows, 'found')} | {_percent(rows, 'reversed')} |")
+    crossed = [f"| world | slope | in the stretches at {repeats} repeats | surely seen |", "|---|---|---|---|"]
+    for name, (_, says) in POWER.items():
+        for slope in dict.fromkeys(r["slope"] for r in told["crossings"] if r["world"] == name):
+            rows = [r for r in told["crossings"] if (r["world"], r["slope"]) == (name, slope)]
+            crossed.append(f"| {says} | {100 * slope:g} | {_percent(rows, 'covered')} | {_percent(rows, 'sure')} |")
     return {
         "false verdicts": f"{summary}\n\n{falses(WORLDS)}",
         "lopsided worlds": falses(LOPSIDED),
         "gaps found": "\n".join(lines),
+        "crossings": "\n".join(crossed),
     }
 
 

@@ -104,7 +104,7 @@ class Spread:
         share = design.test_share
         if share is None:
             return np.sqrt(self.of_repeats / n), np.sqrt(self.of_rows + 0.0 * n)
-        corrected = 1 / n + share / (1 - share)  # Nadeau and Bengio (2003), section 3: rho = share
+        corrected = 1 / n + share / (1 - share)  # Nadeau and Bengio (2003), rho = share
         return np.sqrt(self.of_repeats * corrected), np.sqrt(self.of_rows * (1 / n + (1 - 1 / n) * share))
 
     def half_width(self, design: Design, repeats: Any = None) -> Any:
