@@ -172,6 +172,7 @@ def run(config: Config, result: Path | None) -> dict[str, Any]:
         stored = json.loads(result.read_text(encoding="utf-8"))
         if stored["config"] == told["config"]:
             told |= {table: stored[table] for table in ("rates", "power", "crossings")}
+            told["commits"] = list(dict.fromkeys([*stored["commits"], *told["commits"]]))
     for table, key, measure in cells(config):
         if not any(key.items() <= row.items() for row in told[table]):
             told[table].append({**key, **measure()})
