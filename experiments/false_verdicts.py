@@ -166,6 +166,7 @@ def run(config: Config, result: Path | None) -> dict[str, Any]:
         "rates": [],
         "power": [],
         "crossings": [],
+        "commits": [stamp.pop("commit")],
         **stamp,
     }
     if result is not None and result.exists():
