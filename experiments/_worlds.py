@@ -125,17 +125,23 @@ class TrainingPart(Pool):
 
 def ahead_by(right: Rights, gap: float, rng: np.random.Generator) -> Rights:
     """Return the answers with the first contestant better by ``gap`` on average: some of its wrong ones made right."""
-    found = right.copy()
-    missed = 1 - right[0].mean(axis=(1, 2), keepdims=True)
-    found[0] |= rng.random(right[0].shape) < gap / missed
-    return found
+    return _raised(right, np.full((1, right.shape[1]), gap), rng)
 
 
 def tilted(right: Rights, slope: float, rng: np.random.Generator) -> Rights:
-    """Return the answers of two contestants whose difference rises by ``slope`` per epsilon, zero at the middle one."""
-    found = right.copy()
-    gaps = slope * (np.arange(right.shape[1]) - right.shape[1] // 2)
-    for one, sign in ((0, 1), (1, -1)):
-        missed = 1 - right[one].mean(axis=(1, 2))
-        found[one] |= rng.random(right[one].shape) < (np.maximum(sign * gaps, 0) / missed)[:, None, None]
+    """Return the answers of two contestants whose difference rises by ``slope`` from each epsilon to the next.
+
+    It is zero half way between the middle epsilon and the next.
+    """
+    gaps = slope * (np.arange(right.shape[1]) - right.shape[1] // 2 - 0.5)
+    return _raised(right, np.maximum([gaps, -gaps], 0), rng)
+
+
+def _raised(right: Rights, gaps: npt.NDArray[np.float64], rng: np.random.Generator) -> Rights:
+    """Return the answers with the first contestants better by so much at each epsilon, shape (some, epsilons)."""
+    found, n = right.copy(), len(gaps)
+    shares = gaps / (1 - right[:n].mean(axis=(2, 3)))
+    if (shares > 1).any():
+        raise ValueError("a contestant cannot be better by more than what it misses")
+    found[:n] |= rng.random(right[:n].shape) < shares[:, :, None, None]
     return found

@@ -71,7 +71,9 @@ def test_gaps_are_as_large_as_they_are_said_to_be(script):
     assert ahead[0] == pytest.approx(0.02, abs=0.003)
     assert not ahead[1].any()
     tilted = script.tilted(right, 0.03, rng).mean(axis=(2, 3)) - right.mean(axis=(2, 3))
-    assert tilted[0] - tilted[1] == pytest.approx(0.03 * np.arange(-2, 3), abs=0.003)
+    assert tilted[0] - tilted[1] == pytest.approx(0.03 * np.arange(-2.5, 2), abs=0.003)
+    with pytest.raises(ValueError, match="more than what it misses"):
+        script.ahead_by(right, 0.3, rng)
 
 
 def test_a_killed_run_goes_on_where_it_was(script, tmp_path, monkeypatch):
