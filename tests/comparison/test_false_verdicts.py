@@ -57,7 +57,7 @@ def test_the_worlds_tell_a_rule_that_leaves_out_an_error(script):
 
 
 def test_a_gap_of_two_points_on_a_thousand_rows_is_mostly_found_with_five_repeats(script):
-    for world, least in (("96%", 0.6), ("alike", 0.6)):
+    for world, least in (("easy", 0.6), ("alike", 0.6)):
         config = script.Config(seed=4, studies=4 * 60)
         found = script.power(script.POWER[world][0], 1, 5, 0.02, config)
         assert found["found"] >= least * found["studies"]
