@@ -1,7 +1,7 @@
-"""Made comparisons in which the truth is known: contestants that are equal, or one ahead by a known gap.
+"""Made comparisons in which the truth is known: contestants that are equal, or the first ahead by a known gap.
 
-A world gives the right answers of one whole comparison, an array of booleans of shape (contestants, epsilons, repeats,
-rows), and says how its repeats draw rows (``same_rows``, ``test_share``).
+A world draws the right answers of one whole comparison, an array of booleans of shape (contestants, epsilons, repeats,
+rows), and says how its repeats draw rows (``same_rows``, ``test_share``, ``groups``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+Rights = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -23,29 +25,43 @@ class Published:
     n_rows: int = 1000
     row: float = 1.0
     taste: float = 0.3
-    repeat: float = 0.1
-    chance: float = 0.5
+    repeat: float = 0.03
+    chance: float = 0.3
+    #: How far the middle epsilon is above the threshold: 1.04 is right in 85% of rows, 1.645 in 95%.
+    ease: float = 1.04
     #: Share of fits that go wrong, at every epsilon of their repeat, and how far.
     wrong: float = 0.0
     fall: float = 1.5
-    #: Points by which the first contestant is ahead.
-    gap: float = 0.0
+    #: The first contestant alone has fits that go wrong; the others lose as much on average, a little every time.
+    lopsided: bool = False
+    #: Rows of one person, who are easy or hard together.
+    per_person: int = 1
     same_rows = True
     test_share = None
 
-    def draw(self, rng: np.random.Generator, k: int, e: int, j: int) -> npt.NDArray[np.bool_]:
-        """Return what is right; the middle epsilon has an accuracy of about 85%."""
+    @property
+    def groups(self) -> npt.NDArray[np.int64] | None:
+        return None if self.per_person == 1 else np.arange(self.n_rows) // self.per_person
+
+    def draw(self, rng: np.random.Generator, k: int, e: int, j: int) -> Rights:
+        """Return what is right."""
+
+        def by_person(*shape: int) -> npt.NDArray[np.float64]:
+            one = rng.standard_normal((*shape, -(-self.n_rows // self.per_person)))
+            return np.repeat(one, self.per_person, axis=-1)[..., : self.n_rows]
+
         normal = rng.standard_normal
-        row, taste = self.row * normal(self.n_rows), self.taste * normal((k, 1, 1, self.n_rows))
         luck = self.repeat * (normal((j, 1)) + normal((k, 1, j, 1)) + normal((k, e, j, 1)))
-        luck -= self.fall * (rng.random((k, 1, j, 1)) < self.wrong)
-        scale = np.sqrt(self.row**2 + self.taste**2 + self.chance**2)
-        level = scale * (1.04 + np.linspace(-0.4, 0.4, e) if e > 1 else np.array([1.04]))
-        chance = self.chance * normal((k, e, j, self.n_rows), dtype=np.float32)
-        right = level[:, None, None] + row + taste + luck + chance > 0
-        if self.gap:  # rows that are wrong become right, each with the chance that makes up the gap on average
-            missed = 1 - right.mean()
-            right[0] |= rng.random(right[0].shape) < self.gap / missed
+        if not self.lopsided:
+            luck -= self.fall * (rng.random((k, 1, j, 1)) < self.wrong)
+        level = self.ease + (np.linspace(-0.4, 0.4, e) if e > 1 else np.zeros(1))
+        level = level * np.sqrt(self.row**2 + self.taste**2 + self.chance**2)
+        chance = self.chance * normal((k, e, j, self.n_rows))
+        right = level[:, None, None] + self.row * by_person() + self.taste * by_person(k, 1, 1) + luck + chance > 0
+        if self.lopsided:
+            lost = 0.3
+            goes = np.where(np.arange(k)[:, None, None, None] > 0, self.wrong, rng.random((k, 1, j, 1)) < self.wrong)
+            right &= rng.random(right.shape) >= lost * goes
         return right
 
 
@@ -53,8 +69,8 @@ class Published:
 class Pool:
     """Every repeat cuts the same pool into training and test rows, and really learns: nearest class mean, noise added.
 
-    Each contestant sees columns of its own, all columns have the same law: which contestant is better on *this* pool is
-    chance, and in truth none is. A smaller epsilon is more noise on the class means.
+    Each contestant sees columns of its own, of the same law as the others' given the class: which of them does better
+    on *this* pool is chance, and in truth none does. A smaller epsilon is more noise on the class means.
     """
 
     n_rows: int = 600
@@ -63,30 +79,69 @@ class Pool:
     n_classes: int = 3
     apart: float = 0.7
     noise: float = 0.3
-    #: Test rows of their own, the same for all repeats, instead of a part of the pool.
-    n_published: int = 0
+    groups = None
+    same_rows = False
 
-    @property
-    def same_rows(self) -> bool:
-        return self.n_published > 0
-
-    def draw(self, rng: np.random.Generator, k: int, e: int, j: int) -> npt.NDArray[np.bool_]:
+    def draw(self, rng: np.random.Generator, k: int, e: int, j: int) -> Rights:
         """Return what is right, from ``j`` cuts of a fresh pool."""
-        m, d, n = self.n_classes, self.n_columns, self.n_rows
-        n_test = self.n_published or round(self.test_share * n)
-        y = rng.integers(0, m, n + self.n_published)
-        centres = self.apart * rng.standard_normal((m, 1, d))  # the same for all, or one would truly be ahead
-        X = centres[y] + rng.standard_normal((len(y), k, d))
+        X, y = self._rows(rng, k, self.n_rows)
+        n_test = round(self.test_share * self.n_rows)
+        orders = [rng.permutation(self.n_rows) for _ in range(j)]
+        cuts = [self._fit(rng, X, y, order[n_test:], X[order[:n_test]], y[order[:n_test]], e) for order in orders]
+        return np.stack(cuts, axis=2)
+
+    def _rows(self, rng: np.random.Generator, k: int, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        # The same centres for all contestants: otherwise one would truly be ahead.
+        centres = self.apart * rng.standard_normal((self.n_classes, 1, self.n_columns))
+        y = rng.integers(0, self.n_classes, n)
+        return centres[y] + rng.standard_normal((n, k, self.n_columns)), y
+
+    def _fit(self, rng, X, y, train, X_test, y_test, e) -> Rights:  # type: ignore[no-untyped-def]
+        one_hot = np.eye(self.n_classes)[y[train]]
+        sums = np.tensordot(one_hot, X[train], axes=(0, 0)).transpose(1, 0, 2)
+        means = (sums / np.maximum(one_hot.sum(axis=0), 1)[:, None])[:, None]
         noises = self.noise * (np.linspace(2.0, 0.5, e) if e > 1 else np.ones(1))
-        right = np.empty((k, e, j, n_test), dtype=bool)
-        one_hot = np.eye(m)[y]
-        for repeat in range(j):
-            order = rng.permutation(n)
-            train = order[round(self.test_share * n) :]
-            test = np.arange(n, len(y)) if self.n_published else order[:n_test]
-            sums = np.einsum("nm,nkd->kmd", one_hot[train], X[train], optimize=True)
-            means = sums / one_hot[train].sum(axis=0)[:, None]
-            noisy = means[:, None] + noises[:, None, None] * rng.standard_normal((k, e, m, d))
-            scores = np.matmul(noisy, X[test].transpose(1, 2, 0)[:, None]) - (noisy**2).sum(axis=3)[..., None] / 2
-            right[:, :, repeat] = scores.argmax(axis=2) == y[test]
-        return right
+        noisy = means + noises[:, None, None] * rng.standard_normal((X.shape[1], e, *means.shape[2:]))
+        scores = np.matmul(noisy, X_test.transpose(1, 2, 0)[:, None]) - (noisy**2).sum(axis=3)[..., None] / 2
+        return np.asarray(scores.argmax(axis=2) == y_test)
+
+
+@dataclass(frozen=True)
+class TrainingPart(Pool):
+    """The same learners, but published test rows: a repeat learns from another part of one training part."""
+
+    n_published: int = 1000
+    same_rows = True
+    test_share: None = None  # type: ignore[assignment]
+    left_out: float = 0.2
+
+    def draw(self, rng: np.random.Generator, k: int, e: int, j: int) -> Rights:
+        """Return what is right, from ``j`` draws of a fresh training part."""
+        n = self.n_rows
+        X, y = self._rows(rng, k, n + self.n_published)
+        parts = [rng.permutation(n)[round(self.left_out * n) :] for _ in range(j)]
+        return np.stack([self._fit(rng, X, y, part, X[n:], y[n:], e) for part in parts], axis=2)
+
+
+def ahead_by(right: Rights, gap: float, at: int, rng: np.random.Generator) -> Rights:
+    """Return the answers with the first contestant better by ``gap`` at one epsilon: some of its wrong ones right."""
+    return _raised(right, gap * (np.arange(right.shape[1]) == at)[None], rng)
+
+
+def tilted(right: Rights, slope: float, rng: np.random.Generator) -> Rights:
+    """Return the answers of two contestants whose difference rises by ``slope`` from each epsilon to the next.
+
+    It is zero half way between the middle epsilon and the next.
+    """
+    gaps = slope * (np.arange(right.shape[1]) - right.shape[1] // 2 - 0.5)
+    return _raised(right, np.maximum([gaps, -gaps], 0), rng)
+
+
+def _raised(right: Rights, gaps: npt.NDArray[np.float64], rng: np.random.Generator) -> Rights:
+    """Return the answers with the first contestants better by so much at each epsilon, shape (some, epsilons)."""
+    found, n = right.copy(), len(gaps)
+    shares = gaps / (1 - right[:n].mean(axis=(2, 3)))
+    if (shares > 1).any():
+        raise ValueError("a contestant cannot be better by more than what it misses")
+    found[:n] |= rng.random(right[:n].shape) < shares[:, :, None, None]
+    return found

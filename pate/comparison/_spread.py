@@ -86,8 +86,7 @@ class Spread:
     of_repeats : float
         Variance over repeats, of one repeat's mean.
     of_rows : float
-        Variance of the mean that is due to which rows are in the test, and does not go away with more repeats (where
-        rows are redrawn: of one repeat's mean).
+        Variance of the mean that is due to which rows are in the test (where they are redrawn: of one repeat's mean).
     df_rows : int
         Degrees of freedom of ``of_rows``.
     """
@@ -105,7 +104,7 @@ class Spread:
         share = design.test_share
         if share is None:
             return np.sqrt(self.of_repeats / n), np.sqrt(self.of_rows + 0.0 * n)
-        corrected = 1 / n + share / (1 - share)  # Nadeau and Bengio (2003), section 3: rho = share
+        corrected = 1 / n + share / (1 - share)  # Nadeau and Bengio (2003), rho = share
         return np.sqrt(self.of_repeats * corrected), np.sqrt(self.of_rows * (1 / n + (1 - 1 / n) * share))
 
     def half_width(self, design: Design, repeats: Any = None) -> Any:
@@ -117,7 +116,7 @@ class Spread:
         n = self.n_repeats if repeats is None else repeats
         tail = (1 - design.level) / design.looks / 2  # Bonferroni: holds whatever the looks have to do with one another
         of_repeats, of_rows = self.errors(design, n)
-        both = _quantiles(tail)[n - 1] * of_repeats, float(stats.t.isf(tail, self.df_rows)) * of_rows
+        both = _quantiles(tail)[n - 1] * of_repeats, _quantile(tail, self.df_rows) * of_rows
         return np.hypot(*both) if design.same_rows else np.maximum(*both)
 
     def repeats_needed(self, design: Design) -> int | None:
@@ -127,6 +126,11 @@ class Spread:
         repeats = np.arange(LEAST_REPEATS, _MOST_REPEATS + 1)
         enough = repeats[self.half_width(design, repeats) < abs(self.mean)]
         return int(enough[0]) if len(enough) else None
+
+
+@lru_cache(maxsize=256)
+def _quantile(tail: float, df: int) -> float:
+    return float(stats.t.isf(tail, df))
 
 
 @lru_cache(maxsize=256)
@@ -153,9 +157,8 @@ def spread(values: Sequence[FloatArray], design: Design) -> Spread:
         table = np.stack(tables)
         rows = table.mean(axis=0)
         left = table - rows - (means - mean)[:, None]
-        # Training, noise and row together: what the row's mean over repeats still has of it is counted with repeats.
-        both = float((left**2).sum()) / (max(n_repeats - 1, 1) * (len(rows) - 1))
-        of_rows = max(float(rows.var(ddof=1)) - both / n_repeats, 0.0) / len(rows) + one_more
+        both = float((left**2).sum()) / (max(n_repeats - 1, 1) * (len(rows) - 1))  # what comes and goes row by row
+        of_rows = float(rows.var(ddof=1)) / len(rows) + one_more
         # Repeats that agree by luck: chance within rows makes them differ by so much.
         over = over if n_repeats < 2 else max(over, both / len(rows))
         return Spread(mean, n_repeats, n_rows, over, of_rows, len(rows) - 1)

@@ -108,7 +108,7 @@ class PairedDifference:
         if self.verdict != "undecided":
             return told
         needs = self.repeats_needed
-        return told + (": the test rows are too few" if needs is None else f": would need about {needs} repeats")
+        return told + (": 100 repeats would not do" if needs is None else f": would need about {needs} repeats")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,9 +186,9 @@ def paired_difference(
     draws of *this* training part and tested on rows like the test rows.
 
     **Sources.** The module's docstring. With a published test set, disagreements on a row that come and go with the
-    repeat are counted with the repeats (t with J - 1 degrees of freedom), lasting ones with the rows. Nadeau and
-    Bengio's factor rests on an approximation of theirs: that two repeats correlate by the share of test rows. What all
-    this gives in made worlds is in docs/comparison.md.
+    repeat are in both errors, and so counted twice, on the safe side (as by Owen's pigeonhole bootstrap, 2007).
+    Nadeau and Bengio's factor rests on an approximation of theirs: that two repeats correlate by the share of test
+    rows. What all this gives in made worlds is in docs/comparison.md.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def paired_difference(
     >>> b = [hard + 0.05 * rng.standard_normal(1000) < 0.8 for repeat in range(5)]
     >>> a = [hard + 0.05 * rng.standard_normal(1000) < 0.9 for repeat in range(5)]
     >>> print(paired_difference(a, b, same_rows=True))
-    +9.3 points (+7.8 to +10.8), ahead
+    +9.3 points (+7.7 to +10.9), ahead
     >>> print(paired_difference(a[:1], b[:1], same_rows=True))
     +8.7 points, undecided: needs 3 repeats, has 1
     """

@@ -1,0 +1,204 @@
+"""Who leads, which side, where curves cross: every pair is a look, and nothing is said that was not looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pate.comparison.crossings import Crossing, Crossings, crossing
+from pate.comparison.statistics import PairedDifference, paired_difference
+from pate.comparison.verdicts import side_verdicts, verdicts
+from pate.exceptions import InvalidInputError
+
+N = 400
+
+
+def rights(n_right, n_repeats=5):
+    """So many of 400 rows are right, always the same ones: rows alone make the error."""
+    return [np.arange(N) < n_right] * n_repeats
+
+
+EASY = {
+    "A": {1.0: rights(300), 3.0: rights(380)},
+    "B": {1.0: rights(200), 3.0: rights(378)},
+    "C": {3.0: rights(250)},
+}
+
+
+def test_the_leader_is_ahead_of_whom_the_intervals_say():
+    first, second = verdicts(EASY, [1.0, 3.0], same_rows=True)
+    assert (first.leader, first.ahead_of, first.undecided) == ("A", ("B",), ())
+    assert (second.leader, second.ahead_of, second.undecided) == ("A", ("C",), ("B",))
+    assert list(second.means) == ["A", "B", "C"]
+    assert second.means["C"] == 250 / 400
+    assert set(second.pairs) == {("A", "B"), ("A", "C"), ("B", "C")}
+
+
+def test_every_pair_at_every_epsilon_is_a_look():
+    first, second = verdicts(EASY, [1.0, 3.0], same_rows=True)
+    assert first.looks == second.looks == 1 + 3
+    assert all(found.looks == 4 for found in second.pairs.values())
+    alone = paired_difference(EASY["A"][1.0], EASY["B"][1.0], same_rows=True, looks=4)
+    assert first.pairs["A", "B"] == alone
+    more = verdicts(EASY, [1.0, 3.0], same_rows=True, looks=100)
+    assert more[0].pairs["A", "B"].low < alone.low
+    with pytest.raises(InvalidInputError, match="looks must be a whole number >= 4"):
+        verdicts(EASY, [1.0, 3.0], same_rows=True, looks=3)
+
+
+def test_design_reaches_the_pairs():
+    found = verdicts(EASY, [3.0], same_rows=False, test_share=0.25, level=0.9)[0].pairs["A", "B"]
+    want = paired_difference(EASY["A"][3.0], EASY["B"][3.0], same_rows=False, test_share=0.25, level=0.9, looks=3)
+    assert found == want
+    persons = np.arange(N) // 4
+    grouped = verdicts(EASY, [3.0], same_rows=True, groups=persons)[0].pairs["A", "B"]
+    assert grouped == paired_difference(EASY["A"][3.0], EASY["B"][3.0], same_rows=True, groups=persons, looks=3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict", "best"),
+    [
+        ((360, 200), (250, 240), "ahead", (360, 250)),
+        ((250, 240), (360, 200), "behind", (250, 360)),
+        ((362, 200), (360, 200), "undecided", (362, 360)),
+        ((300,), (302, 200, 100), "undecided", (300, 302)),
+        # Ahead of the second but not of the best: not ahead.
+        ((360,), (359, 100), "undecided", (360, 359)),
+    ],
+)
+def test_a_side_is_ahead_when_one_of_it_is_ahead_of_all(ours, theirs, verdict, best):
+    table = {f"ours {n}": {1.0: rights(n)} for n in ours} | {f"theirs {n}": {1.0: rights(n)} for n in theirs}
+    names = [[name for name in table if name.startswith(side)] for side in ("ours", "theirs")]
+    (found,) = side_verdicts(table, [1.0], ours=names[0], theirs=names[1], same_rows=True)
+    assert (found.verdict, found.looks) == (verdict, len(ours) * len(theirs))
+    assert found.not_behind == (verdict != "behind")
+    assert (found.ours, found.theirs) == (f"ours {best[0]}", f"theirs {best[1]}")
+    assert found.difference.mean == pytest.approx((best[0] - best[1]) / N)
+    (other,) = side_verdicts(table, [1.0], ours=names[1], theirs=names[0], same_rows=True)
+    assert other.verdict == {"ahead": "behind", "behind": "ahead", "undecided": "undecided"}[verdict]
+
+
+def test_sides_meet_only_where_both_are():
+    found = side_verdicts(EASY, [1.0, 3.0], ours=["A", "B"], theirs=["C"], same_rows=True)
+    assert [(v.epsilon, v.looks) for v in found] == [(3.0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"ours": ["a"]}, "ours must list contestants"),
+        ({"ours": ["records"], "theirs": ["recods"]}, "Did you mean 'records'"),
+        ({"theirs": []}, "theirs must list contestants"),
+        ({"theirs": "B"}, "theirs must list contestants"),
+        ({"theirs": ["A"]}, "no name in common"),
+        ({"epsilons": [1.0, 1.0]}, "listed once each"),
+        ({"epsilons": [0.0]}, "epsilon must be a finite number > 0"),
+        ({"epsilons": [8.0]}, "none of the epsilons"),
+    ],
+)
+def test_bad_sides_are_refused(changed, told):
+    table = {**EASY, "records": EASY["A"]}
+    said = {"epsilons": [1.0], "ours": ["A"], "theirs": ["B"], **changed}
+    with pytest.raises(InvalidInputError, match=told):
+        side_verdicts(table, said.pop("epsilons"), same_rows=True, **said)
+
+
+@pytest.mark.parametrize("table", [{}, {"A": rights(300)}, [rights(300)]])
+def test_bad_rights_are_refused(table):
+    with pytest.raises(InvalidInputError, match="rights must map"):
+        verdicts(table, [1.0], same_rows=True)
+
+
+def test_contestants_that_do_not_meet_are_named():
+    with pytest.raises(InvalidInputError, match="A and B must have the same repeats"):
+        verdicts({"A": {1.0: rights(300)}, "B": {1.0: rights(200, 4)}}, [1.0], same_rows=True)
+
+
+def made(mean, half, looks=9):
+    ends = (None, None) if half is None else (mean - half, mean + half)
+    return PairedDifference(mean=mean, low=ends[0], high=ends[1], n_repeats=5, n_rows=100.0, level=0.95, looks=looks,
+                            se_repeats=0.01, se_rows=0.01, df=4, repeats_needed=5)  # fmt: skip
+
+
+def test_a_crossing_is_found_on_the_logarithm():
+    found = crossing([0.1, 1.0, 10.0], [made(0.2, 0.1), made(0.0, 0.1), made(-0.2, 0.1)])
+    (one,) = found.where
+    assert one.at == pytest.approx((1.0,))
+    assert (one.low, one.high) == pytest.approx((10**-0.5, 10**0.5))
+    assert (one.before, one.after, one.sure) == ("ahead", "behind", True)
+    assert found.sure == found.where
+    assert found.says("PATE", "DP-SGD") == ("PATE is ahead below epsilon 1, DP-SGD above (95% interval 0.32 to 3.2).")
+
+
+def test_curves_that_do_not_cross():
+    found = crossing([0.1, 1.0], [made(0.2, 0.1), made(0.3, 0.1)])
+    assert found.where == ()
+    assert found.says("a", "b") == "a is ahead everywhere looked at (epsilon 0.1 to 1)."
+    found = crossing([0.1, 1.0], [made(-0.2, 0.1), made(-0.3, 0.1)])
+    assert found.says("a", "b") == "b is ahead everywhere looked at (epsilon 0.1 to 1)."
+
+
+def test_undecided_stretches_are_not_called_crossings():
+    everywhere = crossing([0.1, 1.0], [made(0.05, 0.1), made(-0.05, 0.1)])
+    assert everywhere.where == (Crossing(None, None, pytest.approx((0.1**0.5,)), None, None),)
+    assert everywhere.sure == ()
+    assert everywhere.says("a", "b") == "Undecided everywhere looked at (epsilon 0.1 to 1)."
+    at_the_end = crossing([0.1, 1.0, 10.0], [made(0.2, 0.1), made(0.2, 0.1), made(0.0, 0.1)])
+    (one,) = at_the_end.where
+    assert (one.high, one.before, one.after) == (None, "ahead", None)
+    assert at_the_end.says("a", "b") == "Undecided at epsilon 3.2 to 10; a is ahead next to it."
+    dip = crossing([0.1, 1.0, 10.0], [made(0.2, 0.1), made(0.0, 0.1), made(0.2, 0.1)])
+    assert [(c.before, c.after, c.sure) for c in dip.where] == [("ahead", "ahead", False)]
+    assert crossing([1.0], [made(0.2, 0.1)]).says("a", "b") == "a is ahead everywhere looked at (epsilon 1 to 1)."
+    few = crossing([0.1, 1.0], [made(0.2, None), made(-0.2, None)])
+    assert (few.sure, few.start) == ((), "undecided")
+    assert few.says("a", "b").startswith("Undecided everywhere")
+
+
+def test_true_crossings_lie_in_the_stretches_whenever_the_truth_lies_in_the_intervals():
+    rng, n_crossed = np.random.default_rng(3), 0
+    for _ in range(300):
+        n = int(rng.integers(2, 6))
+        x = np.sort(rng.uniform(-3, 3, n))
+        truth = rng.normal(0, 0.1, n)
+        halves = rng.uniform(0.005, 0.15, n)
+        means = truth + rng.uniform(-1, 1, n) * halves
+        found = crossing(np.exp(x), [made(m, h) for m, h in zip(means, halves, strict=True)])
+        stretches = np.log([(one.low or 1e-9, one.high or 1e9) for one in found.where]).reshape(-1, 2)
+        fine = np.linspace(x[0], x[-1], 501)[:, None]
+        truly = np.flatnonzero(np.diff(np.interp(fine[:, 0], x, truth) > 0))
+        n_crossed += len(truly)
+        assert ((stretches[:, 0] <= fine[truly + 1]) & (fine[truly] <= stretches[:, 1])).any(axis=1).all()
+        # And no wider: outside of them the band is clear of zero, inside it is not.
+        low, high = (np.interp(fine[:, 0], x, means + sign * halves) for sign in (-1, 1))
+        inside = ((stretches[:, 0] + 1e-6 < fine) & (fine < stretches[:, 1] - 1e-6)).any(axis=1)
+        outside = ((fine < stretches[:, 0] - 1e-6) | (fine > stretches[:, 1] + 1e-6)).all(axis=1)
+        holds_zero = (low <= 0) & (high >= 0)
+        assert holds_zero[inside].all()
+        assert not holds_zero[outside].any()
+        assert all(one.at for one in found.sure)
+    assert n_crossed > 100
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "differences", "told"),
+    [
+        ([], [], "must ascend"),
+        ([1.0, 0.1], [made(0, 1), made(0, 1)], "must ascend"),
+        ([1.0, 1.0], [made(0, 1), made(0, 1)], "must ascend"),
+        ([1.0, 2.0], [made(0, 1)], "one difference for each"),
+        ([0.0], [made(0, 1)], "epsilon must be a finite number > 0"),
+        ([1.0, 2.0], [made(0, 1), made(0, 1, looks=1)], "looks >= 2"),
+    ],
+)
+def test_bad_curves_are_refused(epsilons, differences, told):
+    with pytest.raises(InvalidInputError, match=told):
+        crossing(epsilons, differences)
+
+
+def test_several_crossings_are_told_in_order():
+    found = crossing([0.1, 1.0, 10.0], [made(0.2, 0.05), made(-0.2, 0.05), made(0.2, 0.05)])
+    assert len(found.sure) == 2
+    assert isinstance(found, Crossings)
+    told = found.says("a", "b")
+    assert told.index("a is ahead below epsilon 0.32, b above") < told.index("b is ahead below epsilon 3.2, a above")
