@@ -44,7 +44,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## the documentation site, in site/index.html; runs the tutorial for its outputs, and a warning is an error
-	PATE_DOCS_RUN=1 $(BIN)/python -m sphinx -c docs/_site -d build/docs -W --keep-going -q . site
+	PATE_DOCS_RUN=1 $(BIN)/python -m sphinx -c docs/_site -d build/docs -E -a -W --keep-going -q . site
 
 wheel: $(READY)  ## builds wheel and sdist into dist/, and proves both in a clean environment
 	$(BIN)/python tests/wheel/prove.py --out dist

@@ -34,6 +34,8 @@ autodoc_default_options = {"members": True}
 
 html_theme = "furo"  # its fonts are the reader's own, its scripts are files of the site
 html_title = "pate"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["index.html"]
@@ -47,6 +49,7 @@ def _read(app: object, docname: str, source: list[str]) -> None:
         source[0] = site_navigation.with_contents(source[0], app.env.found_docs)
     elif app.env.doc2path(docname, base=False).suffix == ".ipynb":
         source[0] = site_notebook.as_markdown(source[0], run_cells=RUN_NOTEBOOK)
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")  # a doctest ends with a blank line, which nobody needs to see
 
 
 #: Marks of reStructuredText that are none in these docstrings: |x|, n_rows_, a lone *shape.
@@ -65,8 +68,9 @@ def _plain(app: object, what: str, name: str, obj: object, options: object, line
 
 
 def _skip(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
-    """Leave out what scikit-learn makes for metadata routing, with docstrings for its own site."""
-    return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
+    """Leave out scikit-learn's metadata routing, written for its own site, and what is said of a tuple's fields."""
+    theirs = re.fullmatch(r"set_\w+_request|get_metadata_routing", name)
+    return True if theirs or str(obj.__doc__).startswith("Alias for field number") else None
 
 
 def setup(app: object) -> None:

@@ -2,16 +2,18 @@
 
 import inspect
 import pkgutil
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pate
 
-#: Commands are no API; neither are names without an object of their own.
+#: Commands are no API.
 LEFT_OUT = {"pate.cli"}
 
 
+@cache
 def packages() -> dict[str, list[str]]:
     """Return the public names of every public package that has some.
 
@@ -26,6 +28,7 @@ def packages() -> dict[str, list[str]]:
     return {name: [n for n in listed if not n.startswith("_")] for name, listed in found.items() if listed}
 
 
+@cache
 def homes() -> dict[str, str]:
     """Return the package in which each name is documented: the longest that has it, or ``pate``.
 
@@ -52,7 +55,7 @@ def _line(module: ModuleType) -> str:
     return " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
 
 
-def _table(names: list[str], where: dict[str, str]) -> str:
+def _links(names: list[str], where: dict[str, str]) -> str:
     shown = [f":py:obj:`{name} <{where[name]}.{name}>`" for name in names]
     return ", ".join(shown) + "\n"
 
@@ -73,12 +76,12 @@ def pages() -> dict[str, str]:
             [
                 _title(package, "="),
                 f".. automodule:: {package}\n   :no-members:\n",
-                *(["Documented with their own packages: " + _table(there, where)] if there else []),
+                *(["Documented with their own packages: " + _links(there, where)] if there else []),
                 *(_entry(package, name) for name in here),
             ]
         )
     listed = [
-        f":doc:`{package}`\n    {_line(import_module(package))}\n\n    {_table(names, where)}"
+        f":doc:`{package}`\n    {_line(import_module(package))}\n\n    {_links(names, where)}"
         for package, names in packages().items()
     ]
     contents = "\n".join(["\n.. toctree::\n   :hidden:\n", *(f"   {name}" for name in made)])
@@ -102,9 +105,8 @@ def by_last_name(app: object, env: object, node: object, contnode: object) -> ob
     if node.get("refdomain") != "py":
         return None
     parts, where = node["reftarget"].split("."), homes()
-    named = next((i for i in range(len(parts)) if parts[i] in where), None)
+    named = next((i for i, part in enumerate(parts) if part in where), None)
     if named is None:
         return None
     target = ".".join([where[parts[named]], *parts[named:]])
-    found = env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, contnode)
-    return found
+    return env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, contnode)
