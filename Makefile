@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-lowest check format slow wheel clean
+.PHONY: demo test test-lowest check format slow docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -43,8 +43,11 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(READY)  ## the documentation site, in site/index.html; runs the tutorial for its outputs, and a warning is an error
+	PATE_DOCS_RUN=1 $(BIN)/python -m sphinx -c docs/_site -d build/docs -E -a -W --keep-going -q . site
+
 wheel: $(READY)  ## builds wheel and sdist into dist/, and proves both in a clean environment
 	$(BIN)/python tests/wheel/prove.py --out dist
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) build dist site docs/reference *.egg-info .pytest_cache .mypy_cache .ruff_cache

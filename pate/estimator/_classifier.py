@@ -106,7 +106,7 @@ class PATEClassifier(SavedModel):
         public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
     representation : Representation or None
         Of records and heads: one of :mod:`pate.representations`, fitted on public rows or to be fitted on ``X_public``;
-        None takes the default of this kind of data (docs/choosing.md).
+        None takes the default of this kind of data (docs/record-recipes.md).
     image_shape : (height, width), (channels, height, width) or None
         Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
         themselves.

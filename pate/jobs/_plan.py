@@ -131,6 +131,8 @@ class VotePlan:
 class LabelPlan(VotePlan):
     """What labelling will do and cost: made from the private file's shape alone, before any training.
 
+    All of :class:`VotePlan` besides.
+
     Attributes
     ----------
     n_records, n_units : int
@@ -146,8 +148,6 @@ class LabelPlan(VotePlan):
         How many answers the whole budget (what is left of it) buys at this noise.
     files : tuple of (str, str)
         How the files were read, and what becomes of their columns: named lines, from public rows and names alone.
-
-    All of :class:`VotePlan` besides.
 
     Examples
     --------

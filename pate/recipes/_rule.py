@@ -1,7 +1,7 @@
 """The public rule: a recipe from public facts alone.
 
-What each number rests on is written down in docs/choosing.md; it was chosen on splits of training parts and on made
-tables, by ``experiments/rule_development.py``.
+What each number rests on is written down in docs/record-recipes.md; it was chosen on splits of training parts
+and on made tables, by ``experiments/rule_development.py``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from pate.release import NOISE_PER_TEACHER, RECORDS_PER_TEACHER, plan_release, s
 from pate.studies._forecast import RecordsForecast
 
 _MEASURED = (
-    "a law fitted to {n} runs on {tables} tables, whose error was seen on tables left out of the fit (docs/choosing.md)"
+    "a law fitted to {n} runs on {tables} tables, whose error was seen on tables left out of the fit "
+    "(docs/record-recipes.md)"
 )
 _ARITHMETIC = (
     "arithmetic of the noise alone: how often three in four teachers agree, and are right, nobody measured here"

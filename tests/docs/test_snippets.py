@@ -1,0 +1,173 @@
+"""Whatever a page tells people to type works: Python is run, commands are run or read by the command line itself.
+
+Examples with ``>>>`` are doctests (``--doctest-glob=*.md``); here is the rest. A snippet that cannot run here has a
+line ``<!-- not run: REASON -->`` before it, and must compile all the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import pate
+from pate.cli import app
+
+ROOT = Path(pate.__file__).parents[1]
+DOCTESTED = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = sorted({*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("benchmarks/*/README.md")} - set(DOCTESTED))
+PAGES = [*DOCTESTED, *OTHERS]
+FENCE = re.compile(r"(?:^<!-- not run: (?P<why>[^\n]+) -->\n\n)?^```(?P<kind>\S*)\n(?P<text>.*?)^```$", re.M | re.S)
+INDENTED = re.compile(r"^    (pate (?:[^\n]|\\\n)+?(?:(?<=\\)\n[^\n]+)*)$", re.M)
+GROUP = typer.main.get_command(app)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    kind: str
+    text: str
+    why: str | None
+
+
+def blocks(page: str) -> list[Block]:
+    return [Block(found["kind"], found["text"], found["why"]) for found in FENCE.finditer(page)]
+
+
+def lines(text: str) -> list[str]:
+    """Commands as a shell sees them: a backslash goes on with the next line, two blanks and # begin a comment."""
+    joined = re.sub(r"\s*\\\n\s*", " ", text).splitlines()
+    bare = (re.sub(r"(^|\s{2,})#.*", "", line) for line in joined)
+    return [part.strip() for line in bare for part in line.split("&&") if part.strip()]
+
+
+def commands_of(page: str) -> list[str]:
+    """Every ``pate ...`` line of a page, in fences or indented; what stands within a sentence is an excerpt."""
+    fenced = [line for block in blocks(page) if block.kind == "sh" for line in lines(block.text)]
+    plain = FENCE.sub("", page)
+    indented = [line for found in INDENTED.findall(plain) for line in lines(found)]
+    spoken = [f"{line} ..." for found in re.findall(r"`(pate [a-z][^`\n]*)`", plain) for line in lines(found)]
+    return [line for line in [*fenced, *indented, *spoken] if line.startswith("pate ")]
+
+
+def written_out(line: str) -> list[str]:
+    """A line with every ``[--may-be]`` left out, and put in; of ``a | b`` each."""
+    line = re.sub(r"\s{2,}.*", "", line)  # a second column says what it does
+    parts = re.split(r"\[([^\[\]]*(?:\[[^\]]*\])?[^\[\]]*)\]", line)
+    choices = [[part] for part in parts]
+    choices[1::2] = [["", *re.sub(r"[\[\]]", "", part).split(" | ")] for part in parts[1::2]]
+    lines = ["".join(choice) for choice in itertools.product(*choices)]
+    found = []
+    for one in lines:
+        either = re.search(r"(\S+(?: \| \S+)+)", one)
+        found += [one.replace(either[1], word) for word in either[1].split(" | ")] if either else [one]
+    return found
+
+
+def refusal(line: str) -> str | None:
+    """What the command line says against a command; nothing where it would run it. Dots stand for other options."""
+    words = shlex.split(line)[1:]
+    command, name = GROUP, "pate"
+    while hasattr(command, "commands") and words[0] != "...":
+        name, *words = words
+        if name not in command.commands:
+            return f"no command {name}"
+        command = command.commands[name]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    unknown = [word for word in words if word.startswith("-") and word not in known | {"-h", "--help"}]
+    if unknown:
+        return f"no option {unknown[0]}"
+    if "..." in words:
+        return None
+    try:
+        command.make_context(name, words)
+    except Exception as refused:  # of whichever click typer has
+        return str(refused) or type(refused).__name__
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_pages_are_read_as_they_stand(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = {"private": "a.csv", "target": "ill", "public": "b.csv", "epsilon": 1, "out": "labels.csv"}
+    (tmp_path / "job.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in job.items()))
+    found = {one: refusal(one) for line in commands_of(page.read_text(encoding="utf-8")) for one in written_out(line)}
+    assert {line: wrong for line, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
+        ("    pate label --privat a.csv --epsilon 1 --out l.csv\n", "no option --privat"),
+        ("    pate labels\n", "no command labels"),
+        ("Say `pate ledger shows`.", "no command shows"),
+        ("```sh\npate account votes.npy \\\n    --sigma x --delta 1e-5\n```\n", "--sigma"),
+        ("    pate ledger show | verify FILE\n", None),
+        ("    pate show labels.pate [--json | --out page.html]   # and so on\n", None),
+    ],
+)
+def test_the_reader_of_commands_sees_what_is_wrong(page, wrong):
+    said = [refusal(one) for line in commands_of(page) for one in written_out(line)]
+    assert said
+    assert [text for text in said if text] == [] if wrong is None else wrong in " ".join(filter(None, said))
+
+
+def python_of(page: str) -> list[Block]:
+    return [block for block in blocks(page) if block.kind == "python" and ">>>" not in block.text]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_in_pages_runs(page, tmp_path, monkeypatch):
+    """Blocks without >>>, those of a page one after the other; with it they are doctests, and none is skipped."""
+    text = page.read_text(encoding="utf-8")
+    assert "+SKIP" not in text, "say '<!-- not run: REASON -->' and take the >>> away"
+    assert page in DOCTESTED or ">>>" not in text, "examples of this page are run by nobody"
+    assert {block.kind for block in blocks(text)} <= {"", "python", "sh", "text", "toml", "json"}
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for block in python_of(text):
+        code = compile(block.text, f"{page.name}: {block.text.splitlines()[0]}", "exec")
+        if not block.why:
+            exec(code, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_fences_run(page, tmp_path, monkeypatch):
+    """After the page's Python, as a reader would: in one folder, each ending well, and what they name is there."""
+    text = page.read_text(encoding="utf-8")
+    run = [line for block in blocks(text) if block.kind == "sh" and not block.why for line in lines(block.text)]
+    if not run:
+        return
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for block in python_of(text):
+        exec(block.text, names)
+    for line in run:
+        program, *words = shlex.split(line)
+        assert program == "pate", f"{line}: say '<!-- not run: REASON -->'"
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+        out = words[words.index("--out") + 1] if "--out" in words else None
+        assert out is None or Path(out).is_file() != ("--plan" in words)
+
+    if page.name == "start.md":
+        assert missing_of_the_table(text) == []
+
+
+def missing_of_the_table(text: str) -> list[str]:
+    """Files that the table in docs/start.md names and that are not there; `.txt` is the one before, ending so."""
+    rows = re.findall(r"^\| (`[^|]+?) \|", text, flags=re.M)
+    assert len(rows) == 5
+    missing, last = [], Path()
+    for name in (name for row in rows for name in re.findall(r"`([^`]+)`", row)):
+        last = last.with_suffix(name) if name.startswith(".") else Path(name)
+        missing += [] if last.exists() else [str(last)]
+    return missing
