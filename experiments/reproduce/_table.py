@@ -51,7 +51,7 @@ class Figure:
     why: str = ""
 
 
-class NotRun(Exception):  # noqa: N818  no error: a line of the table
+class NotRun(Exception):
     """Something is missing that this figure needs; the text says what."""
 
 
@@ -98,7 +98,7 @@ def or_why_not(measure: Callable[[], float | Mapping[str, float]], *keys: str) -
 
 
 def _digest(config: Any) -> str:
-    """What decides a cell: all settings, but not how many seeds there are, nor what is said of the figures."""
+    """Return a digest of all settings, but not of how many seeds there are, nor of what is said of the figures."""
     settings = {k: v for k, v in asdict(config).items() if k not in ("figures", "seeds")}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -135,13 +135,17 @@ def reproduce(
     }
 
 
-def show(result: Mapping[str, Any]) -> None:
-    print(f"{result['name']} ({result['seconds']:.0f} s)")
-    for row in result["lines"]:
+def show(name: str, rows: Sequence[Mapping[str, Any]], *, verdicts: bool = True) -> None:
+    print(name)
+    for row in rows:
         mean = row["ours"]["mean"]
-        ours = row["not_run"] if mean is None else f"{mean:.4g}"
-        verdict = {True: "within", False: "NOT within", None: "-"}[row["within"]]
-        print(f"  {row['what']}: published {row['published']}, ours {ours}, {verdict} (+-{row['tolerance']})")
+        text = f"  {row['what']}: {row['not_run'] if mean is None else f'{mean:.4g}'}"
+        if verdicts and row["published"] is not None:
+            text += (
+                f"; published {row['published']:g}" + {True: ", within", False: ", NOT within", None: ""}[row["within"]]
+            )
+            text += f" +-{row['tolerance']:g}"
+        print(text)
 
 
 def main(
@@ -153,14 +157,12 @@ def main(
     parser.add_argument("--out", type=Path, default=STORED, help="folder of the JSON")
     given = parser.parse_args()
     if given.smoke:
-        show({"name": name, "seconds": 0.0, "lines": table(smoke.figures, [_smoke_cell(smoke, measure)])})
+        seed = smoke.seeds[0]
+        cell = {"seed": seed, "values": dict(measure(smoke, seed))}
+        show(f"{name}, a smoke run", table(smoke.figures, [cell]), verdicts=False)
         return
     result = reproduce(name, title, config, measure)
-    show(result)
+    show(name, result["lines"])
     given.out.mkdir(parents=True, exist_ok=True)
     with atomic_path(given.out / f"{name}.json") as part:
         part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-def _smoke_cell(config: Any, measure: Callable[[Any, int], Mapping[str, Any]]) -> dict[str, Any]:
-    return {"seed": config.seeds[0], "values": dict(measure(config, config.seeds[0]))}

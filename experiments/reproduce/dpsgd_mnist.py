@@ -3,7 +3,7 @@
     PATE_DATA_HOME=... python experiments/reproduce/dpsgd_mnist.py
 
 Both train the same small network; adjacency is add-or-remove, as theirs. Sampling is Poisson, and noise comes from the
-operating system. TF Privacy takes shuffled batches of 256 and accounts them as Poisson samples: ours are Poisson samples.
+operating system. TF Privacy takes shuffled batches of 256 and accounts them as Poisson samples; ours are that.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Config:
     seeds: tuple[int, ...] = (0, 1)
     figures: tuple[Figure, ...] = (
         Figure("opacus", "accuracy, Opacus' example (%)", _OPACUS, 94.63, 1.0, "their own runs differ by 0.34 (sd)"),
-        Figure("opacus epsilon", "epsilon that our accountant proves for that run", _OWN, why="PLD, where they use RDP"),
+        Figure("opacus epsilon", "epsilon that we prove for that run", _OWN, why="PLD, where they use RDP"),
         Figure(
             "tfp", "accuracy, TF Privacy's tutorial (%)", _TFP, 95.0, 1.0,
             "their own runs differ by less than 0.3 (sd); torch's initial weights in place of Keras'",
         ),
-        Figure("tfp epsilon", "epsilon that our accountant proves for that run", _OWN, why="PLD, where they use RDP"),
+        Figure("tfp epsilon", "epsilon that we prove for that run", _OWN, why="PLD, where they use RDP"),
     )  # fmt: skip
 
 
@@ -87,6 +87,7 @@ class SampleConvNet(nn.Module):
         )
 
     def forward(self, x):
+        """Map flat images to logits."""
         return self.layers(x)
 
 
