@@ -8,7 +8,9 @@ finished seed is kept, so that a stopped run goes on; another ``Config`` begins 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
+import inspect
 import json
 import statistics
 import time
@@ -97,10 +99,15 @@ def or_why_not(measure: Callable[[], float | Mapping[str, float]], *keys: str) -
     return dict(found) if isinstance(found, Mapping) else dict.fromkeys(keys, found)
 
 
-def _digest(config: Any) -> str:
-    """Return a digest of all settings, but not of how many seeds there are, nor of what is said of the figures."""
+def _digest(config: Any, measure: Callable[..., Any]) -> str:
+    """Return a digest of all settings and of the script's functions, comments apart: what decides a number.
+
+    How many seeds there are, and what is said of the figures, is not in it.
+    """
     settings = {k: v for k, v in asdict(config).items() if k not in ("figures", "seeds")}
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    module = ast.parse(Path(inspect.getfile(measure)).read_text(encoding="utf-8"))
+    code = [ast.unparse(node) for node in module.body if isinstance(node, ast.FunctionDef)]
+    return hashlib.sha256(json.dumps([settings, code], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def reproduce(
@@ -108,7 +115,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """Measure every seed that is not there yet, and return the whole result."""
     work.mkdir(parents=True, exist_ok=True)
-    kept, digest = work / f"{name}.jsonl", _digest(config)
+    kept, digest = work / f"{name}.jsonl", _digest(config, measure)
     old = [json.loads(text) for text in kept.read_text().splitlines()] if kept.exists() else []
     cells = {c["seed"]: c for c in old if c["config"] == digest and c["seed"] in config.seeds}
     for seed in config.seeds:
@@ -121,14 +128,13 @@ def reproduce(
                 file.write(json.dumps(cells[seed]) + "\n")
     done = [cells[seed] for seed in config.seeds]
     told = asdict(config)
-    figures = told.pop("figures")
+    told.pop("figures")
     last = max(done, key=lambda c: c["created"])
     return {
         "name": name,
         "title": title,
         "config": told,
         "lines": table(config.figures, done),
-        "n_figures": len(figures),
         "seconds": sum(c["seconds"] for c in done),
         "cpu_seconds": sum(c["cpu_seconds"] for c in done),
         **{k: last[k] for k in ("created", "commit", "versions")},
