@@ -49,12 +49,14 @@ class Config:
     seeds: tuple[int, ...] = (0,)
     figures: tuple[Figure, ...] = (
         Figure("abadi 100 moments", "100 epochs, moments accountant", _ABADI, 1.26, 0.01),
-        Figure("abadi 100 strong composition, 2016", "100 epochs, strong composition as drawn", _ABADI, 9.34, 0.05, _NO_BOUND),
+        Figure("abadi 100 strong composition, 2016", "100 epochs, strong composition as drawn", _ABADI, 9.34, 0.05,
+               _NO_BOUND),
         Figure("abadi 100 strong composition", "100 epochs, strong composition as proved", _OWN),
         Figure("abadi 100 rdp", "100 epochs, Renyi", _OWN),
         Figure("abadi 100 pld", "100 epochs, privacy loss distributions", _OWN, why=_BEST),
         Figure("abadi 400 moments", "400 epochs, moments accountant", _ABADI, 2.55, 0.03, _ROUNDED),
-        Figure("abadi 400 strong composition, 2016", "400 epochs, strong composition as drawn", _ABADI, 24.22, 0.05, _NO_BOUND),
+        Figure("abadi 400 strong composition, 2016", "400 epochs, strong composition as drawn", _ABADI, 24.22, 0.05,
+               _NO_BOUND),
         Figure("abadi 400 rdp", "400 epochs, Renyi", _OWN),
         Figure("abadi 400 pld", "400 epochs, privacy loss distributions", _OWN, why=_BEST),
         Figure("opacus moments", "Opacus' MNIST example, older conversion", _OPACUS, 1.16, 0.01),

@@ -3,9 +3,9 @@
     PATE_DATA_HOME=... python experiments/reproduce/papernot2017_diabetes.py
 
 The paper says little of how the data were prepared: 18 features without missing values, two classes made equally large.
-Assumed here: the 18 columns of most entropy on the public rows; the larger class is thinned out inside each part, and no
-patient stands in two parts. Another reading is measured beside it: the smaller class copied until both are
-equal, and only then cut, so that copies of training rows are tested.
+Assumed here: the 18 columns of most entropy on the public rows; the larger class is thinned out inside each part, and
+no patient stands in two parts. Another reading is measured beside it: the smaller class copied until both are equal,
+and only then cut, so that copies of training rows are tested.
 """
 
 from __future__ import annotations

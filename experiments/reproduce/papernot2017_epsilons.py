@@ -2,8 +2,8 @@
 
     PATE_DATA_HOME=... python experiments/reproduce/papernot2017_epsilons.py
 
-The paper says noise Lap(1/gamma) with 1/gamma = 20. Its script (analysis.py) takes gamma = 0.1, twice that, and so Lap(10):
-the published epsilons are those. Both are given here; the labels themselves were drawn with Lap(20).
+The paper says noise Lap(1/gamma) with 1/gamma = 20. Its script (analysis.py) takes gamma = 0.1, twice that, and so
+Lap(10): the published epsilons are those. Both are given here; the labels themselves were drawn with Lap(20).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Config:
     seeds: tuple[int, ...] = (0,)
     figures: tuple[Figure, ...] = (
         Figure("few", "MNIST, 100 queries: epsilon by moments, Lap(10)", _TABLE, 2.04, 0.01,
-               "the paper cuts 2.0486 to two digits"),
+               "the paper seems to cut off after two digits, not to round"),
         Figure("many", "MNIST, the first 1,000 queries: epsilon by moments, Lap(10)", _TABLE, 8.03, 0.1,
                "what the script does where no indices are given; which 1,000 the student asked was not published"),
         Figure("many random", "MNIST, 1,000 queries at random: the same, mean over choices", _OWN,

@@ -55,7 +55,7 @@ class Config:
                why="tighter, and also for the direction that the paper leaves out"),
         Figure("mnist public", "MNIST, 640 queries, at most 286 answers: epsilon that may be published", _OWN,
                why="the worst case over all votes"),
-        Figure("mnist gnmax", "MNIST, first 640, all answered (GNMax, sigma 40): epsilon, as the paper computes it", _OWN,
+        Figure("mnist gnmax", "MNIST, first 640, all answered (GNMax, sigma 40): epsilon, likewise", _OWN,
                why="what the threshold test saves"),
         Figure("svhn", "SVHN: epsilon, as the paper computes it", _TABLE_1, 4.96, 0.05, _NO_VOTES),
         Figure("svhn answers", "SVHN: expected answers to 8,500 queries", _TABLE_1, 3098, 30, _NO_VOTES),
