@@ -29,6 +29,9 @@ from pate.data.named.dataset import PrivateRows as PrivateRows
 from pate.data.named.dataset import PublicRows as PublicRows
 from pate.data.named.datasets import list_datasets as list_datasets
 from pate.data.named.datasets import load_dataset as load_dataset
+from pate.data.named.votes import PublishedVotes as PublishedVotes
+from pate.data.named.votes import list_votes as list_votes
+from pate.data.named.votes import load_votes as load_votes
 from pate.data.partition import Partition as Partition
 from pate.data.partition import count_cross_shard_duplicates as count_cross_shard_duplicates
 from pate.data.partition import partition as partition
@@ -48,6 +51,7 @@ __all__ = [
     "Partition",
     "PrivateRows",
     "PublicRows",
+    "PublishedVotes",
     "Table",
     "TableEncoder",
     "TablePair",
@@ -57,7 +61,9 @@ __all__ = [
     "count_cross_shard_duplicates",
     "encode_dataset",
     "list_datasets",
+    "list_votes",
     "load_dataset",
+    "load_votes",
     "make_shard_encoder",
     "partition",
     "read_both",

@@ -36,7 +36,7 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     >>> len(shown), len(shown[0].image), len(shown[0].image[0])
     (3, 8, 8)
     """
-    if data.image_shape is None or max(data.image_shape) > _LARGEST:
+    if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()
     confidence, lead = _confidence(release), _lead(release)
     order = list(range(min(FIRST, release.n_queries)))
@@ -45,6 +45,8 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
         left = [i for i in np.argsort(sure, kind="stable").tolist() if i not in order and np.isfinite(sure[i])]
         order += left[:UNSURE]
     images = np.asarray(data.public.X, dtype=np.float64)[queries[order]].reshape(-1, *data.image_shape)
+    if images.ndim == 4:  # colours are shown as their mean
+        images = images.mean(axis=1)
     highest = images.max(initial=0.0) or 1.0
     shades = np.clip(np.rint(9 * images / highest), 0, 9).astype(int)
     values = release.values()

@@ -176,6 +176,8 @@ EXPECTED = {  # name: (kind, n_features, n_classes, standard sizes, paper sizes)
     "optdigits": ("image", 64, 10, (3250, 573, 1797), (3823, 1617, 180)),
     "pendigits": ("table", 16, 10, (6370, 1124, 3498), (7494, 3148, 350)),
     "spambase": ("table", 57, 2, (3129, 552, 920), (3681, 828, 92)),
+    "svhn": ("image", 3072, 10, (62268, 10989, 26032), (73257, 9000, 17032)),
+    "cifar10": ("image", 3072, 10, (42500, 7500, 10000), (50000, 9000, 1000)),
 }
 
 
@@ -564,5 +566,6 @@ def test_every_source_is_a_public_address_with_a_digest(name):
         assert len(bytes.fromhex(f.sha256)) == 32
         assert f.origins
         for url, member in (pair for origin in f.origins for pair in origin):
-            assert url.startswith(("https://", "http://fashion-mnist.s3-website."))
+            # What has no https is covered by the digest.
+            assert url.startswith(("https://", "http://fashion-mnist.s3-website.", "http://ufldl.stanford.edu/"))
             assert url.endswith((member, ".zip"))

@@ -217,7 +217,7 @@ def convert_download(path: Path) -> Any:
     data = path.read_bytes()
     path.unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pate.data.named._fetch._download", lambda url, member: unpack(data, member))
+        patch.setattr("pate.data.named._fetch._download", lambda url, member, **_: unpack(data, member))
         return load_file(stored, dataset="made up", folder=path.parent, download=True)
 
 

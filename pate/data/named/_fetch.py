@@ -2,7 +2,8 @@
 
 One check serves every data set and both ways in: a SHA-256 over the *contents* (the text of a ``.gz``; names, types,
 shapes and bytes of the arrays of an ``.npz``). It does not depend on how an archive was compressed, so a folder filled
-by hand, or by another tool, is as good as a download.
+by hand, or by another tool, is as good as a download. Files of which only a checksum of the file itself is published
+(SVHN, CIFAR-10) are kept as they come, and checked before anything in them is read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pate.data.files._limits import check_unpacked, gunzip
 from pate.data.files._npz import read_npz, reason
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
-#: Arrays by name; a text file is the single array ``text`` of bytes.
+#: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.
 Content = dict[str, npt.NDArray[Any]]
 
 #: The environment variable that names the folder of the data sets' files.
@@ -46,19 +47,22 @@ class StoredFile:
     Attributes
     ----------
     name : str
-        File name, ending in ``.npz`` or ``.gz``.
+        File name, ending in ``.npz`` or ``.gz``; whatever it is at its source where it is kept ``as_is``.
     sha256 : str
-        :func:`content_sha256` of what is in it.
+        :func:`content_sha256` of what is in it; of the file itself where it is kept ``as_is``.
     origins : tuple of mirrors, tried in order
         Each mirror is a tuple of (URL, member): the file of that name, or that member of a zip archive.
     convert : callable
-        Takes the decompressed bytes of each member, in order, and returns the contents.
+        Takes the decompressed bytes of each member, in order, and returns the contents. Not called ``as_is``.
+    as_is : bool
+        Nothing is unpacked or converted: the file lies in the folder as its publisher gives it.
     """
 
     name: str
     sha256: str
     origins: tuple[tuple[tuple[str, str], ...], ...]
     convert: Callable[[Sequence[bytes]], Content]
+    as_is: bool = False
 
 
 #: Whatever a wrong or broken download may end in. RuntimeError: an encrypted archive, or one packed by another method.
@@ -102,8 +106,9 @@ def content_sha256(content: Mapping[str, npt.NDArray[Any]]) -> str:
     >>> content_sha256({"text": np.frombuffer(b"abc", dtype=np.uint8)}) == hashlib.sha256(b"abc").hexdigest()
     True
     """
-    if set(content) == {"text"}:
-        return hashlib.sha256(content["text"].tobytes()).hexdigest()
+    if set(content) in ({"text"}, {"file"}):
+        (array,) = content.values()
+        return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
     digest = hashlib.sha256()
     for name in sorted(set(content) - _IGNORED):
         array = np.asarray(content[name])
@@ -130,7 +135,7 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
     path = folder / stored.name
     if path.is_file():
         remedy = "It is damaged or another file of the same name: delete it and load again."
-        content = _read(path, remedy)
+        content = _read(path, remedy, as_is=stored.as_is)
         if content_sha256(content) != stored.sha256:
             raise InvalidInputError(
                 f"{path} does not hold the data set {dataset!r} as published (SHA-256 differs). {remedy}"
@@ -142,7 +147,8 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
         reasons = []
         for origin in stored.origins:
             try:
-                content = stored.convert([_download(url, member) for url, member in origin])
+                parts = [_download(url, member, as_is=stored.as_is) for url, member in origin]
+                content = _bytes(parts[0]) if stored.as_is else stored.convert(parts)
                 if content_sha256(content) != stored.sha256:
                     raise ValueError("the SHA-256 of what arrived differs from the published data")
             except _REFUSED as error:
@@ -150,7 +156,7 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
                 said = "" if isinstance(error, OSError) else f": {error}"
                 reasons.append(type(error).__name__ + said)
                 continue
-            _write(path, content)
+            _write(path, content, as_is=stored.as_is)
             return content
     urls = list(dict.fromkeys(url for origin in stored.origins for url, _ in origin))
     raise DatasetNotFoundError(
@@ -160,19 +166,27 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
     )
 
 
-def _read(path: Path, remedy: str) -> Content:
+def _bytes(data: bytes) -> Content:
+    return {"file": np.frombuffer(data, dtype=np.uint8)}
+
+
+def _read(path: Path, remedy: str, *, as_is: bool) -> Content:
     if path.suffix == ".npz":
         return read_npz(path, what="data file", remedy=remedy)
     try:
+        if as_is:
+            return _bytes(path.read_bytes())
         return {"text": np.frombuffer(gunzip(path.read_bytes()), dtype=np.uint8)}
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InvalidInputError(f"{path} is not a readable data file ({reason(error)}). {remedy}") from None
 
 
-def _write(path: Path, content: Content) -> None:
+def _write(path: Path, content: Content, *, as_is: bool) -> None:
     try:
         with atomic_path(path) as part, open(part, "wb") as file:
-            if path.suffix == ".npz":
+            if as_is:
+                file.write(content["file"])
+            elif path.suffix == ".npz":
                 arrays: dict[str, Any] = dict(content)
                 np.savez_compressed(file, **arrays)
             else:
@@ -184,8 +198,8 @@ def _write(path: Path, content: Content) -> None:
         ) from error
 
 
-def _download(url: str, member: str) -> bytes:
-    """Fetch one URL and return the member's bytes, unpacked from a zip or gzip."""
+def _download(url: str, member: str, *, as_is: bool = False) -> bytes:
+    """Fetch one URL and return the member's bytes, unpacked from a zip or gzip; ``as_is`` the file's own."""
     import pooch
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -200,7 +214,7 @@ def _download(url: str, member: str) -> bytes:
         data = file.read_bytes()
     if not data:
         raise ValueError(f"{url} answered with an empty file")
-    return unpack(data, member)
+    return data if as_is else unpack(data, member)
 
 
 def unpack(data: bytes, member: str) -> bytes:

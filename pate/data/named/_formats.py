@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.data.files._limits import check_unpacked
 from pate.data.named._fetch import Content
+from pate.exceptions import InvalidInputError
 
 ADULT_CLASSES = ("<=50K", ">50K")
 DIABETES_CLASSES = ("NO", ">30", "<30")
@@ -197,3 +200,49 @@ def diabetes_rows(contents: Sequence[Content]) -> Raw:
     index = np.array([DIABETES_CLASSES.index(v) for v in c["values_readmitted"].tolist()], dtype=np.int64)
     y = index[c["categorical"][:, names.index("readmitted")]]
     return Raw(pd.DataFrame(columns), y, groups=numeric["patient_nbr"].astype(np.int64))
+
+
+def svhn_rows(contents: Sequence[Content]) -> Raw:
+    """Read the two .mat files of SVHN's cropped digits: pixels (32, 32, 3, n), labels 1 to 10 where 10 is the digit 0.
+
+    Rows become channels, then height, then width, as everywhere here.
+    """
+    from scipy.io import loadmat
+
+    images, labels = [], []
+    for content in contents:
+        found = loadmat(io.BytesIO(content["file"].tobytes()), variable_names=["X", "y"])
+        pixels, digits = found.get("X"), found.get("y")
+        if pixels is None or digits is None or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] != digits.size:
+            raise InvalidInputError("a file of SVHN must have X of shape (32, 32, 3, n) and n labels y.")
+        images.append(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1), dtype=np.uint8).reshape(len(digits), -1))
+        labels.append(digits.ravel().astype(np.int64) % 10)
+    return Raw(np.concatenate(images), np.concatenate(labels), n_train=len(labels[0]), scale=255.0)
+
+
+#: A record of CIFAR-10's binary version: the label, and 32 x 32 pixels of red, of green, of blue.
+_CIFAR_RECORD = 1 + 3 * 32 * 32
+_CIFAR_TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+
+
+def cifar10_rows(contents: Sequence[Content]) -> Raw:
+    """Read CIFAR-10's binary version out of its archive, in memory: no member's path is ever written to."""
+    packed = contents[0]["file"].tobytes()
+    batches: dict[str, npt.NDArray[np.uint8]] = {}
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        for member in archive:
+            name = member.name.rpartition("/")[2]
+            if name not in (*_CIFAR_TRAIN, "test_batch.bin") or not member.isfile():
+                continue
+            check_unpacked(member.size, len(packed))
+            file = archive.extractfile(member)
+            records = np.frombuffer(b"" if file is None else file.read(), dtype=np.uint8)
+            if len(records) == 0 or len(records) % _CIFAR_RECORD:
+                raise InvalidInputError(f"{name} of CIFAR-10 must hold records of {_CIFAR_RECORD} bytes.")
+            batches[name] = records.reshape(-1, _CIFAR_RECORD)
+    missing = [name for name in (*_CIFAR_TRAIN, "test_batch.bin") if name not in batches]
+    if missing:
+        raise InvalidInputError(f"the archive of CIFAR-10 lacks {', '.join(missing)}.")
+    rows = np.concatenate([*(batches[name] for name in _CIFAR_TRAIN), batches["test_batch.bin"]])
+    n_train = len(rows) - len(batches["test_batch.bin"])
+    return Raw(rows[:, 1:], rows[:, 0].astype(np.int64), n_train=n_train, scale=255.0)

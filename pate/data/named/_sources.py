@@ -12,12 +12,14 @@ from pate.data.named._formats import (
     DIABETES_CLASSES,
     Raw,
     adult_rows,
+    cifar10_rows,
     diabetes_contents,
     diabetes_rows,
     digits_rows,
     idx_contents,
     spambase_contents,
     spambase_rows,
+    svhn_rows,
     text_contents,
     train_test_contents,
     train_test_rows,
@@ -25,7 +27,9 @@ from pate.data.named._formats import (
 
 _UCI = "https://archive.ics.uci.edu"
 _UCI_OLD = f"{_UCI}/ml/machine-learning-databases"
+_SVHN = "http://ufldl.stanford.edu/housenumbers"
 _DIGIT_CLASSES = tuple(range(10))
+_CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _FASHION_CLASSES = (
     "T-shirt/top",
     "Trouser",
@@ -50,7 +54,7 @@ class Source:
     classes: tuple[Any, ...]
     files: tuple[StoredFile, ...]
     build: Callable[[Sequence[Content]], Raw]
-    image_shape: tuple[int, int] | None = None
+    image_shape: tuple[int, ...] | None = None
 
 
 _IDX_NAMES = (
@@ -86,6 +90,11 @@ def _adult_file(member: str, sha256: str) -> StoredFile:
         _archive(f"{_UCI}/static/public/2/adult.zip", member),
     )
     return StoredFile(f"{member}.gz", sha256, origins, text_contents)
+
+
+def _file_as_it_is(base: str, name: str, sha256: str) -> StoredFile:
+    """Return a file that is kept as published: the digest is of the file, and nothing is converted."""
+    return StoredFile(name, sha256, (_mirror(base, name),), text_contents, as_is=True)
 
 
 #: The named data sets, by name.
@@ -146,6 +155,7 @@ SOURCES: dict[str, Source] = {
                 _adult_file("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
             ),
             adult_rows,
+            cifar10_rows,
         ),
         Source(
             "diabetes130",
@@ -212,6 +222,39 @@ SOURCES: dict[str, Source] = {
                 ),
             ),
             spambase_rows,
+        ),
+        Source(
+            "svhn",
+            "SVHN house numbers, cropped digits in colour, 32 x 32",
+            "image",
+            _DIGIT_CLASSES,
+            # The files whose MD5 torchvision has: e26dedcc434d2e4c54c9b2d4a06d8373, eb5a983be6a315427106f1b164d9cef3.
+            (
+                _file_as_it_is(
+                    _SVHN, "train_32x32.mat", "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"
+                ),
+                _file_as_it_is(
+                    _SVHN, "test_32x32.mat", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"
+                ),
+            ),
+            svhn_rows,
+            (3, 32, 32),
+        ),
+        Source(
+            "cifar10",
+            "CIFAR-10 photographs in colour, 32 x 32",
+            "image",
+            _CIFAR_CLASSES,
+            # The binary version (no pickle), whose MD5 its page gives: c32a1d4ab5d03f1284b67883e8d87530.
+            (
+                _file_as_it_is(
+                    "https://www.cs.toronto.edu/~kriz",
+                    "cifar-10-binary.tar.gz",
+                    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+                ),
+            ),
+            cifar10_rows,
+            (3, 32, 32),
         ),
     )
 }

@@ -119,8 +119,8 @@ class Dataset:
         ``"image"`` or ``"table"``.
     classes : tuple
         The public class values; labels are indices into it.
-    image_shape : (int, int) or None
-        Height and width of the flattened images.
+    image_shape : tuple of int or None
+        What the flattened images are: (height, width), in colour (channels, height, width).
     private : PrivateRows
     public : PublicRows
     test : HeldOutRows
@@ -136,7 +136,7 @@ class Dataset:
     protocol: str
     kind: str
     classes: tuple[Any, ...]
-    image_shape: tuple[int, int] | None
+    image_shape: tuple[int, ...] | None
     description: str
     private: PrivateRows
     public: PublicRows

@@ -42,7 +42,7 @@ def list_datasets() -> tuple[str, ...]:
     Examples
     --------
     >>> list_datasets()
-    ('digits', 'mnist', 'fashion_mnist', 'adult', 'diabetes130', 'optdigits', 'pendigits', 'spambase')
+    ('digits', 'mnist', 'fashion_mnist', 'adult', 'diabetes130', ..., 'spambase', 'svhn', 'cifar10')
     """
     return tuple(SOURCES)
 
@@ -62,7 +62,7 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        One of :func:`list_datasets`; ``fashion-mnist`` is understood too.
+        One of :func:`list_datasets`; ``fashion-mnist``, ``cifar-10`` are understood too.
     protocol : {"standard", "paper"}
         ``standard``: private and public rows are cut at random from the training set (public: 15% unless ``n_public``
         says otherwise), and test is the whole test set. ``paper``, as in the PATE papers: private is the whole
@@ -103,7 +103,7 @@ def load_dataset(
     >>> d.private.X.shape, d.private.X.dtype, d.public, d.test
     ((1000, 64), dtype('float32'), PublicRows(n=100), HeldOutRows(n=359))
     """
-    key = name.replace("-", "_").lower() if isinstance(name, str) else name
+    key = name.replace("-", "_").lower().replace("cifar_10", "cifar10") if isinstance(name, str) else name
     source = SOURCES[check_choice("name", key, SOURCES, remedy="For your own files use pate.data.read_table.")]
     check_choice("protocol", protocol, ["standard", "paper"])
     for label, value in (("n_public", n_public), ("n_private", n_private)):
