@@ -247,9 +247,7 @@ def accuracy_table(cells: list[Row]) -> list[str]:
             found.append(f"{means[0]:.1f} of {means[1]:.0f}" if method == "sparse-vector" else f"{means[1]:.0f}")
         lines.append("| " + " | ".join([f"{METHODS[method][0]}: {said}", *found]) + " |")
     seconds = [[c["seconds"] for c in cells if c["method"] == m] for m in METHODS]
-    told = "; ".join(
-        f"{METHODS[m][0]} {statistics.median(s):.1f}" for m, s in zip(METHODS, seconds, strict=True) if s
-    )
+    told = "; ".join(f"{METHODS[m][0]} {statistics.median(s):.1f}" for m, s in zip(METHODS, seconds, strict=True) if s)
     sizes = sorted({(c["data"], c["n_private"], c["n_public"], c["n_test"]) for c in cells})
     rows = "; ".join(f"{d}: {a:,} private, {b:,} public, {c:,} test rows" for d, a, b, c in sizes)
     n_seeds = len({c["seed"] for c in cells})
@@ -260,16 +258,17 @@ def accuracy_table(cells: list[Row]) -> list[str]:
 def development_table(found: list[Row]) -> list[str]:
     """Return what the rules were chosen from."""
     mine = [r for r in found if r["study"] == "knn"]
-    lines = ["| queries | " + " | ".join(f"neighbours x {f:g}" for f in FACTORS) + " |", "|---|" + "---|" * len(FACTORS)]
+    lines = [
+        "| queries | " + " | ".join(f"neighbours x {f:g}" for f in FACTORS) + " |",
+        "|---|" + "---|" * len(FACTORS),
+    ]
     for of_queries in FACTORS:
-        cells = [
-            [r["accuracy"] for r in mine if (r["of_queries"], r["of_share"]) == (of_queries, f)] for f in FACTORS
-        ]
+        cells = [[r["accuracy"] for r in mine if (r["of_queries"], r["of_share"]) == (of_queries, f)] for f in FACTORS]
         lines.append(f"| x {of_queries:g} | " + " | ".join(f"{100 * statistics.fmean(c):.1f}" for c in cells) + " |")
     tables = sorted({r["data"] for r in mine})
     seeds = sorted({r["seed"] for r in mine})
     epsilons = sorted({r["epsilon"] for r in mine})
-    lines += ["", f"Private kNN's mean accuracy in percent around its rule (x 1, x 1), over {', '.join(tables)}, epsilon "
+    lines += ["", f"Private kNN's mean accuracy in percent around its rule (x 1, x 1): {', '.join(tables)}, epsilon "
               f"{', '.join(f'{e:g}' for e in epsilons)} and seeds {', '.join(map(str, seeds))}.", "",
               "| records of a teacher | median distance / teachers | by the law | share below half of that |",
               "|---|---|---|---|"]  # fmt: skip

@@ -1,33 +1,34 @@
-"""Noisy votes of a Poisson sample's nearest neighbours: dominating pairs under replace-one, and their composition.
+"""Noisy votes of a Poisson sample's nearest neighbours: their dominating pair under replace-one, and its composition.
 
 One query: every unit is in the sample with probability q, by itself; the k nearest of the sample cast one vote each;
 N(0, sigma^2 I) goes on the sums. The replaced unit keeps its place, and with it its coin. Given who else is in, the
-query is one of P = (1-q) N(0) + q N(g), Q = (1-q) N(0) + q N(h), moves g and h being what the unit and its replacement
-do to the votes. Where k others are in, the nearest k gain one vote and lose that of the k-th, *the same one* for both:
-g = e_y - e_c or 0, h = e_y' - e_c or 0. Where fewer are, nobody is pushed out: g = e_y or 0, h = e_y' or 0. So with A =
-sqrt(2)/sigma the moves, in units of the noise, have |g|, |h|, |g - h| <= A. They are never opposite, and that is worth a
-factor of two in epsilon: opposite ones, which DP-SGD must fear, would be 2 A apart.
+query is one of P = (1-q) N(0) + q N(g), Q = (1-q) N(0) + q N(h), the moves g and h being what the unit and its
+replacement do to the votes, in units of the noise. Where k others are in, whoever joins them pushes out the k-th, *the
+same one* for both: g = e_y - e_c or 0, h = e_y' - e_c or 0. Where fewer are, nobody is pushed out: g = e_y or 0, h =
+e_y' or 0. So |g|, |h| and |g - h| are at most A = sqrt(2)/sigma: the moves are never opposite. Opposite ones, which
+DP-SGD must fear (:mod:`pate.dpsgd`), would be 2 A apart, and cost twice the epsilon.
 
-**Lemma (fewer moves).** Gaussians moved by L g and L h are got from those moved by g and h by a map and more noise, if
-L'L <= I. So a pair is dominated by another wherever its Gram matrix is below the other's in the order of positive
-semidefinite matrices. e_y and e_y' (identity, over sigma^2) are below (2, 1; 1, 2): three pairs remain,
+**Theorem.** Where |g|, |h|, |g - h| <= A, every test phi and a >= 1 have P(phi) - a Q(phi) <= max over p of
+(1 - q - a) p + q f(p) with f(p) = Phi(Phi^-1(p) + A): the divergence of (1-q) N(0) + q N(A) from N(0), on the line.
 
-* both move: |g| = |h| = A at 60 degrees;
-* one alone: (1-q) N(0) + q N(A) against N(0), and the other way round: the pairs of add-or-remove.
+Proof. By Neyman and Pearson N(g)(phi) <= f(N(0)(phi)) and N(g)(phi) <= f(N(h)(phi)). Let r be the lesser of N(0)(phi)
+and N(h)(phi); f increases, so N(g)(phi) <= f(r). In P(phi) - a Q(phi) = (1-q) (1-a) N(0)(phi) + q N(g)(phi) - q a
+N(h)(phi) the first and the last factor are not positive at a >= 1, so that it is at most ((1-q) (1-a) - q a) r + q f(r)
+= (1 - q - a) r + q f(r). The moves 0 and A attain it. QED.
 
-The largest of their hockey-stick divergences at every epsilon is convex in e^epsilon, 1 at 0 and at least
-(1 - e^epsilon)_+: it is that of one pair, which dominates the query (Zhu, Dong, Wang 2022, Proposition 8 and what
-follows it), mixed over who else is in by joint convexity, and such pairs compose (theirs, Theorem 10), whatever later
-queries hang on. The family is symmetric, so one direction is enough.
+At a < 1, H(a) = 1 - a + a H'(1/a) with H' of the pair the other way round, for which the theorem holds too. The curve
+that is made so of both is convex, 1 at 0 and at least (1 - a)_+: that of one pair, symmetric, which dominates the query
+given who else is in, and so the query (joint convexity of divergences); such pairs compose, whatever later queries hang
+on (Zhu, Dong, Wang 2022, Theorem 10). Epsilon is a little above that of add-or-remove adjacency, which has two pairs
+that need not be the worse one at once.
 
-**Noisy screening** (a query is answered only if its largest count plus N(0, tau^2) reaches a public threshold): one
-more coordinate, in which g and h have d, d' in {-1, 0, 1} over tau, never of opposite sign: the largest count falls by
-removing c only where c alone is largest, and then a vote for another class does not raise it above what it was. What
-shows of a query that is not answered is a function of all coordinates. Remaining pairs: (d, d') = (1, 1), (1, 0), (0, 1)
-with both moving, one alone with |g|^2 = 1/tau^2 + 2/sigma^2. (Fewer than k: below these.)
+**Noisy screening** (a query is answered only where its largest count plus N(0, tau^2) reaches a public threshold): one
+more coordinate, in which g and h have d/tau and d'/tau, with d and d' in {-1, 0, 1} and never of opposite sign: the
+largest count falls by removing c only where c alone is largest, and then no vote for another class raises it above what
+it was. What shows of a query, answered or not, is a function of all coordinates. A^2 = 2/sigma^2 + 1/tau^2.
 
-**Without sampling** (q = 1) the k nearest of all change by one replaced vote, and :meth:`Charge.gaussian_argmax` is
-cheaper than any of this.
+**Without sampling** (q = 1) the k nearest of all change by one replaced vote: :meth:`pate.Charge.gaussian_argmax` is
+cheaper.
 """
 
 from __future__ import annotations
@@ -46,14 +47,12 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta
 from pate.privacy.losses import discretization_interval, rounding_slack
 
-#: By how much one query's divergence may be too small, for quadrature and rounding (measured: below 1e-15).
-_ERROR = 1e-13
+#: By how much one query's divergence may be too small, for rounding (it is some units of 2^-53).
+_ERROR = 1e-14
 #: Less noise, in votes, is not accounted for: its grids would not fit.
 LEAST_SIGMA = 0.1
 #: Smaller deltas drown in the rounding of a composition.
 LEAST_DELTA = 1e-9
-#: Normal tails beyond it are below 1e-22.
-_REACH = 9.8
 
 
 def sampled_votes_divergence(
@@ -75,7 +74,7 @@ def sampled_votes_divergence(
     Returns
     -------
     float64 array of shape (n,)
-        An upper bound up to an absolute 1e-13.
+        Exact up to rounding, and attained.
 
     Examples
     --------
@@ -84,62 +83,20 @@ def sampled_votes_divergence(
     array([0.38292, 0.12694])
     """
     q = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
-    sigma = check_real("sigma", sigma, low=LEAST_SIGMA)
-    label, screen = 1 / sigma**2, 0.0
-    if screening_sigma is not None:
-        screen = 1 / check_real("screening_sigma", screening_sigma, low=LEAST_SIGMA) ** 2
+    length = _length(sigma, screening_sigma)
     eps = np.asarray(epsilons, dtype=np.float64)
-    # At a < 1: H(a) = 1 - a + a H(1/a) by symmetry.
-    above, inverse = np.unique(np.abs(eps), return_inverse=True)
-    both = [(screen + 2 * label, screen + 2 * label, screen + label)]
-    if screen:
-        both += [(screen + 2 * label, 2 * label, label), (2 * label, screen + 2 * label, label)]
-    sticks = [_both_move(above, q, *gram) for gram in both]
-    sticks += _one_moves(above, q, math.sqrt(screen + 2 * label))
-    largest = np.max(sticks, axis=0)[inverse].reshape(eps.shape)
-    return np.where(eps >= 0, largest, -np.expm1(eps) + np.exp(eps) * largest)
+    above = np.abs(eps)
+    x = np.log1p(np.expm1(above) / q) / length + length / 2  # the ratio of the pair passes e^epsilon here
+    stick = np.maximum(q * ndtr(length - x) + (1 - q - np.exp(above)) * ndtr(-x), 0.0)
+    return np.where(eps >= 0, stick, -np.expm1(-above) + np.exp(-above) * stick)
 
 
-def _one_moves(eps: FloatArray, q: float, length: float) -> list[FloatArray]:
-    """Return the divergences of (1-q) N(0) + q N(length) from N(0), and the other way round, at epsilon >= 0."""
-    a = np.exp(eps)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.log1p(np.expm1(eps) / q) / length + length / 2  # the ratio passes e^epsilon here
-        there = q * ndtr(length - x) + (1 - q - a) * ndtr(-x)
-        least = (1 / a - (1 - q)) / q  # of the ratio N(length)/N(0); none below zero
-        y = np.where(least > 0, np.log(np.maximum(least, 1e-300)) / length + length / 2, -np.inf)
-        back = (1 - a * (1 - q)) * ndtr(y) - a * q * ndtr(y - length)
-    return [np.maximum(there, 0.0), np.maximum(np.where(least > 0, back, 0.0), 0.0)]
-
-
-def _both_move(eps: FloatArray, q: float, gg: float, hh: float, gh: float) -> FloatArray:
-    """Return the divergence of (1-q) N(0) + q N(g) from (1-q) N(0) + q N(h) at epsilon >= 0.
-
-    With u and v the logarithms of N(g)/N(0) and N(h)/N(0), a normal pair, the best test is
-    q e^u >= (1-q) (a-1) + q a e^v: in closed form over u given v, by the trapezoid rule over v, which converges
-    exponentially (the edge log((1-q)(a-1)/q + a e^v) is analytic within pi of the real line).
-    """
-    spread, slope = math.sqrt(hh), gh / hh
-    rest = math.sqrt(gg - gh * slope)
-    step = min(spread / 8, 0.4)
-    v = np.arange(-hh / 2 - _REACH * spread, hh / 2 + max(0.0, gh) + _REACH * spread, step)
-    with np.errstate(divide="ignore"):
-        idle = np.log1p(-q) + np.log(np.expm1(eps)) - math.log(q)
-    total = np.empty(len(eps))
-    for start in range(0, len(eps), 2048):
-        part = slice(start, start + 2048)
-        a = np.exp(eps[part])[:, None]
-        edge = np.logaddexp(idle[part, None], eps[part, None] + v)
-
-        def share(mean_u: float, mean_v: float, edge: FloatArray = edge) -> FloatArray:
-            weight = np.exp(-0.5 * ((v - mean_v) / spread) ** 2) * (step / spread / math.sqrt(2 * math.pi))
-            return np.asarray(weight * ndtr((mean_u + slope * (v - mean_v) - edge) / rest))
-
-        inner = (1 - q) * (1 - a) * share(-gg / 2, -hh / 2)
-        inner += q * share(gg / 2, gh - hh / 2)
-        inner -= q * a * share(gh - gg / 2, hh / 2)
-        total[part] = np.maximum(inner, 0.0).sum(axis=1)
-    return total
+def _length(sigma: float, screening_sigma: float | None) -> float:
+    """Return A, by how much one unit moves a query, in units of its noise."""
+    squared = 2 / check_real("sigma", sigma, low=LEAST_SIGMA) ** 2
+    if screening_sigma is not None:
+        squared += 1 / check_real("screening_sigma", screening_sigma, low=LEAST_SIGMA) ** 2
+    return math.sqrt(squared)
 
 
 def sampled_votes_epsilon(
@@ -178,7 +135,6 @@ def sampled_votes_epsilon(
     if delta < LEAST_DELTA:
         raise InvalidInputError(f"delta must be >= {LEAST_DELTA:g} here, got {delta!r}. Use a larger delta.")
     n = check_int("n_queries", n_queries, low=1)
-    sigma = check_real("sigma", sigma, low=LEAST_SIGMA)
     if interval is None:
         coarse = _composed(sample_rate, sigma, screening_sigma, n, delta, 1e-2)
         interval = discretization_interval(max(min(coarse, 500.0), 1e-3), n)
@@ -192,7 +148,7 @@ def _composed(
 ) -> float:
     from dp_accounting.pld import privacy_loss_distribution
 
-    # What quadrature and transform may lose is paid for out of delta.
+    # What rounding and transform may lose is paid for out of delta.
     left = delta - n * _ERROR - rounding_slack(n)
     if left <= 0:
         return math.inf
@@ -205,8 +161,8 @@ def _masses(sample_rate: float, sigma: float, screening_sigma: float | None, int
     """Return the losses of one query on a grid, rounded towards more loss (Doroshenko et al. 2022)."""
     from dp_accounting.pld import pld_pmf
 
-    length = math.sqrt((0.0 if screening_sigma is None else screening_sigma**-2) + 2 / sigma**2)
-    # Beyond it both pairs' ratios have a tail below 1e-15: what is left goes to infinity.
+    length = _length(sigma, screening_sigma)
+    # Beyond it the pair's ratio has a tail below 1e-15: what is left goes to infinity.
     top = math.log1p(sample_rate * math.expm1(min(length**2 / 2 + 8 * length, 700.0)))
     reach = math.ceil(top / interval) + 1
     grid = np.arange(-reach, reach + 1)

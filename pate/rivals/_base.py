@@ -145,7 +145,9 @@ class Rival(ByRecords):
         """
         budget = check_budget(self.budget)
         if X_public is None:
-            raise InvalidInputError("X_public must be the public rows to label, got None. Pass fit(X, y, X_public=...).")
+            raise InvalidInputError(
+                "X_public must be the public rows to label, got None. Pass fit(X, y, X_public=...)."
+            )
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
         door = any_rows(self.classes)
@@ -199,7 +201,9 @@ class Rival(ByRecords):
         """Return how many rows to ask about: as was said, else by the rule, of those that there are."""
         if self.n_queries is None:
             return min(n_queries, task.n_public)
-        return check_int("n_queries", self.n_queries, low=1, high=task.n_public, remedy="There are no more public rows.")
+        return check_int(
+            "n_queries", self.n_queries, low=1, high=task.n_public, remedy="There are no more public rows."
+        )
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         return any_rows(self.classes)
@@ -221,4 +225,3 @@ NOISE_SOURCES = {
     True: "a fixed seed: NOT PRIVATE",
     False: "the operating system's cryptographic generator, for the noise and whatever else is drawn",
 }
-

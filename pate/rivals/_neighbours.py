@@ -160,7 +160,7 @@ class SampledNeighbours:
         return Draw(np.where(answered, chosen, ABSTAIN), np.where(answered, ANSWERED, REFUSED), None)
 
     def _nearest(self, distances: FloatArray, noise: NoiseSource) -> IntArray:
-        """Return the k nearest of a fresh sample; of equally near ones the first, so that an order of units is fixed."""
+        """Return the k nearest of a fresh sample; of equally near ones the first."""
         inside = np.flatnonzero(in_sample(len(distances), self.sample_rate, noise) & np.isfinite(distances))
         if len(inside) <= self.n_neighbors:
             return inside

@@ -21,10 +21,8 @@ from pate.privacy.convert import check_delta
 from pate.privacy.words import Guarantee
 from pate.votes import ABSTAIN
 
-#: Scales that the sampler of integers takes; at the larger one a table of the noise has 10^7 entries.
-_LEAST_SCALE, _MOST_SCALE = 2.0**-6, 1e5
-#: How many scales beyond 0 are summed one by one.
-_SCALES = 50
+#: Scales that the sampler of integers takes.
+_LEAST_SCALE, _MOST_SCALE = 2.0**-6, 2.0**20
 #: Share of epsilon that goes to the threshold's noise: those that are tried.
 _SHARES = tuple(i / 40 for i in range(2, 29))
 
@@ -130,7 +128,7 @@ class StabilityTest:
         Raises
         ------
         BudgetExceededError
-            The noise would be beyond 100,000 teachers.
+            The noise would be beyond a million teachers.
 
         Examples
         --------
@@ -144,8 +142,8 @@ class StabilityTest:
         fitting = [test for test in found if test.epsilon <= Fraction(budget.epsilon)]
         if not fitting:
             raise BudgetExceededError(
-                f"{budget} does not buy a sparse vector with {max_unstable} unstable queries: its noise would be beyond "
-                "100,000 teachers. Allow fewer of them, or take a larger epsilon."
+                f"{budget} does not buy a sparse vector with {max_unstable} unstable queries: its noise would be "
+                "beyond a million teachers. Allow fewer of them, or take a larger epsilon."
             )
         return min(fitting, key=lambda test: test.least_distance)
 
@@ -199,15 +197,19 @@ def _threshold(threshold_scale: float, query_scale: float, n_queries: int, delta
 def _failure(threshold: int, threshold_scale: float, query_scale: float, n_queries: int) -> float:
     """Return E[min(1, n P(query noise >= threshold + its noise))], rounded up, for discrete Laplace noises.
 
-    P(noise = z) = (1 - t) / (1 + t) t^|z| with t = e^(-1/scale), and so P(noise >= x) = t^x / (1 + t) at x >= 0.
+    P(noise = z) = (1 - t) / (1 + t) t^|z| with t = e^(-1/scale), and so P(noise >= x) = t^x / (1 + t) at x >= 0. Let x
+    be the first number >= 0 where n queries fail less than surely: a failure is counted whole while the noisy threshold
+    is below x, and is a sum of geometric series from there on.
     """
-    reach = math.ceil(_SCALES * threshold_scale)
-    z = np.arange(-reach, reach + 1)
-    t, u = math.exp(-1 / threshold_scale), math.exp(-1 / query_scale)
-    mass = -math.expm1(-1 / threshold_scale) / (1 + t) * np.exp(-np.abs(z) / threshold_scale)
-    at = threshold + z
-    tail = np.exp(-np.maximum(at, 0) / query_scale) / (1 + u)
-    tail = np.where(at >= 0, tail, 1 - np.exp(-(1 - np.minimum(at, 0)) / query_scale) / (1 + u))
-    # What lies further below counts as a failure, what lies further above fails less than the last one counted.
-    further = t ** (reach + 1) / (1 + t)
-    return float((mass * np.minimum(1.0, n_queries * tail)).sum() * (1 + 1e-9) + 2 * further)
+    a, b = threshold_scale, query_scale
+    t, u = math.exp(-1 / a), math.exp(-1 / b)
+    below = max(0, math.ceil(b * math.log(n_queries / (1 + u)))) - threshold
+    whole = t ** (1 - below) / (1 + t) if below <= 0 else 1 - t**below / (1 + t)
+    upper = max(below, 0)
+    series = math.exp(-(upper + threshold) / b - upper / a) / -math.expm1(-1 / a - 1 / b)
+    if below < 0:  # the sum over y = 1 .. -below of t^y u^(threshold - y), its largest term taken out
+        rate, most = 1 / a - 1 / b, -below
+        largest = 1 if rate >= 0 else most
+        terms = float(most) if rate == 0 else math.expm1(-abs(rate) * most) / math.expm1(-abs(rate))
+        series += math.exp(-largest / a - (threshold - largest) / b) * terms
+    return (whole + -math.expm1(-1 / a) / (1 + t) * n_queries / (1 + u) * series) * (1 + 1e-9)

@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Draw
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
-from pate.release._ballot_statement import ballot_assumptions
 from pate.records._maps import own_throughout
+from pate.release._ballot_statement import ballot_assumptions
 from pate.rivals._base import NOISE_SOURCES, Priced, Rival, Task
 from pate.rivals._distances import neighbour_votes
 from pate.rivals._neighbours import SampledNeighbours
@@ -23,16 +22,17 @@ from pate.statement.plain import as_plain_text
 from pate.statement.promises import promises
 from pate.teachers._usable import as_column, class_indices
 
-#: Of the rule: neighbours over a class's share of the sample (and least), their votes over the noise, most queries.
-_SHARE, _ENOUGH, _LEAST_SHARE, _MOST_QUERIES = 0.6, 6.0, 0.1, 1000
+#: Of the rule: queries over a class's signal, neighbours by its root (and least), most queries.
+_QUERIES, _SHARE, _LEAST_SHARE, _MOST_QUERIES = 0.6, 5.5, 0.1, 1000
 
 
 def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public: int) -> tuple[float, int]:
     """Return the share of the sampled units that vote, and how many queries to ask: by public facts alone.
 
-    With k = f q n neighbours, votes over noise are f n mu / sqrt(2 queries) whatever the sampling rate q: as many
-    queries as leave 6 at f = 0.6/m, one for each class at least and 1,000 at most; then f so that there are 6, within
-    0.1/m and 1/m. The numbers were chosen on splits of training rows: docs/rivals.md.
+    With k = f q n neighbours, votes over noise are f n mu / sqrt(2 queries) whatever the sampling rate q. With S = n mu
+    / m the rule asks 0.6 S queries (one for each class at least, 1,000 at most) and takes f = min(1, 5.5/sqrt(S)) / m:
+    five times the noise, and nearer neighbours where there are many. The numbers were chosen on splits of training
+    rows: docs/rivals.md.
 
     Parameters
     ----------
@@ -48,13 +48,11 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
     --------
     >>> share, n_queries = neighbour_settings(Budget(1.0, 1e-5), n_units=60_000, n_classes=10, n_public=5_000)
     >>> round(share, 4), n_queries
-    (0.0167, 1000)
+    (0.0137, 965)
     """
-    signal = n_units * math.sqrt(budget.mu_squared)
-    wanted = int(min(_MOST_QUERIES, (_SHARE * signal / (_ENOUGH * n_classes)) ** 2 / 2))
-    n_queries = min(max(wanted, n_classes), n_public)
-    share = _ENOUGH * math.sqrt(2 * n_queries) / signal
-    return min(max(share, _LEAST_SHARE / n_classes), 1 / n_classes), n_queries
+    signal = n_units * math.sqrt(budget.mu_squared) / n_classes
+    n_queries = min(max(round(min(_MOST_QUERIES, _QUERIES * signal)), n_classes), n_public)
+    return min(1.0, max(_LEAST_SHARE, _SHARE / math.sqrt(signal))) / n_classes, n_queries
 
 
 class PrivateKNN(Rival):
@@ -71,15 +69,15 @@ class PrivateKNN(Rival):
     classes : iterable or None
         Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
     sample_rate : float
-        q, in (0, 1]. 1 asks all records: at the same price votes over noise are the same at every rate (docs/rivals.md),
-        and without sampling a certified price applies that is lower still. The paper samples: 0.15, say.
+        q, in (0, 1]. 1 asks all records: at one price votes over noise are the same at every rate (docs/rivals.md), and
+        without sampling a certified price applies that is lower still. The paper samples: 0.15, say.
     n_neighbors : int or None
         k. None: by :func:`pate.rivals.private_knn.neighbour_settings`.
     n_queries : int or None
         How many public rows to ask about; None: by the same rule.
     screening : (threshold, ratio) or None
-        Noisy screening: answer only where the largest count plus Gaussian noise, ``ratio`` times the votes' noise, is at
-        least ``threshold`` votes. It is paid for by every query, answered or not.
+        Noisy screening: answer only where the largest count plus Gaussian noise, ``ratio`` times that of the votes, is
+        at least ``threshold`` votes. It is paid for by every query, answered or not.
     representation : Representation or None
         As for :class:`pate.PATEClassifier`; None takes the default of this kind of data.
     image_shape : tuple or None
@@ -189,13 +187,13 @@ class PrivateKNN(Rival):
         self, task: Task, mechanism: SampledNeighbours, n_queries: int, promised: Guarantee
     ) -> PrivacyStatement:
         seeded, charge = promised.kind == "seeded", mechanism.charge(n_queries)
-        assumptions = ballot_assumptions(
-            [], unit=task.unit, adjacency="replace-one", seeded=seeded, residual=False
-        )
+        assumptions = ballot_assumptions([], unit=task.unit, adjacency="replace-one", seeded=seeded, residual=False)
         if self.classes is None:
             assumptions = tuple(a for a in assumptions if a.name != "classes")
         sampled = (
-            f"each {task.unit} in with probability {mechanism.sample_rate!r}, drawn anew for each query; " if not charge else ""
+            f"each {task.unit} in with probability {mechanism.sample_rate!r}, drawn anew for each query; "
+            if not charge
+            else ""
         )
         screened = (
             f"; answered where the largest count plus N(0, {mechanism.screening_sigma:.6g}^2) is at least "
@@ -221,7 +219,9 @@ class PrivateKNN(Rival):
             ),
             noise_source=NOISE_SOURCES[seeded],
             seeded=seeded,
-            covered=("the released labels and everything computed from them and from public data (a student, metrics)",),
+            covered=(
+                "the released labels and everything computed from them and from public data (a student, metrics)",
+            ),
             not_covered=(
                 "distances, samples and votes, and every file made from those",
                 "whether it failed, and how long it took",
@@ -251,7 +251,6 @@ def _pair(screening: Any) -> tuple[float, float]:
         return float(threshold), float(ratio)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"screening must be (threshold in votes, noise over the votes' noise) or None, got {screening!r}. Try (40, 2)."
+            f"screening must be (threshold in votes, noise over the votes' noise) or None, got {screening!r}. "
+            "Try (40, 2)."
         ) from None
-
-

@@ -1,4 +1,4 @@
-"""The sparse-vector scheme of Bassily, Thakkar and Thakurta (2018): stable queries of shard teachers, for nothing more."""
+"""The sparse-vector scheme of Bassily, Thakkar and Thakurta (2018): stable queries of teachers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 
-#: Of the rule: unstable queries that are tried, queries that prices are compared at, fewest asked.
-_MOST_UNSTABLE, _TYPICAL, _FEWEST = 32, 100, 20
+#: Of the rule: unstable queries that are tried, queries that prices are compared at, fewest asked for each class.
+_MOST_UNSTABLE, _TYPICAL, _FEWEST = 32, 100, 5
 
 
 def stability_settings(
@@ -30,9 +30,9 @@ def stability_settings(
     """Return how many unstable queries to allow, and how many queries to ask: by public facts alone.
 
     A law fitted on splits of training rows (docs/rivals.md) says at which distance to instability half of the queries
-    of teachers with r records each are: N (1 - exp(-r / 3m)) / 2; and that the share of unstable ones is half the
-    distance asked for over that. So many unstable ones are allowed as let the most answers be expected; twice that many
-    answers are asked for.
+    of teachers with r records each are: N (1 - exp(-r / 3m)) / 2; and that 2^-(x^1.2) of them are as far as x times
+    that. So many unstable ones are allowed as let the most answers be expected; four times as many rows are asked
+    about, and five for each class at least: that costs only a logarithm.
 
     Returns
     -------
@@ -42,17 +42,17 @@ def stability_settings(
     Examples
     --------
     >>> stability_settings(Budget(3.0, 1e-5), n_units=60_000, n_classes=10, n_public=5_000, n_teachers=1_000)
-    (6, 121)
+    (4, 258)
     """
     typical = n_teachers / 2 * -math.expm1(-n_units / n_teachers / (3 * n_classes))
 
     def answers(max_unstable: int) -> float:
         test = StabilityTest.for_budget(budget, n_queries=_TYPICAL, max_unstable=max_unstable)
-        unstable = min(0.95, test.least_distance / typical / 2)
-        return max_unstable * (1 - unstable) / unstable
+        stable = 2.0 ** -((test.least_distance / typical) ** 1.2)
+        return max_unstable * stable / (1 - stable)
 
     best = max(range(1, _MOST_UNSTABLE + 1), key=answers)
-    return best, min(n_public, max(_FEWEST, math.ceil(2 * answers(best)) + best))
+    return best, min(n_public, max(_FEWEST * n_classes, math.ceil(4 * answers(best)) + best))
 
 
 class SparseVectorPATE(Rival):
@@ -195,17 +195,19 @@ class SparseVectorPATE(Rival):
             n_units=task.n_units,
             guarantee=promised,
             mechanism=(
-                f"sparse vector on the distance to instability of {n_teachers} teachers: threshold {test.threshold} with "
-                f"discrete Laplace noise of scale {test.threshold_scale:.6g}, each query with {test.query_scale:.6g}; "
+                f"sparse vector on the distance to instability of {n_teachers} teachers: threshold {test.threshold} "
+                f"with discrete Laplace noise of scale {test.threshold_scale:.6g}, each query with {test.query_scale:.6g}; "
                 f"stops after {test.max_unstable} unstable queries"
             ),
             accounting=(
-                "sparse vector (Lyu, Su, Li 2017): 1/scale of the threshold + 2 (unstable queries)/scale of the queries; "
+                "sparse vector (Lyu, Su, Li 2017): 1/scale of the threshold + 2 (unstable queries)/scale of queries; "
                 "delta is that of a query called stable by noise alone (Bassily, Thakkar, Thakurta 2018)"
             ),
             noise_source=NOISE_SOURCES[seeded],
             seeded=seeded,
-            covered=("the released labels and everything computed from them and from public data (a student, metrics)",),
+            covered=(
+                "the released labels and everything computed from them and from public data (a student, metrics)",
+            ),
             not_covered=(
                 "the teachers, their votes and every file made from those",
                 "whether it failed, and how long it took",
