@@ -168,7 +168,7 @@ class StabilityTest:
         """
         line = self.threshold + discrete_laplace(self.threshold_scale, 1, noise)
         stable = distance_to_instability(counts) + discrete_laplace(self.query_scale, len(counts), noise) >= line
-        before = np.cumsum(~stable) - ~stable  # unstable ones met before
+        before: IntArray = np.cumsum(~stable) - ~stable  # unstable ones met before
         asked = before < self.max_unstable
         status = np.where(asked, np.where(stable, ANSWERED, REFUSED), NOT_ASKED)
         return Draw(np.where(asked & stable, counts.argmax(axis=1), ABSTAIN), status, None)

@@ -141,7 +141,7 @@ class SparseVectorPATE(Rival):
         self.verbose = verbose
 
     def _price(self, task: Task) -> Priced:
-        n_teachers = default_heads(task.n_units if task.unit == "record" else None)
+        n_teachers = min(task.n_units, default_heads(task.n_units if task.unit == "record" else None))
         if self.n_teachers is not None:
             n_teachers = check_int("n_teachers", self.n_teachers, low=2, high=task.n_units)
         allowed, wanted = stability_settings(
@@ -195,8 +195,8 @@ class SparseVectorPATE(Rival):
             n_units=task.n_units,
             guarantee=promised,
             mechanism=(
-                f"sparse vector on the distance to instability of {n_teachers} teachers: threshold {test.threshold} "
-                f"with discrete Laplace noise of scale {test.threshold_scale:.6g}, each query with {test.query_scale:.6g}; "
+                f"sparse vector on the distance to instability of {n_teachers} teachers, threshold {test.threshold}: "
+                f"discrete Laplace noise of scale {test.threshold_scale:.6g} on it, {test.query_scale:.6g} on queries; "
                 f"stops after {test.max_unstable} unstable queries"
             ),
             accounting=(
