@@ -161,7 +161,9 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
         else:
             teachers = self._ensemble(X_public)
             rows = self._check_public(X_public, teachers)
-            student, lens = self._student(teachers, flat_rows(rows), self.release_.noisy_counts is not None)
+            student, lens = self._student(
+                teachers, flat_rows(rows), getattr(self.release_, "noisy_counts", None) is not None
+            )
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
         if not there or self._asked != digest_of(hashes_of(asked)):

@@ -1,0 +1,227 @@
+"""What rivals share: rows at the door, a public map, a student of released labels, and who may be told what."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pate.core.checks import check_int
+from pate.core.frames import plain_column, plain_rows
+from pate.core.types import FloatArray, IntArray
+from pate.data import check_public_rows
+from pate.data._door import flat_rows
+from pate.data._ids import distinct_ids
+from pate.estimator._by_records import ByRecords
+from pate.estimator._public_model import digest_of, hashes_of
+from pate.estimator._roads import any_rows
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import Draw
+from pate.noise.source import NoiseSource
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.queries import select_queries
+from pate.recipes import fitted_representation, kind_of, some_rows
+from pate.release import ReleasedLabels, warn_if_weak
+from pate.representations import Representation
+from pate.statement.model import PrivacyStatement
+from pate.students import make_student, mapped_student, try_student
+from pate.teachers import ShardEnsemble
+from pate.teachers._usable import owned
+
+#: Fewer public rows make no map.
+FEWEST_PUBLIC = 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Task:
+    """What a rival's mechanism is given: public facts and rows, and private rows that were read at the door.
+
+    Attributes
+    ----------
+    budget : Budget
+    n_units : int
+        Public under replace-one adjacency.
+    unit : {"record", "group"}
+    n_classes : int
+    n_public : int
+    X, y, groups
+        Private: records, their class values, their owners or None.
+    rows : public rows
+    representation : Representation
+        Fitted on public rows.
+    z_public : float64 array of shape (n_public, d)
+    """
+
+    budget: Budget
+    n_units: int
+    unit: str
+    n_classes: int
+    n_public: int
+    X: Any
+    y: Any
+    groups: Any
+    rows: Any
+    representation: Representation
+    z_public: FloatArray
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What a rival will do: how many public rows it asks about, what that promises, and how it is done.
+
+    Attributes
+    ----------
+    n_queries : int
+    guarantee : Guarantee
+        A constant, known before any record is looked at.
+    draw : callable
+        Given the positions of the public rows to ask about, and a noise source, it looks at the records.
+    tell : callable
+        Given what is promised (or, with a seed, is not), it returns the statement.
+    charge : Charge or None
+        Where there is one.
+    """
+
+    n_queries: int
+    guarantee: Guarantee
+    draw: Callable[[IntArray, NoiseSource], Draw]
+    tell: Callable[[Guarantee], PrivacyStatement]
+    charge: Charge | None = None
+
+
+class Rival(ByRecords):
+    """A private method of other people's, as a classifier; abstract.
+
+    Examples
+    --------
+    >>> from pate.rivals import PrivateKNN, SparseVectorPATE
+    >>> issubclass(PrivateKNN, Rival) and issubclass(SparseVectorPATE, Rival)
+    True
+    """
+
+    #: None of them is charged to a ledger: see docs/rivals.md.
+    ledger: Any = None
+    budget: Any
+    n_queries: Any
+    _map: Representation
+
+    @abstractmethod
+    def _price(self, task: Task) -> Priced:
+        """Return what will be done, by public facts alone."""
+
+    def who_votes(self) -> str:
+        """Return ``"records"``: rows of any kind come in, and a public map looks at each."""
+        return "records"
+
+    def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Rival:
+        """Spend the budget on labels of public rows, and train the student on them.
+
+        Parameters
+        ----------
+        X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
+            Private.
+        y : array-like of shape (n_records,)
+            Private class values.
+        X_public : as X
+            Public rows, unlabelled; 20 at least.
+        groups : array-like of shape (n_records,) or None
+            Who each record belongs to: then persons are protected.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            No budget, too few public rows, or a value out of range; nothing was spent.
+        BudgetExceededError
+            No noise fits the budget; nothing was spent.
+        StudentError
+            The student cannot learn from the labels; they are kept in ``release_`` (:meth:`refit_student`).
+        """
+        budget = check_budget(self.budget)
+        if X_public is None:
+            raise InvalidInputError(
+                "X_public must be the public rows to label, got None. Pass fit(X, y, X_public=...)."
+            )
+        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
+        y, groups = plain_column(y), plain_column(groups, name="groups")
+        door = any_rows(self.classes)
+        rows = self._check_public(X_public, door, reset=True)
+        records, y = self._check_records(X, y, rows, door)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
+        n_units, unit = _units(groups, records.shape[0])
+        n_public = int(rows.shape[0])
+        if n_public < FEWEST_PUBLIC:
+            raise InvalidInputError(
+                f"X_public must have at least {FEWEST_PUBLIC} rows, got {n_public}: they make the map on which records "
+                "are compared."
+            )
+        self._map = self._fitted_map(rows)
+        z = self._map.transform(flat_rows(rows))
+        task = Task(budget, n_units, unit, len(self.classes_), n_public, records, y, groups, rows, self._map, z)
+        priced = self._price(task)
+        queries = select_queries(
+            z, priced.n_queries, strategy="auto", random_state=self._query_seed(rows), one_scale=True
+        )
+        student, _ = self._student(door, rows, False)
+        try_student(student, z, n_classes=task.n_classes, queries=queries, n_answers=len(queries))
+        warn_if_weak(budget.delta, n_units)
+
+        source = NoiseSource(self.noise_seed)
+        promised = replace(priced.guarantee, kind="seeded") if source.seeded else priced.guarantee
+        self._spend(promised, unit, priced.charge)
+        drawn = priced.draw(queries, source)
+        statement = self._told(priced.tell(promised))
+        classes = tuple(self.classes_.tolist())
+        self.release_: Any = ReleasedLabels(drawn.labels, drawn.status, classes, promised, statement)
+        self.statement_, self.queries_ = statement, queries
+        self._asked = digest_of(hashes_of(rows.iloc[queries] if hasattr(rows, "iloc") else rows[queries]))
+        self.__dict__.pop("student_", None)
+        self._learn(student, z, self._map)
+        return self
+
+    def _fitted_map(self, rows: Any) -> Representation:
+        seed = 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
+        return fitted_representation(
+            kind_of(rows, self._image_shape()),
+            flat_rows(some_rows(rows, seed)),
+            representation=self.representation,
+            image_shape=self._image_shape(),
+            random_state=seed,
+            verbose=self.verbose,
+        )
+
+    def _asked_about(self, task: Task, n_queries: int) -> int:
+        """Return how many rows to ask about: as was said, else by the rule, of those that there are."""
+        if self.n_queries is None:
+            return min(n_queries, task.n_public)
+        return check_int(
+            "n_queries", self.n_queries, low=1, high=task.n_public, remedy="There are no more public rows."
+        )
+
+    def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
+        return any_rows(self.classes)
+
+    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> tuple[Any, Any]:
+        if self.student is None:
+            return mapped_student(int(X_public.shape[0]), noisy_counts=True), self._map
+        return make_student(self.student), self._map
+
+
+def _units(groups: Any, n_records: int) -> tuple[int, str]:
+    if groups is None:
+        return n_records, "record"
+    owners, _ = owned(groups, n_records)
+    return len(distinct_ids(owners, n_records)[1]), "group"
+
+
+NOISE_SOURCES = {
+    True: "a fixed seed: NOT PRIVATE",
+    False: "the operating system's cryptographic generator, for the noise and whatever else is drawn",
+}
