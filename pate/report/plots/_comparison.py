@@ -1,0 +1,144 @@
+"""The picture of a comparison: curves with paired bands, lines of reference, published figures, the crossing."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+from pate.report.plots._style import COLOURS, SIZE, axes, finish, is_narrow, legend, some
+
+#: By side: cool for PATE, warm for DP-SGD, so that the sides are told apart before the contestants.
+_HUES = {
+    "PATE": ("series-0", "series-2", "series-5"),
+    "DP-SGD": ("series-1", "series-4", "series-3"),
+    "other": ("ink", "soft", "reference"),
+}
+_MARKERS = "osD^vPX*"
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)))
+
+
+def styles(sides: Mapping[str, str]) -> dict[str, tuple[str, str, Any]]:
+    """Return colour role, marker and dashes of each contestant, from the side it is on.
+
+    Examples
+    --------
+    >>> styles({"records": "PATE", "linear": "DP-SGD", "gnmax": "PATE"})["gnmax"][0]
+    'series-2'
+    """
+    found, seen = {}, dict.fromkeys(_HUES, 0)
+    for place, (name, side) in enumerate(sides.items()):
+        hues, nth = _HUES[side], seen[side]
+        found[name] = (hues[nth % len(hues)], _MARKERS[place % len(_MARKERS)], _DASHES[nth // len(hues) % len(_DASHES)])
+        seen[side] += 1
+    return found
+
+
+def comparison_curves(
+    bands: Sequence[Mapping[str, Any]],
+    *,
+    sides: Mapping[str, str],
+    lines: Mapping[str, float] | None = None,
+    anchors: Sequence[Mapping[str, Any]] = (),
+    crossing: Mapping[str, float | None] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw accuracy against epsilon on a logarithmic axis: a curve and a band for each contestant.
+
+    Parameters
+    ----------
+    bands : sequence of mappings
+        ``contestant``, ``epsilon``, ``mean`` (0 to 1), ``paired_low``, ``paired_high`` (None where nothing is known).
+    sides : mapping of str to str
+        Contestant to ``"PATE"``, ``"DP-SGD"`` or ``"other"``: the colours.
+    lines : mapping of str to float, optional
+        Floors, and ceilings where they may be shown.
+    anchors : sequence of mappings
+        ``mark`` (a letter), ``epsilon`` and ``accuracy`` as published. Those far from the curves are left out.
+    crossing : mapping, optional
+        ``epsilon``, ``low`` and ``high``: where two curves cross.
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> points = [{"contestant": "PATE", "epsilon": e, "mean": a, "paired_low": a - 0.01, "paired_high": a + 0.01}
+    ...           for e, a in ((0.1, 0.8), (1.0, 0.9))]
+    >>> ax = comparison_curves(points, sides={"PATE": "PATE"}, lines={"majority": 0.1})
+    >>> ax.get_xscale(), [text.get_text() for text in ax.texts]
+    ('log', ['majority 10.0% ↓'])
+    """
+    some("bands", bands)
+    ax = axes(ax, height=4.3)
+    for name, (role, marker, dashes) in styles(sides).items():
+        points = sorted((p for p in bands if p["contestant"] == name), key=lambda p: p["epsilon"])
+        if not points:
+            continue
+        x, colour = [p["epsilon"] for p in points], COLOURS[role]
+        ax.plot(x, [p["mean"] for p in points], linestyle=dashes, color=colour, marker=marker, markersize=5.5,
+                linewidth=1.9, label=name, zorder=4)  # fmt: skip
+        known = [p for p in points if p["paired_low"] is not None]
+        if known:
+            low, high = ([p[end] for p in known] for end in ("paired_low", "paired_high"))
+            ax.fill_between([p["epsilon"] for p in known], low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+            ax.vlines([p["epsilon"] for p in known], low, high, color=colour, alpha=0.75, linewidth=1.3, zorder=3)
+    epsilons = sorted({float(p["epsilon"]) for p in bands})
+    shown = [a for a in anchors if epsilons[0] / 3 <= a["epsilon"] <= 3 * epsilons[-1]]
+    _log_axis(ax, epsilons, [float(a["epsilon"]) for a in shown])
+    _limits(ax, bands, shown, lines or {})
+    for anchor in shown:
+        ax.plot(anchor["epsilon"], anchor["accuracy"], "D", markersize=5, markerfacecolor=COLOURS["paper"],
+                markeredgecolor=COLOURS["soft"], markeredgewidth=1.2, zorder=5)  # fmt: skip
+        ax.annotate(str(anchor["mark"]), (anchor["epsilon"], anchor["accuracy"]), xytext=(5, 3),
+                    textcoords="offset points", fontsize=SIZE - 1, color=COLOURS["soft"], zorder=6)  # fmt: skip
+    if crossing is not None and crossing["epsilon"] is not None:
+        low, high = crossing["low"] or epsilons[0], crossing["high"] or epsilons[-1]
+        ax.axvspan(low, high, color=COLOURS["reference"], alpha=0.16, linewidth=0, zorder=1)
+        ax.axvline(crossing["epsilon"], color=COLOURS["soft"], linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    finish(ax, x="ε, logarithmic (smaller is more private)", y="accuracy on the test rows", grid="y")
+    legend(ax)
+    return ax
+
+
+def _log_axis(ax: Axes, epsilons: Sequence[float], more: Sequence[float]) -> None:
+    ax.set_xscale("log")
+    ends = sorted([*epsilons, *more])
+    ax.set_xlim(ends[0] / 1.25, ends[-1] * 1.25)
+    ticks, least = [], 1.5 if is_narrow(ax) else 1.25
+    for epsilon in epsilons:  # neighbours would run into one another
+        if not ticks or epsilon >= least * ticks[-1]:
+            ticks.append(epsilon)
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _limits(
+    ax: Axes, bands: Sequence[Mapping[str, Any]], anchors: Sequence[Mapping[str, Any]], lines: Mapping[str, float]
+) -> None:
+    """Show all curves and marks; a line that is far below is told at the edge instead of flattening them."""
+    values = [float(v) for p in bands for v in (p["mean"], p["paired_low"], p["paired_high"]) if v is not None]
+    values += [float(a["accuracy"]) for a in anchors]
+    low, high = min(values), max(values)
+    room = max(high - low, 0.02)
+    near = {name: level for name, level in lines.items() if low - 0.6 * room <= level <= high + 0.6 * room}
+    low, high = min([low, *near.values()]), max([high, *near.values()])
+    room = max(high - low, 0.02)
+    ax.set_ylim(max(low - 0.1 * room, 0.0 if low < 0.05 else low - 0.1 * room), min(high + 0.08 * room, 1.005))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if room > 0.1 else 1))
+    beside, far = ax.get_yaxis_transform(), 0
+    for name, level in lines.items():
+        told = f"{name} {100 * level:.1f}%"
+        if name in near:
+            ax.axhline(level, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+            where, base = (0.995, level), "bottom"
+        else:
+            edge = 0.02 + 0.065 * far
+            below = level < low
+            where, base = (0.995, edge if below else 1 - edge), "bottom" if below else "top"
+            told, far = f"{told} {'↓' if below else '↑'}", far + 1
+        text = ax.text(*where, textwrap.shorten(told, 40), transform=beside if name in near else ax.transAxes,
+                       ha="right", va=base, fontsize=SIZE - 1.5, color=COLOURS["soft"], zorder=6)  # fmt: skip
+        text.set_parse_math(False)
