@@ -50,7 +50,11 @@ class Browser:
             os.dup2(high[1], 4)  # and writes to the fourth
 
         self._process = subprocess.Popen(
-            [CHROMIUM, *options], pass_fds=(3, 4), preexec_fn=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [CHROMIUM, *options],
+            pass_fds=(3, 4),
+            preexec_fn=place,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         for end in high:
             os.close(end)
@@ -72,7 +76,12 @@ class Browser:
     def call(self, method: str, session: str | None = None, **params: object) -> dict:
         """Ask, and wait for the answer; events that come meanwhile are kept."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": params, **({"sessionId": session} if session else {})}
+        message = {
+            "id": self._number,
+            "method": method,
+            "params": params,
+            **({"sessionId": session} if session else {}),
+        }
         os.write(self._to, json.dumps(message).encode() + b"\0")
         until = time.monotonic() + 60
         while True:
@@ -123,7 +132,9 @@ class Browser:
             height=down,
             requests=tuple(p["request"]["url"] for m, p in told if m == "Network.requestWillBeSent"),
             complaints=tuple(
-                json.dumps(p) for m, p in told if m in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+                json.dumps(p)
+                for m, p in told
+                if m in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
             ),
             png=base64.b64decode(shot["data"]),
         )

@@ -15,14 +15,15 @@ _TURNED = {"ahead": "behind", "behind": "ahead", "undecided": "undecided"}
 
 
 def points(share: float, *, sign: bool = True) -> str:
-    """Return a difference of accuracies in points.
+    """Return a difference of accuracies in points, with a minus as long as a plus.
 
     Examples
     --------
     >>> points(0.0312), points(-0.002, sign=False)
     ('+3.1', '0.2')
     """
-    return f"{100 * share:+.1f}" if sign else f"{100 * abs(share):.1f}"
+    text = f"{100 * share:+.1f}" if sign else f"{100 * abs(share):.1f}"
+    return text.replace("-", "−")
 
 
 def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
@@ -32,7 +33,7 @@ def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
     --------
     >>> v = Verdict(epsilon=1.0, first="A", second="B", difference=0.031, low=0.012, high=0.05, verdict="ahead")
     >>> interval(v), interval(v, turned=True)
-    ('+3.1 points (+1.2 to +5.0)', '-3.1 points (-5.0 to -1.2)')
+    ('+3.1 points (+1.2 to +5.0)', '−3.1 points (−5.0 to −1.2)')
     """
     sign = -1 if turned else 1
     text = f"{points(sign * found.difference)} points"
@@ -126,8 +127,8 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
             "epsilon": promised(v.epsilon),
             "tone": "undecided" if v.verdict == "undecided" else _TONES.get(winner, ""),
             "word": "undecided" if v.verdict == "undecided" else f"{winner} ahead",
-            "by": interval(v, turned=turned),
-            "whom": f"{mean(first, v.epsilon)}; {mean(second, v.epsilon)}",
+            "by": interval(v, turned=turned).replace(" (", "\n("),
+            "whom": f"{mean(first, v.epsilon)}\n{mean(second, v.epsilon)}",
         })  # fmt: skip
     return cards
 

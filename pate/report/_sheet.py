@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 
@@ -21,6 +21,8 @@ class Sheet:
     caption : str
     shares : sequence of sequences of (float or None)
         As the rows; 0 to 1.
+    strong : collection of (row, place)
+        Cells that stand out.
 
     Examples
     --------
@@ -32,23 +34,44 @@ class Sheet:
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
-    numbers: Iterable[int] = ()
+    numbers: Collection[int] = ()
     kind: str = ""
     caption: str = ""
     shares: Sequence[Sequence[float | None]] = field(default=())
+    strong: Collection[tuple[int, int]] = ()
 
     def __bool__(self) -> bool:
         return bool(self.rows)
 
+    @property
+    def spans(self) -> list[int]:
+        """How many rows the first cell of each row stands for: 0 where the row above has the same one.
+
+        Examples
+        --------
+        >>> Sheet(heads=["a", "b"], rows=[["x", "1"], ["x", "2"], ["y", "3"]]).spans
+        [2, 0, 1]
+        """
+        found: list[int] = []
+        for place, row in enumerate(self.rows):
+            same = place > 0 and self.rows[place - 1][0] == row[0] and self.kind != "stack"
+            found.append(0 if same else 1)
+            if same:
+                first = max(i for i, n in enumerate(found) if n)
+                found[first] += 1
+        return found
+
     def markdown(self) -> str:
         """Return the table in Markdown, the caption above it."""
-        under = ["---:" if place in set(self.numbers) else "---" for place in range(len(self.heads))]
-        lines = [f"| {' | '.join(map(_cell, row))} |" for row in (self.heads, under, *self.rows)]
+        under = ["---:" if place in self.numbers else "---" for place in range(len(self.heads))]
+        rows = [[_cell(text, (r, c) in self.strong) for c, text in enumerate(row)] for r, row in enumerate(self.rows)]
+        lines = [f"| {' | '.join(row)} |" for row in ([*map(_cell, self.heads)], under, *rows)]
         return "\n".join([*([self.caption, ""] if self.caption else []), *lines])
 
 
-def _cell(text: str) -> str:
-    return plain(text).replace("|", "\\|")
+def _cell(text: str, strong: bool = False) -> str:
+    told = plain(text).replace("|", "\\|")
+    return f"**{told}**" if strong and told else told
 
 
 def plain(text: str) -> str:

@@ -74,7 +74,7 @@ class Verdict(Record):
     --------
     >>> Verdict(epsilon=1.0, first="PATE", second="DP-SGD", difference=0.03, low=0.01, high=0.05, verdict="better")
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: verdict['verdict'] must be one of ahead, behind, undecided, got 'better'. ...
+    pate.exceptions.InvalidInputError: verdict['verdict'] must be one of 'ahead', 'behind', 'undecided', ...
     """
 
     _name = "verdict"

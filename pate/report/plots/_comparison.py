@@ -18,6 +18,8 @@ _HUES = {
     "other": ("ink", "soft", "reference"),
 }
 _MARKERS = "osD^vPX*"
+#: Where accuracies are named on an axis that is stretched towards 1.
+_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)))
 
 
@@ -71,7 +73,7 @@ def comparison_curves(
     ('log', ['majority 10.0% ↓'])
     """
     some("bands", bands)
-    ax = axes(ax, height=4.3)
+    ax = axes(ax, height=4.0 + 0.1 * len(sides))
     for name, (role, marker, dashes) in styles(sides).items():
         points = sorted((p for p in bands if p["contestant"] == name), key=lambda p: p["epsilon"])
         if not points:
@@ -120,25 +122,63 @@ def _limits(
 ) -> None:
     """Show all curves and marks; a line that is far below is told at the edge instead of flattening them."""
     values = [float(v) for p in bands for v in (p["mean"], p["paired_low"], p["paired_high"]) if v is not None]
-    values += [float(a["accuracy"]) for a in anchors]
+    values = [min(max(v, 0.0), 1.0) for v in [*values, *(float(a["accuracy"]) for a in anchors)]]
     low, high = min(values), max(values)
     room = max(high - low, 0.02)
-    near = {name: level for name, level in lines.items() if low - 0.6 * room <= level <= high + 0.6 * room}
+    near = {name: level for name, level in lines.items() if low - 0.5 * room <= level <= high + 0.5 * room}
     low, high = min([low, *near.values()]), max([high, *near.values()])
-    room = max(high - low, 0.02)
-    ax.set_ylim(max(low - 0.1 * room, 0.0 if low < 0.05 else low - 0.1 * room), min(high + 0.08 * room, 1.005))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if room > 0.1 else 1))
-    beside, far = ax.get_yaxis_transform(), 0
+    if stretched(low, high):
+        ax.set_yscale("logit", nonpositive="clip")
+        _ends(ax, low, high, [1 - (1 - min(high, 0.9995)) / 1.6, low / (low + 1.3 * (1 - low))])
+        ax.yaxis.set_major_locator(FixedLocator([t for t in _TICKS if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+    else:
+        room = max(high - low, 0.02)
+        _ends(ax, low, high, [min(high + 0.08 * room, 1.005), max(low - 0.1 * room, -0.02)])
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if room > 0.1 else 1))
+    _name_lines(ax, bands, lines, near)
+
+
+def _ends(ax: Axes, low: float, high: float, room: Sequence[float]) -> None:
+    ax.set_ylim(min(low, room[1]), max(high, room[0]))
+
+
+def _name_lines(
+    ax: Axes, bands: Sequence[Mapping[str, Any]], lines: Mapping[str, float], near: Mapping[str, float]
+) -> None:
+    ends = {end: [float(p["mean"]) for p in bands if p["epsilon"] == pick(q["epsilon"] for q in bands)]
+            for end, pick in (("left", min), ("right", max))}  # fmt: skip
+    below, above = 0, 0
     for name, level in lines.items():
         told = f"{name} {100 * level:.1f}%"
         if name in near:
             ax.axhline(level, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
-            where, base = (0.995, level), "bottom"
+            # Where no curve runs through the words.
+            side = max(ends, key=lambda end: min(abs(_up(ax, value) - _up(ax, level)) for value in ends[end]))
+            y, base, transform = level, "bottom", ax.get_yaxis_transform()
+        elif level < min(ends["left"] + ends["right"]):
+            side, y, base, transform, told = "right", 0.015 + 0.065 * below, "bottom", ax.transAxes, f"{told} ↓"
+            below += 1
         else:
-            edge = 0.02 + 0.065 * far
-            below = level < low
-            where, base = (0.995, edge if below else 1 - edge), "bottom" if below else "top"
-            told, far = f"{told} {'↓' if below else '↑'}", far + 1
-        text = ax.text(*where, textwrap.shorten(told, 40), transform=beside if name in near else ax.transAxes,
-                       ha="right", va=base, fontsize=SIZE - 1.5, color=COLOURS["soft"], zorder=6)  # fmt: skip
+            side, y, base, transform, told = "left", 0.985 - 0.065 * above, "top", ax.transAxes, f"{told} ↑"
+            above += 1
+        text = ax.text(0.008 if side == "left" else 0.992, y, textwrap.shorten(told, 40), transform=transform, ha=side,
+                       va=base, fontsize=SIZE - 1.5, color=COLOURS["soft"], zorder=6)  # fmt: skip
         text.set_parse_math(False)
+
+
+def _up(ax: Axes, value: float) -> float:
+    """Return how far up the axes an accuracy stands."""
+    return float(ax.transData.transform((1.0, min(max(value, 0.001), 0.9995)))[1])
+
+
+def stretched(low: float, high: float) -> bool:
+    """Whether accuracies lie so near to 1 that a straight axis would press the best ones together.
+
+    Examples
+    --------
+    >>> stretched(0.5, 0.99), stretched(0.9, 0.99), stretched(0.3, 0.8)
+    (True, False, False)
+    """
+    return high > 0.95 and low < 0.8
