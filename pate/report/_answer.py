@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pate.report._parts import percent, promised
+from pate.report._numbers import percent, promised
 from pate.report._sheet import Sheet
-from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
+from pate.report.comparison_result import ComparisonResult, SideVerdict, Verdict
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}
-#: What is said of the other where the first is behind.
-_TURNED = {"ahead": "behind", "behind": "ahead", "undecided": "undecided"}
 
 
 def points(share: float, *, sign: bool = True) -> str:
@@ -48,9 +46,11 @@ def answer(result: ComparisonResult) -> list[str]:
 
     Examples
     --------
+    >>> from pate.report.rows import Row
     >>> side = SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="a", best_other="b", difference=0.1, low=0.05,
     ...                    high=0.15, verdict="ahead")
-    >>> made = ComparisonResult(kind="comparison", title="t", rows=[], side_verdicts=[side])
+    >>> rows = [Row(contestant=name, epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
+    >>> made = ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side])
     >>> answer(made)
     ['PATE is ahead of DP-SGD at ε = 1.']
     """
@@ -61,10 +61,14 @@ def answer(result: ComparisonResult) -> list[str]:
     else:
         told = ["No verdict: there are no two contestants whose answers on the same test rows can be paired."]
     rule = result.rule
-    if rule is not None and rule.n_repeats < rule.repeats_needed:
-        few = f"{rule.n_repeats} repeat{'s' * (rule.n_repeats != 1)}"
-        told = [f"Undecided: {few} say nothing about the spread, and a verdict needs {rule.repeats_needed}."]
-    return told + [crossing(found, result.epsilons) for found in result.crossings]
+    if rule is not None and rule.n_repeats < rule.least_repeats:
+        few = "One repeat was" if rule.n_repeats == 1 else f"{rule.n_repeats} repeats were"
+        told = [f"Undecided. {few} made, and a verdict needs at least {rule.least_repeats}."]
+    return told + [
+        f"The curves of {found.first} and {found.second}, the best of either side over all ε: "
+        f"{found.told[:1].lower() if found.told.startswith('Undecided') else found.told[:1]}{found.told[1:]}".replace("epsilon", "ε")
+        for found in result.crossings
+    ]
 
 
 def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
@@ -108,9 +112,11 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
 
     Examples
     --------
+    >>> from pate.report.rows import Row
     >>> side = SideVerdict(epsilon=8.0, side="PATE", other="DP-SGD", best="a", best_other="b", difference=-0.1,
     ...                    low=-0.15, high=-0.05, verdict="behind")
-    >>> looks(ComparisonResult(kind="comparison", title="t", rows=[], side_verdicts=[side]))[0]["word"]
+    >>> rows = [Row(contestant=name, epsilon=8.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
+    >>> looks(ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side]))[0]["word"]
     'DP-SGD ahead'
     """
     means = {(band.contestant, band.epsilon): band.mean for band in result.bands}
@@ -144,10 +150,17 @@ def verdict_sheet(verdicts: Sequence[Verdict]) -> Sheet:
     """
     words = {"ahead": "ahead of", "behind": "behind", "undecided": "not told apart from"}
     rows = [
-        (promised(v.epsilon), v.first, words[v.verdict], v.second, interval(v))
+        (promised(v.epsilon), v.first, words[v.verdict], v.second, interval(v) + _needs(v))
         for v in sorted(verdicts, key=lambda v: (v.epsilon, -v.difference))
     ]
     return Sheet(heads=["ε", "Best mean", "", "Rival", "Difference and interval"], rows=rows, kind="stack")
+
+
+def _needs(found: Verdict) -> str:
+    if found.verdict != "undecided" or found.low is None:
+        return ""
+    n = found.repeats_needed
+    return "; more repeats alone would not decide it" if n is None else f"; would need about {n} repeats"
 
 
 def rule_text(result: ComparisonResult) -> str:
@@ -161,33 +174,22 @@ def rule_text(result: ComparisonResult) -> str:
     rule = result.rule
     if rule is None:
         return ""
-    together = f", corrected for {rule.looks} differences looked at" if rule.looks > 1 else ""
-    correction = f" ({rule.correction})" if rule.correction and rule.looks > 1 else ""
-    return " ".join(filter(None, [
-        "A contestant is ahead where the whole interval of the paired difference is on its side; else it is undecided. "
-        f"Intervals: {rule.level:.0%} for all verdicts together{together}{correction}; {rule.n_repeats} repeats.",
-        rule.includes,
-        f"Sources: {rule.source}." if rule.source else "",
-    ]))  # fmt: skip
-
-
-def crossing(found: Crossing, epsilons: Sequence[float]) -> str:
-    """Return where two curves cross, in words.
-
-    Examples
-    --------
-    >>> crossing(Crossing(first="A", second="B", epsilon=2.0, low=1.5), [0.5, 8.0])
-    'The curves of A and B cross at ε = 2 (1.5 to beyond 8).'
-    """
-    if found.epsilon is None:
-        return f"The curves of {found.first} and {found.second} do not cross" + (
-            f": {found.told}." if found.told else " between the epsilons looked at."
-        )
-    ends = list(epsilons) or [found.epsilon]
-    low = f"{found.low:.2g}" if found.low is not None else f"below {min(ends):g}"
-    high = f"{found.high:.2g}" if found.high is not None else f"beyond {max(ends):g}"
-    told = f" {found.told[0].upper()}{found.told[1:]}." if found.told else ""
-    return f"The curves of {found.first} and {found.second} cross at ε = {found.epsilon:.2g} ({low} to {high}).{told}"
+    rows = (
+        "All repeats have the same test rows."
+        if rule.same_rows
+        else f"Repeats overlap, as each draws {percent(rule.test_share or 0.0)} of the same rows for its test; the "
+        "interval is widened for that (Nadeau and Bengio 2003)."
+    )
+    apart = rule.side_looks and rule.looks > rule.side_looks
+    return " ".join([
+        "A contestant is ahead where the whole interval of the paired difference is on its side, else it is undecided.",
+        f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a paired t) "
+        f"and the error of the test rows themselves (row by row, as in McNemar's test). {rows}",
+        f"{'Between the sides all' if apart else 'All'} intervals hold together at {rule.level:.0%}, corrected for "
+        f"{rule.side_looks or rule.looks} differences looked at (Bonferroni).",
+        *([f"Those of the other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."]
+          if apart else []),
+    ])  # fmt: skip
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The page of a comparison, made from its public result alone: ``report.html``, and ``report.md`` with the same words."""
+"""The page of a comparison, made from its public result alone: ``report.html``, and ``report.md`` in the same words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pate.report import plots
 from pate.report._anchors import Anchor, anchors
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
-from pate.report._parts import facts, percent, picture, promised
+from pate.report._numbers import percent, promised
+from pate.report._parts import facts, picture
 from pate.report._sheet import Sheet
 from pate.report.comparison_result import Band, ComparisonResult
 from pate.statement.catalogue import english
@@ -20,13 +21,21 @@ from pate.statement.people import glossary
 
 _SHORT = {"worst_class_accuracy": "Accuracy in the worst class", "calibration_error": "Calibration error"}
 _REDRAWN = {
-    "all rows": "Every repeat draws anew: private, public and test rows, the partition, the noise and all training. The "
-    "test rows of two repeats overlap, which the intervals allow for.",
+    "all rows": "Every repeat draws anew: private, public and test rows, the partition, the noise and all training. "
+    "Test rows of two repeats overlap, which the intervals allow for.",
     "training rows": "Every repeat draws anew: private and public rows, the partition, the noise and all training. The "
     "test rows are the published ones in every repeat.",
     "nothing": "The split stays the same in every repeat; partition, noise and training are drawn anew. What another "
     "split would give is not in the intervals.",
 }
+_MEASURED = (
+    "Means over the repeats. Balanced: mean of the classes' accuracies. Calibration error: expected, of the predicted "
+    "class, in 15 bins of equal width (Guo et al. 2017). Queries: public rows asked about."
+)
+_COST = (
+    "Medians of one fit. Start-up is apart: imports, and what public rows teach. Memory is the most that the process "
+    "held. Shown because the data are published; of private data it is private."
+)
 
 
 def render_comparison(result: ComparisonResult) -> str:
@@ -79,15 +88,13 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "settings": _settings(result),
         "short": [table for key, caption in _SHORT.items() if (table := against_epsilon(result, key, caption))],
         "measures": measures(result),
-        "measured": "Means over the repeats. Balanced: mean of the classes' accuracies. Calibration error: expected, of the "
-        "predicted class, in 15 bins of equal width (Guo et al. 2017). Queries: public rows asked about.",
+        "measured": _MEASURED,
         "classes": by_class(result),
         "groups": by_group(result),
         "by": str(result.settings.get("by") or "group"),
-        "cost": costs(result.costs, by_epsilon=False),
-        "costs": costs(result.costs),
-        "cost_told": "Medians of one fit. Start-up is apart: imports, and what public rows teach. Memory "
-        "is the most that the process held. Shown because the data are published; of private data it is private.",
+        "cost": costs(result.fit_costs, by_epsilon=False),
+        "costs": costs(result.fit_costs),
+        "cost_told": _COST,
         "refused": _refused(result),
         "protocol": _protocol(result),
     }
@@ -127,13 +134,12 @@ def curves(result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str,
     """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator."""
     found = bands(result)
     marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]
-    crossing = next((c for c in result.crossings if c.epsilon is not None), None)
     return plots.comparison_curves(
         [band.to_dict() for band in found if band.epsilon is not None],
         sides=sides(result),
         lines={**{band.contestant: band.mean for band in found if band.epsilon is None}, **(more_lines or {})},
         anchors=marks,
-        crossing=None if crossing is None else crossing.to_dict(),
+        stretches=[stretch.to_dict() for found in result.crossings[:1] for stretch in found.stretches],
         ax=ax,
     )
 
@@ -154,8 +160,8 @@ def _picture(result: ComparisonResult) -> Markup | None:
     values = [band.mean for band in found]
     if plots.stretched(min(values), max(values)):
         told.append("The upright axis is stretched towards 100%.")
-    if any(c.epsilon is not None for c in result.crossings):
-        told.append("Shaded: where the curves may cross.")
+    if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
+        told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
     return picture(lambda ax: curves(result, ax), " ".join(told), "Accuracy against epsilon")
 
 
@@ -192,8 +198,8 @@ def _references(result: ComparisonResult) -> str:
     told = []
     if any(band.low is not None for band in result.bands):
         told.append(
-            "In brackets: the interval of each accuracy. Contestants of a repeat have much of it in common; verdicts rest "
-            "on the differences. Bold: the best mean."
+            "In brackets: the interval of each accuracy by itself, at "
+            f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; verdicts rest on the differences. Bold: the best mean."
         )
     if of["floor"]:
         told.append(f"Floors, which see no private row: {'; '.join(of['floor'])}.")
@@ -263,8 +269,9 @@ def _settings(result: ComparisonResult) -> list[tuple[str, Sheet]]:
         mechanism = "no statement" if statement is None else statement.mechanism
         g = None if statement is None else statement.guarantee
         promise = "–" if g is None else f"ε = {promised(g.epsilon)}, δ = {promised(g.delta)}"
-        found.setdefault(name, []).append((promised(epsilon), promise, mechanism, text or "not said",
-                                           span(row.queries for row in rows), span(row.answers for row in rows)))  # fmt: skip
+        asked, answered = (span(getattr(row, key) for row in rows) for key in ("queries", "answers"))
+        line = (promised(epsilon), promise, mechanism, text or "not said", asked, answered)
+        found.setdefault(name, []).append(line)
     heads = ["ε", "Promises", "Mechanism", "Settings", "Queries", "Answers"]
     return [(name, Sheet(heads=heads, rows=lines, kind="stack")) for name, lines in found.items()]
 
@@ -280,20 +287,14 @@ def _refused(result: ComparisonResult) -> Sheet:
 
 
 def _protocol(result: ComparisonResult) -> list[str]:
-    spent = [row for row in result.rows if row.role == "private" and row.refused is None]
-    told = [_REDRAWN.get(result.redraws, result.redraws), "All contestants of a repeat meet on the same rows: differences "
-            "are paired by repeat and by test row."]  # fmt: skip
-    if spent:
-        total = promised(sum(row.epsilon or 0.0 for row in spent))
-        delta = promised(sum(row.delta or 0.0 for row in spent))
-        told.append(
-            f"{len(spent)} fits on the private rows were made under a budget. On private data that matters all of them "
-            f"together would cost ε = {total} at δ = {delta} (plain composition): compare on data that are nobody's "
-            "secret, and take the winner to yours."
-        )
+    told = [
+        _REDRAWN[result.redraws],
+        "All contestants of a repeat meet on the same rows: differences are paired by repeat and by test row.",
+    ]
     promises = {(s.statement.unit, s.statement.guarantee.adjacency) for s in result.statements}
-    told += [f"Everybody who states a guarantee protects one {unit}, {adjacency} adjacency." for unit, adjacency in promises
-             if len(promises) == 1]  # fmt: skip
+    if len(promises) == 1:
+        ((unit, adjacency),) = promises
+        told.append(f"Everybody who states a guarantee protects one {unit}, {adjacency} adjacency.")
     return told
 
 

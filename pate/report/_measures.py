@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pate.report._parts import number, percent, promised
+from pate.report._numbers import number, percent, promised
 from pate.report._sheet import Sheet
 from pate.report.result import Result
 from pate.report.rows import FitCost, Row
@@ -192,7 +192,8 @@ def starved(result: Result) -> list[str]:
     for (name, part), found in _starved(result).items():
         epsilon, n, rate, overall = min(found, key=lambda entry: entry[2] / entry[3])
         everybody = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
-        text = f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, {everybody}"
+        text = f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
+        text += everybody
         others = [promised(entry[0]) for entry in found if entry[0] != epsilon]
         told.append(text + (f" (less than half as often, too, at ε = {', '.join(others)})." if others else "."))
     return told
@@ -209,8 +210,8 @@ def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, flo
         parts: dict[str, list[tuple[int, float]]] = {}
         for row in rows:
             classes = zip(result.classes, row.class_queries, row.class_answer_rate, strict=False)
-            for value, n, rate in [*((f"class {c}", n, rate) for c, n, rate in classes),
-                                   *((f"group {g.value}", g.n_queries, g.answer_rate) for g in row.groups)]:  # fmt: skip
+            groups = ((f"group {g.value}", g.n_queries, g.answer_rate) for g in row.groups)
+            for value, n, rate in [*((f"class {c}", n, rate) for c, n, rate in classes), *groups]:
                 if n and rate is not None:
                     parts.setdefault(value, []).append((n, rate))
         for part, counts in parts.items():

@@ -12,9 +12,12 @@ from markupsafe import Markup
 from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
+from pate.report._comparison import render_comparison
 from pate.report._examples import thumbnails
 from pate.report._measured import who_wins
-from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
+from pate.report._numbers import number, percent, promised
+from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
+from pate.report.comparison_result import ComparisonResult, typed
 from pate.report.result import Result
 from pate.report.rows import Row
 from pate.statement.catalogue import Catalogue, english
@@ -69,7 +72,9 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
     >>> "<script" in render_report({"kind": "run", "title": "PATE on digits", "rows": [row]})
     False
     """
-    result = Result.of(result)
+    result = typed(result)
+    if isinstance(result, ComparisonResult):
+        return render_comparison(result)
     statement, say = result.statement, english()
     seeded = statement.seeded if statement else result.settings.get("noise_seed") is not None
     return render(

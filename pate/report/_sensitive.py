@@ -12,7 +12,8 @@ from pate.core.pages import render
 from pate.report import plots
 from pate.report._comparison import curves
 from pate.report._measures import costs, fits
-from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
+from pate.report._numbers import number, percent, promised
+from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
 from pate.report._sheet import Sheet
 from pate.report.comparison_result import ComparisonResult, typed
 from pate.report.result import EnsembleCurve, Result, SensitiveResult
@@ -106,16 +107,13 @@ def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
         for (name, _), rows in fits(inside.ceilings).items()
         if (values := [row.accuracy for row in rows if row.accuracy is not None])
     }
-    shown = isinstance(result, ComparisonResult) and any(row.epsilon is not None for row in result.rows) and levels
-    caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."
-    return {
-        "picture": picture(lambda ax: curves(result, ax, more_lines=levels), caption, "Accuracy, with the ceilings")
-        if shown
-        else None,
-        "table": Sheet(
-            heads=["Without privacy", "Accuracy"], rows=[(k, percent(v)) for k, v in levels.items()], numbers=[1]
-        ),
-    }
+    drawn = None
+    if isinstance(result, ComparisonResult) and levels and result.epsilons:
+        compared = result
+        caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."
+        drawn = picture(lambda ax: curves(compared, ax, more_lines=levels), caption, "Accuracy, with the ceilings")
+    rows = [(name, percent(level)) for name, level in levels.items()]
+    return {"picture": drawn, "table": Sheet(heads=["Without privacy", "Accuracy"], rows=rows, numbers=[1])}
 
 
 def _margins(inside: SensitiveResult) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """A table: its first column names the rows.
+    r"""A table: its first column names the rows.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Sheet:
     >>> print(Sheet(heads=["a", "b"], rows=[["x", "1|2"]], numbers=[1]).markdown())
     | a | b |
     | --- | ---: |
-    | x | 1\\|2 |
+    | x | 1\|2 |
     """
 
     heads: Sequence[str]
@@ -75,12 +75,12 @@ def _cell(text: str, strong: bool = False) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown shows as it is: one line, nothing that starts markup or HTML.
+    r"""Return text that Markdown shows as it is: one line, nothing that starts markup or HTML.
 
     Examples
     --------
     >>> plain("<b>*x*")
-    '&lt;b>\\\\*x\\\\*'
+    '&lt;b>\\*x\\*'
     """
     text = " ".join(str(text).split()).replace("\\", "\\\\").replace("<", "&lt;")
     for mark in "*`[]":

@@ -69,6 +69,8 @@ class Verdict(Record):
         None where there are too few repeats for an interval.
     verdict : {"ahead", "behind", "undecided"}
         Of the first.
+    repeats_needed : int or None
+        About how many repeats would tell such a difference from none; None where more repeats alone would not.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Verdict(Record):
     low: float | None = None
     high: float | None = None
     verdict: str
+    repeats_needed: int | None = None
 
     def _check(self) -> None:
         check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
@@ -106,6 +109,8 @@ class SideVerdict(Record):
         Its interval.
     verdict : {"ahead", "behind", "undecided"}
         Ahead: some contestant of the side is ahead of every one of the other side.
+    repeats_needed : int or None
+        As of :class:`Verdict`.
 
     Examples
     --------
@@ -124,9 +129,36 @@ class SideVerdict(Record):
     low: float | None = None
     high: float | None = None
     verdict: str
+    repeats_needed: int | None = None
 
     def _check(self) -> None:
         check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch(Record):
+    """Epsilons between which two contestants may be equally right.
+
+    Attributes
+    ----------
+    low, high : float or None
+        Its ends; None where it goes on beyond the epsilons looked at.
+    at : tuple of float
+        Where the mean difference is zero in it.
+    sure : bool
+        Whether the curves surely cross in it: one contestant is ahead on its left, the other on its right.
+
+    Examples
+    --------
+    >>> Stretch(low=0.4, high=1.2, at=[0.7], sure=True).at
+    (0.7,)
+    """
+
+    _name = "stretch"
+    low: float | None = None
+    high: float | None = None
+    at: tuple[float, ...] = ()
+    sure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,57 +168,56 @@ class Crossing(Record):
     Attributes
     ----------
     first, second : str
-    epsilon : float or None
-        None where they do not cross between the epsilons looked at.
-    low, high : float or None
-        Its interval; None where it is open at that end.
+    stretches : tuple of Stretch
+        Every crossing lies in one of them; none where one contestant is surely ahead everywhere.
     told : str
         In words.
 
     Examples
     --------
-    >>> Crossing(first="PATE", second="DP-SGD", told="PATE is ahead at every epsilon looked at").epsilon is None
-    True
+    >>> Crossing(first="PATE", second="DP-SGD", told="PATE is ahead everywhere looked at.").stretches
+    ()
     """
 
     _name = "crossing"
     first: str
     second: str
-    epsilon: float | None = None
-    low: float | None = None
-    high: float | None = None
-    told: str = ""
+    stretches: tuple[Stretch, ...] = ()
+    told: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Record):
-    """By which rule the verdicts were found.
+    """By which rule verdicts were found.
 
     Attributes
     ----------
     level : float
-        All verdicts together are right with this probability.
-    looks : int
-        Differences looked at, for which the level is corrected.
-    n_repeats, repeats_needed : int
-        Below the repeats needed nothing is decided.
-    correction, includes, source : str
-        How the level is corrected, what the intervals include, and who showed it.
+        With this probability at least no verdict between the sides is wrong, and with the same no verdict of another
+        pair.
+    side_looks, looks : int
+        Differences looked at for either, for which the level is corrected (Bonferroni).
+    n_repeats, least_repeats : int
+        Below the least nothing is decided.
+    same_rows : bool
+        Whether all repeats have the same test rows.
+    test_share : float or None
+        Else the share of all rows that a repeat draws as its test rows.
 
     Examples
     --------
-    >>> Rule(level=0.95, looks=4, n_repeats=5, repeats_needed=3).looks
+    >>> Rule(level=0.95, side_looks=4, looks=4, n_repeats=5, least_repeats=3, same_rows=True).looks
     4
     """
 
     _name = "rule"
     level: float
+    side_looks: int
     looks: int
     n_repeats: int
-    repeats_needed: int
-    correction: str = ""
-    includes: str = ""
-    source: str = ""
+    least_repeats: int
+    same_rows: bool
+    test_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -206,6 +237,8 @@ class ComparisonResult(Result):
         None where nothing was decided.
     redraws : {"all rows", "training rows", "nothing"}
         What every repeat draws anew of the data.
+    n_pool : int or None
+        Rows that a repeat's parts are cut from.
 
     Examples
     --------
@@ -221,6 +254,7 @@ class ComparisonResult(Result):
     crossings: tuple[Crossing, ...] = ()
     rule: Rule | None = None
     redraws: str = "nothing"
+    n_pool: int | None = None
 
     @property
     def epsilons(self) -> tuple[float, ...]:
@@ -240,6 +274,17 @@ class ComparisonResult(Result):
                 f"result['schema'] must be {SCHEMA!r}. Another version of pate wrote this; read it with that one."
             )
         check_choice("result['kind']", self.kind, ("comparison",))
+        check_choice("result['redraws']", self.redraws, ("all rows", "training rows", "nothing"))
+        # A ceiling of private data is not among the rows; nor may its name come in by another door.
+        rows = {row.contestant for row in self.rows}
+        named = [band.contestant for band in self.bands] + [n for v in self.verdicts for n in (v.first, v.second)]
+        named += [n for v in self.side_verdicts for n in (v.best, v.best_other)]
+        named += [n for found in self.crossings for n in (found.first, found.second)]
+        if not rows.issuperset(named):
+            raise InvalidInputError(
+                "result['bands'], ['verdicts'], ['side_verdicts'] and ['crossings'] must name contestants of "
+                "result['rows'] alone. Leave what is private to the sensitive report."
+            )
 
 
 def typed(result: Result | Mapping[str, Any]) -> Result:

@@ -45,7 +45,7 @@ def comparison_curves(
     sides: Mapping[str, str],
     lines: Mapping[str, float] | None = None,
     anchors: Sequence[Mapping[str, Any]] = (),
-    crossing: Mapping[str, float | None] | None = None,
+    stretches: Sequence[Mapping[str, Any]] = (),
     ax: Axes | None = None,
 ) -> Axes:
     """Draw accuracy against epsilon on a logarithmic axis: a curve and a band for each contestant.
@@ -60,8 +60,8 @@ def comparison_curves(
         Floors, and ceilings where they may be shown.
     anchors : sequence of mappings
         ``mark`` (a letter), ``epsilon`` and ``accuracy`` as published. Those far from the curves are left out.
-    crossing : mapping, optional
-        ``epsilon``, ``low`` and ``high``: where two curves cross.
+    stretches : sequence of mappings
+        ``low``, ``high`` and ``at``: where two curves may cross.
     ax : matplotlib Axes, optional
 
     Examples
@@ -95,10 +95,13 @@ def comparison_curves(
                 markeredgecolor=COLOURS["soft"], markeredgewidth=1.2, zorder=5)  # fmt: skip
         ax.annotate(str(anchor["mark"]), (anchor["epsilon"], anchor["accuracy"]), xytext=(5, 3),
                     textcoords="offset points", fontsize=SIZE - 1, color=COLOURS["soft"], zorder=6)  # fmt: skip
-    if crossing is not None and crossing["epsilon"] is not None:
-        low, high = crossing["low"] or epsilons[0], crossing["high"] or epsilons[-1]
-        ax.axvspan(low, high, color=COLOURS["reference"], alpha=0.16, linewidth=0, zorder=1)
-        ax.axvline(crossing["epsilon"], color=COLOURS["soft"], linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    for stretch in stretches:
+        low, high = stretch["low"], stretch["high"]
+        if low is not None or high is not None:
+            ax.axvspan(low or epsilons[0], high or epsilons[-1], color=COLOURS["reference"], alpha=0.16, linewidth=0,
+                       zorder=1)  # fmt: skip
+        for epsilon in stretch["at"]:
+            ax.axvline(epsilon, color=COLOURS["soft"], linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     finish(ax, x="ε, logarithmic (smaller is more private)", y="accuracy on the test rows", grid="y")
     legend(ax)
     return ax
@@ -108,7 +111,8 @@ def _log_axis(ax: Axes, epsilons: Sequence[float], more: Sequence[float]) -> Non
     ax.set_xscale("log")
     ends = sorted([*epsilons, *more])
     ax.set_xlim(ends[0] / 1.25, ends[-1] * 1.25)
-    ticks, least = [], 1.5 if is_narrow(ax) else 1.25
+    ticks: list[float] = []
+    least = 1.5 if is_narrow(ax) else 1.25
     for epsilon in epsilons:  # neighbours would run into one another
         if not ticks or epsilon >= least * ticks[-1]:
             ticks.append(epsilon)
