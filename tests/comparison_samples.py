@@ -97,7 +97,9 @@ def comparison(
 
 def _measured(right: Any, y: Any, n_classes: int) -> dict[str, Any]:
     by_class = [float(right[y == k].mean()) for k in range(n_classes)]
-    groups = [GroupScore(value=v, n_test=100, accuracy=0.9, n_queries=50, answer_rate=r) for v, r in (("F", 0.7), ("M", 0.6))]
+    groups = [
+        GroupScore(value=v, n_test=100, accuracy=0.9, n_queries=50, answer_rate=r) for v, r in (("F", 0.7), ("M", 0.6))
+    ]
     return {
         "accuracy": float(right.mean()), "balanced_accuracy": float(np.mean(by_class)),
         "worst_class_accuracy": min(by_class), "class_accuracy": tuple(by_class), "groups": tuple(groups),

@@ -66,7 +66,9 @@ def answer(result: ComparisonResult) -> list[str]:
         told = [f"Undecided. {few} made, and a verdict needs at least {rule.least_repeats}."]
     return told + [
         f"The curves of {found.first} and {found.second}, the best of either side over all ε: "
-        f"{found.told[:1].lower() if found.told.startswith('Undecided') else found.told[:1]}{found.told[1:]}".replace("epsilon", "ε")
+        f"{found.told[:1].lower() if found.told.startswith('Undecided') else found.told[:1]}{found.told[1:]}".replace(
+            "epsilon", "ε"
+        )
         for found in result.crossings
     ]
 
@@ -181,14 +183,14 @@ def rule_text(result: ComparisonResult) -> str:
         "interval is widened for that (Nadeau and Bengio 2003)."
     )
     apart = rule.side_looks and rule.looks > rule.side_looks
+    others = f"Those of the other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."
     return " ".join([
         "A contestant is ahead where the whole interval of the paired difference is on its side, else it is undecided.",
         f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a paired t) "
         f"and the error of the test rows themselves (row by row, as in McNemar's test). {rows}",
         f"{'Between the sides all' if apart else 'All'} intervals hold together at {rule.level:.0%}, corrected for "
         f"{rule.side_looks or rule.looks} differences looked at (Bonferroni).",
-        *([f"Those of the other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."]
-          if apart else []),
+        *([others] if apart else []),
     ])  # fmt: skip
 
 

@@ -199,7 +199,8 @@ def _references(result: ComparisonResult) -> str:
     if any(band.low is not None for band in result.bands):
         told.append(
             "In brackets: the interval of each accuracy by itself, at "
-            f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; verdicts rest on the differences. Bold: the best mean."
+            f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; "
+            "verdicts rest on the differences. Bold: the best mean."
         )
     if of["floor"]:
         told.append(f"Floors, which see no private row: {'; '.join(of['floor'])}.")
