@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
@@ -11,58 +10,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pate.comparison import _pages as pages
 from pate.comparison._found import Found, find
 from pate.comparison._told import accuracy_table, titled, verdict_lines, verdict_table
 from pate.comparison.cells import COLUMNS, Cell
-from pate.core.files import atomic_path, write_json, write_text
 from pate.core.pages import cell as as_cell
 from pate.core.tables import lined_up
-from pate.exceptions import InvalidInputError, RunFolderError
+from pate.exceptions import InvalidInputError
 from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
-from pate.report.result import Result, SensitiveResult, Stated
+from pate.report.result import SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
-from pate.studies.folders import read_json, refuse_other_results
+from pate.studies.folders import refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
 
 
-_CELLS = "cells.jsonl"
 _MEASURES = ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "answers")
-
-
-def write_pages(folder: Path, result: Result) -> None:
-    """Write JSON, page, Markdown and pictures into a folder that is known to be this comparison's.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> from pate.report.rows import Row
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, seed=7)
-    >>> write_pages(place, ComparisonResult(kind="comparison", title="A on digits", rows=[row]))
-    >>> sorted(path.name for path in place.iterdir())
-    ['accuracy.png', 'accuracy.svg', 'report.html', 'report.md', 'results.json']
-    """
-    from pate.report import render_markdown, write_report
-    from pate.report.plots import figure_to_png, figure_to_svg
-
-    write_json(folder / "results.json", result.to_dict())
-    write_report(folder / "report.html", result)
-    if isinstance(result, ComparisonResult):
-        drawn = _drawn(result)
-        if drawn is not None:
-            write_text(folder / "accuracy.svg", figure_to_svg(drawn))
-            with atomic_path(folder / "accuracy.png") as goal:
-                goal.write_bytes(figure_to_png(drawn))
-        write_text(folder / "report.md", render_markdown(result))
-
-
-def _drawn(result: ComparisonResult, ax: Any = None) -> Any:
-    from pate.report._comparison import curves
-
-    return curves(result, ax) if result.epsilons else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -360,7 +325,7 @@ class ComparisonReport:
         """
         from pate.report.plots import Display
 
-        drawn = _drawn(self.result(), ax)
+        drawn = pages.drawn(self.result(), ax)
         if drawn is None:
             raise InvalidInputError("cells must hold a fit with an epsilon, got none: there is no curve to draw.")
         return Display(drawn)
@@ -395,9 +360,8 @@ class ComparisonReport:
         goal = Path(folder)
         result = self.result(command=command)
         refuse_other_results(goal, result.to_dict())
-        write_pages(goal, result)
-        if not (goal / _CELLS).exists():
-            write_text(goal / _CELLS, "".join(json.dumps(c.to_dict(), allow_nan=False) + "\n" for c in self.cells))
+        pages.write(goal, result)
+        pages.write_cells(goal, self.cells)
         return goal
 
     def save_sensitive(self, path: str | os.PathLike[str]) -> None:
@@ -441,22 +405,10 @@ class ComparisonReport:
         Traceback (most recent call last):
         pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
         """
-        goal = Path(folder)
-        try:
-            result = ComparisonResult.from_dict(read_json(goal / "results.json"))
-            lines = (goal / _CELLS).read_text(encoding="utf-8").splitlines()
-        except OSError:
-            raise RunFolderError(
-                f"{goal} holds no finished comparison (results.json and {_CELLS}). Name the folder of one."
-            ) from None
-        try:
-            cells = {cell.key: cell for cell in (Cell.from_dict(json.loads(line)) for line in lines)}
-            kept = tuple(cells[row.contestant, row.epsilon, row.repeat] for row in result.rows)
-        except (KeyError, ValueError):
-            raise RunFolderError(f"{goal / _CELLS} does not have the fits of {goal / 'results.json'}.") from None
+        result, cells = pages.read(Path(folder))
         known = {f.name for f in fields(cls)} & {f.name for f in fields(result)}
-        told = {name: getattr(result, name) for name in known}
-        return cls(cells=kept, costs=result.fit_costs, **{name: v for name, v in told.items() if v is not None})
+        told = {name: value for name in known if (value := getattr(result, name)) is not None}
+        return cls(cells=cells, costs=result.fit_costs, **told)
 
     def _repr_html_(self) -> str:
         heading, *rows = verdict_table(self.result())

@@ -130,7 +130,9 @@ def bands(result: ComparisonResult) -> list[Band]:
     ]
 
 
-def curves(result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str, float] | None = None) -> Any:
+def comparison_picture(
+    result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str, float] | None = None
+) -> Any:
     """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator."""
     found = bands(result)
     marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]
@@ -162,7 +164,7 @@ def _picture(result: ComparisonResult) -> Markup | None:
         told.append("The upright axis is stretched towards 100%.")
     if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
         told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
-    return picture(lambda ax: curves(result, ax), " ".join(told), "Accuracy against epsilon")
+    return picture(lambda ax: comparison_picture(result, ax), " ".join(told), "Accuracy against epsilon")
 
 
 def _accuracy(result: ComparisonResult) -> Sheet:

@@ -10,7 +10,7 @@ from typing import Any
 from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
-from pate.report._comparison import curves
+from pate.report._comparison import comparison_picture
 from pate.report._measures import costs, fits
 from pate.report._numbers import number, percent, promised
 from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
@@ -111,7 +111,9 @@ def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
     if isinstance(result, ComparisonResult) and levels and result.epsilons:
         compared = result
         caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."
-        drawn = picture(lambda ax: curves(compared, ax, more_lines=levels), caption, "Accuracy, with the ceilings")
+        drawn = picture(
+            lambda ax: comparison_picture(compared, ax, more_lines=levels), caption, "Accuracy, with the ceilings"
+        )
     rows = [(name, percent(level)) for name, level in levels.items()]
     return {"picture": drawn, "table": Sheet(heads=["Without privacy", "Accuracy"], rows=rows, numbers=[1])}
 
