@@ -56,14 +56,14 @@ def drawn(result: ComparisonResult, ax: Any = None) -> Any:
 
 
 def write_cells(folder: Path, cells: Sequence[Cell]) -> None:
-    """Write the fits, unless a run has left them there.
+    r"""Write the fits, unless a run has left them there.
 
     Examples
     --------
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp())
     >>> write_cells(place, [Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)])
-    >>> (place / "cells.jsonl").read_text().count("\\n")
+    >>> (place / "cells.jsonl").read_text().count("\n")
     1
     """
     if not (folder / _CELLS).exists():

@@ -182,16 +182,18 @@ def rule_text(result: ComparisonResult) -> str:
         else f"Repeats overlap, as each draws {percent(rule.test_share or 0.0)} of the same rows for its test; the "
         "interval is widened for that (Nadeau and Bengio 2003)."
     )
-    apart = rule.side_looks and rule.looks > rule.side_looks
-    others = f"Those of the other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."
-    return " ".join([
-        "A contestant is ahead where the whole interval of the paired difference is on its side, else it is undecided.",
-        f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a paired t) "
-        f"and the error of the test rows themselves (row by row, as in McNemar's test). {rows}",
-        f"{'Between the sides all' if apart else 'All'} intervals hold together at {rule.level:.0%}, corrected for "
-        f"{rule.side_looks or rule.looks} differences looked at (Bonferroni).",
-        *([others] if apart else []),
-    ])  # fmt: skip
+    apart = 0 < rule.side_looks < rule.looks
+    others = f"Those of other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."
+    which, n_looks = ("Between the sides all", rule.side_looks) if apart else ("All", rule.looks)
+    return " ".join(
+        [
+            "A contestant is ahead where the whole interval of the paired difference is on its side; else undecided.",
+            f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a",
+            "paired t) and the error of the test rows themselves (row by row, as in McNemar's test).",
+            f"{rows} {which} intervals hold together at {rule.level:.0%}, corrected for {n_looks} differences looked at (Bonferroni).",
+            *([others] if apart else []),
+        ]
+    )
 
 
 def listed(names: Sequence[str]) -> str:

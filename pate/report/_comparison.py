@@ -159,8 +159,7 @@ def _picture(result: ComparisonResult) -> Markup | None:
         told.append("Dashed lines: what can be had without private rows, or without privacy.")
     if _marked(result):
         told.append("Diamonds: published figures, named below.")
-    values = [band.mean for band in found]
-    if plots.stretched(min(values), max(values)):
+    if comparison_picture(result).get_yscale() == "logit":
         told.append("The upright axis is stretched towards 100%.")
     if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
         told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")

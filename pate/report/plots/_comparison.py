@@ -131,9 +131,11 @@ def _limits(
     room = max(high - low, 0.02)
     near = {name: level for name, level in lines.items() if low - 0.5 * room <= level <= high + 0.5 * room}
     low, high = min([low, *near.values()]), max([high, *near.values()])
-    if stretched(low, high):
+    means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in anchors]
+    if stretched(min(means), max(means)):
         ax.set_yscale("logit", nonpositive="clip")
-        _ends(ax, low, high, [1 - (1 - min(high, 0.9995)) / 1.6, low / (low + 1.3 * (1 - low))])
+        low, high = max(low, 0.004), min(high, 0.9995)  # ends of bands: 0 and 1 are infinitely far
+        _ends(ax, low, high, [1 - (1 - high) / 1.6, low / (low + 1.3 * (1 - low))])
         ax.yaxis.set_major_locator(FixedLocator([t for t in _TICKS if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
@@ -157,10 +159,11 @@ def _name_lines(
     for name, level in lines.items():
         told = f"{name} {100 * level:.1f}%"
         if name in near:
-            ax.axhline(level, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+            shown = min(max(level, ax.get_ylim()[0]), ax.get_ylim()[1])  # 1 is infinitely far on a stretched axis
+            ax.axhline(shown, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
             # Where no curve runs through the words.
             side = max(ends, key=lambda end: min(abs(_up(ax, value) - _up(ax, level)) for value in ends[end]))
-            y, base, transform = level, "bottom", ax.get_yaxis_transform()
+            y, base, transform = shown, "bottom", ax.get_yaxis_transform()
         elif level < min(ends["left"] + ends["right"]):
             side, y, base, transform, told = "right", 0.015 + 0.065 * below, "bottom", ax.transAxes, f"{told} ↓"
             below += 1
@@ -182,7 +185,7 @@ def stretched(low: float, high: float) -> bool:
 
     Examples
     --------
-    >>> stretched(0.5, 0.99), stretched(0.9, 0.99), stretched(0.3, 0.8)
+    >>> stretched(0.5, 0.99), stretched(0.9, 0.99), stretched(0.5, 1.0)
     (True, False, False)
     """
-    return high > 0.95 and low < 0.8
+    return 0.95 < high < 0.9995 and 0.004 < low < 0.8
