@@ -100,6 +100,7 @@ def scores(model: Any, data: Dataset, values: Sequence[Any], by: str | None, ask
         counts = np.bincount(asked.labels[answered], minlength=n_classes)
         found["queries"], found["answers"] = len(asked.queries), asked.n_answers
         found["class_answers"] = tuple(counts.tolist())
+        found["class_queries"] = tuple(np.bincount(true, minlength=n_classes).tolist())
         found["class_answer_rate"] = tuple(_share(answered[true == k]) for k in range(n_classes))
     if by is not None:
         found["groups"] = _groups(data, by, right, asked)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+import statistics
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
+from pate.comparison import _pages as pages
+from pate.comparison._found import Found, find
+from pate.comparison._told import accuracy_table, titled, verdict_lines, verdict_table
 from pate.comparison.cells import COLUMNS, Cell
-from pate.core.files import write_json
 from pate.core.pages import cell as as_cell
 from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
-from pate.report.result import Result, SensitiveResult, Stated
+from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
+from pate.report.result import SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
@@ -24,15 +27,7 @@ if TYPE_CHECKING:
     from pate.report.plots import Display
 
 
-def write_pages(folder: Path, report: ComparisonReport, *, command: str | None = None, sensitive: bool = False) -> None:
-    """Write ``results.json`` and the pages into a folder that is known to be this comparison's."""
-    from pate.report import write_report, write_sensitive_report
-
-    result = report.result(command=command)
-    write_json(folder / "results.json", result.to_dict())
-    write_report(folder / "report.html", result)
-    if sensitive:
-        write_sensitive_report(folder / "sensitive.html", result, report.sensitive())
+_MEASURES = ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "answers")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -67,9 +62,10 @@ class ComparisonReport:
     >>> cells = [Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seed=r)
     ...          for r, a in enumerate([0.90, 0.92])]
     >>> ComparisonReport(cells=tuple(cells), dataset="digits")
-    Accuracy on the test rows of digits at delta = 1e-05 (mean ± standard deviation over seeds):
+    Accuracy on the test rows of digits at delta = 1e-05 (mean ± standard deviation over repeats):
     contestant  epsilon  accuracy       fits
     PATE        1        0.910 ± 0.014  2
+    No verdict: there are no two contestants whose answers on the same test rows can be paired.
     """
 
     cells: tuple[Cell, ...]
@@ -110,38 +106,91 @@ class ComparisonReport:
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").to_frame().shape
-        (1, 19)
+        (1, 20)
         """
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=list(COLUMNS))
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return mean and spread by contestant and epsilon.
+        """Return means, spread and intervals by contestant and epsilon.
 
         Returns
         -------
         list of dict
-            ``contestant``, ``epsilon`` (None of floors and ceilings), ``mean`` and ``std`` of the accuracy (sample
-            standard deviation; NaN for a single fit), and ``n`` fits that were measured (a refused budget has none).
+            ``contestant``, ``role``, ``epsilon`` (None of floors and ceilings); ``mean`` and ``std`` of the accuracy
+            (sample standard deviation; NaN for a single fit), ``low`` and ``high`` (its interval at 95%, None where
+            nothing is known), ``n`` fits that were measured (a refused budget has none); and means of
+            ``balanced_accuracy``, ``worst_class_accuracy``, ``calibration_error`` and ``answers`` (None where not
+            measured).
 
         Examples
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").summary()
-        [{'contestant': 'A', 'epsilon': 1.0, 'mean': 0.9, 'std': nan, 'n': 1}]
+        >>> found, = ComparisonReport(cells=(cell,), dataset="digits").summary()
+        >>> found["mean"], found["std"], found["n"], found["low"]
+        (0.9, nan, 1, None)
         """
-        groups: dict[tuple[str, float | None], list[float]] = {}
+        groups: dict[tuple[str, float | None], list[Cell]] = {}
         for cell in self.cells:
-            accuracies = groups.setdefault((cell.contestant, cell.epsilon), [])
-            accuracies.extend([] if cell.accuracy is None else [cell.accuracy])
+            groups.setdefault((cell.contestant, cell.epsilon), []).append(cell)
+        bands = {(band.contestant, band.epsilon): band for band in self._found.bands}
         found = []
-        for (contestant, epsilon), measured in groups.items():
-            accuracy = np.array(measured)
-            std = float(accuracy.std(ddof=1)) if len(accuracy) > 1 else math.nan
-            mean = float(accuracy.mean()) if len(accuracy) else math.nan
-            found.append({"contestant": contestant, "epsilon": epsilon, "mean": mean, "std": std, "n": len(accuracy)})
+        for (contestant, epsilon), cells in groups.items():
+            accuracy = [cell.accuracy for cell in cells if cell.accuracy is not None]
+            band = bands.get((contestant, epsilon))
+            found.append(
+                {
+                    "contestant": contestant,
+                    "role": cells[0].role,
+                    "epsilon": epsilon,
+                    "mean": statistics.fmean(accuracy) if accuracy else math.nan,
+                    "std": statistics.stdev(accuracy) if len(accuracy) > 1 else math.nan,
+                    "low": None if band is None else band.low,
+                    "high": None if band is None else band.high,
+                    "n": len(accuracy),
+                    **{key: _mean(cells, key) for key in _MEASURES},
+                }
+            )
         return found
+
+    @cached_property
+    def _found(self) -> Found:
+        sides = {entrant.name: entrant.side for entrant in self.entrants}
+        return find(self.cells, sides, redraws=self.redraws, n_pool=self.n_pool)
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Return, at every epsilon, the contestant of the best mean against each rival: ahead, or undecided.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").verdicts()
+        ()
+        """
+        return self._found.verdicts
+
+    def side_verdicts(self) -> tuple[SideVerdict, ...]:
+        """Return, at every epsilon, the side of PATE against that of DP-SGD, where both have contestants.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").side_verdicts()
+        ()
+        """
+        return self._found.side_verdicts
+
+    def crossings(self) -> tuple[Crossing, ...]:
+        """Return where the curves of the best of both sides cross, with an interval.
+
+        Examples
+        --------
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> ComparisonReport(cells=(cell,), dataset="digits").crossings()
+        ()
+        """
+        return self._found.crossings
 
     @property
     def statements(self) -> dict[tuple[str, float], PrivacyStatement]:
@@ -183,7 +232,7 @@ class ComparisonReport:
             notes.append(f"The contestants do not promise the same ({told}): equal epsilons do not mean equal privacy.")
         return notes
 
-    def result(self, *, command: str | None = None) -> Result:
+    def result(self, *, command: str | None = None) -> ComparisonResult:
         """Return everything as what ``results.json`` holds and a report shows, all of it public.
 
         Parameters
@@ -195,12 +244,12 @@ class ComparisonReport:
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").result()
-        Result('A on digits')
+        ComparisonResult('A on digits')
         """
-        names = list(dict.fromkeys(c.contestant for c in self.cells))
-        return Result(
+        found = self._found
+        return ComparisonResult(
             kind="comparison",
-            title=f"{' and '.join(names) if len(names) < 3 else ', '.join(names)} on {self.dataset}",
+            title=titled([cell.contestant for cell in self.cells if cell.role == "private"], self.dataset),
             dataset=self.dataset,
             protocol=self.protocol,
             description=self.description,
@@ -218,10 +267,19 @@ class ComparisonReport:
                 for (name, epsilon), statement in self.statements.items()
             ),
             notes=tuple(self.notes),
+            # Of published data alone; what depends on the votes is private always.
+            fit_costs=tuple(replace(c, data_dependent_epsilon=None) for c in self.costs) if self.published else (),
+            redraws=self.redraws,
+            n_pool=self.n_pool,
+            bands=found.bands,
+            verdicts=found.verdicts,
+            side_verdicts=found.side_verdicts,
+            crossings=found.crossings,
+            rule=found.rule,
         )
 
     def sensitive(self) -> SensitiveResult:
-        """Return what is the curator's: ceilings, times, memory, data-dependent epsilons.
+        """Return what stays with the curator: ceilings, time, memory and data-dependent epsilons.
 
         Examples
         --------
@@ -243,7 +301,7 @@ class ComparisonReport:
         return self.result(command=command).to_dict()
 
     def plot(self, ax: Any = None) -> Display:
-        """Draw accuracy against epsilon, a line and a band per contestant.
+        """Draw accuracy against epsilon: curves with paired bands, floors as lines, published figures as marks.
 
         Parameters
         ----------
@@ -254,19 +312,29 @@ class ComparisonReport:
         Display
             ``ax_`` and ``figure_``; the last line of a notebook's cell shows it.
 
+        Raises
+        ------
+        InvalidInputError
+            No fit has an epsilon.
+
         Examples
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").plot().ax_.get_ylabel()
         'accuracy on the test rows'
         """
-        from pate.report.plots import Display, accuracy_against_epsilon
+        from pate.report.plots import Display
 
-        rows = [cell.row().to_dict() for cell in self.cells if cell.epsilon is not None and cell.refused is None]
-        return Display(accuracy_against_epsilon(rows, ax=ax))
+        drawn = pages.drawn(self.result(), ax)
+        if drawn is None:
+            raise InvalidInputError("cells must hold a fit with an epsilon, got none: there is no curve to draw.")
+        return Display(drawn)
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
-        """Write ``results.json`` and ``report.html`` into a folder, and return the folder.
+        """Write everything that may be published into a folder, and return the folder.
+
+        ``report.html`` (the page), ``report.md``, ``accuracy.svg``, ``accuracy.png``, ``results.json`` (its schema:
+        ``pate/_templates/comparison.schema.json``) and ``cells.jsonl``, from which :meth:`load` reads it back.
 
         Parameters
         ----------
@@ -279,26 +347,83 @@ class ComparisonReport:
         ------
         RunFolderError
             The folder holds other results.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> report = ComparisonReport(cells=(cell,), dataset="digits")
+        >>> folder = report.save(Path(tempfile.mkdtemp()) / "digits")
+        >>> ComparisonReport.load(folder).rows() == report.rows()
+        True
         """
         goal = Path(folder)
-        refuse_other_results(goal, self.to_dict(command=command))
-        write_pages(goal, self, command=command)
+        result = self.result(command=command)
+        refuse_other_results(goal, result.to_dict())
+        pages.write(goal, result)
+        pages.write_cells(goal, self.cells)
         return goal
 
-    def _table(self) -> list[tuple[str, ...]]:
-        table: list[tuple[str, ...]] = [("contestant", "epsilon", "accuracy", "fits")]
-        for s in self.summary():
-            spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
-            epsilon = "" if s["epsilon"] is None else f"{s['epsilon']:g}"
-            table.append((s["contestant"], epsilon, f"{s['mean']:.3f}{spread}" if s["n"] else "refused", str(s["n"])))
-        return table
+    def save_sensitive(self, path: str | os.PathLike[str]) -> None:
+        """Write the curator's page: ceilings, time and memory, data-dependent epsilons. Not for publication; mode 0600.
+
+        Parameters
+        ----------
+        path : path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+        >>> goal = Path(tempfile.mkdtemp()) / "sensitive.html"
+        >>> ComparisonReport(cells=(cell,), dataset="digits").save_sensitive(goal)
+        >>> oct(goal.stat().st_mode & 0o777)
+        '0o600'
+        """
+        from pate.report import write_sensitive_report
+
+        write_sensitive_report(path, self.result(), self.sensitive())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read back what :meth:`save` or :func:`compare` left in a folder; verdicts are found anew from the fits.
+
+        Private ceilings and costs stay where they are: they are not read.
+
+        Parameters
+        ----------
+        folder : path
+
+        Raises
+        ------
+        RunFolderError
+            It holds no finished comparison, or one that is damaged.
+
+        Examples
+        --------
+        >>> ComparisonReport.load("nowhere")
+        Traceback (most recent call last):
+        pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
+        """
+        result, cells = pages.read(Path(folder))
+        known = {f.name for f in fields(cls)} & {f.name for f in fields(result)}
+        told = {name: value for name in known if (value := getattr(result, name)) is not None}
+        return cls(cells=cells, costs=result.fit_costs, **told)
 
     def _repr_html_(self) -> str:
-        heading, *rows = self._table()
-        line = f"accuracy on the test rows of {self.dataset} at delta = {self._delta:g}"
-        return as_cell("ComparisonReport", line, heads=heading, rows=rows, more=self.notes)
+        heading, *rows = verdict_table(self.result())
+        line = f"who is ahead on the test rows of {self.dataset} at delta = {self._delta:g}"
+        return as_cell(
+            "ComparisonReport", line, heads=heading, rows=rows, more=[*verdict_lines(self.result()), *self.notes]
+        )
 
     def __repr__(self) -> str:
-        what = "mean ± standard deviation over seeds" if any(s["n"] > 1 for s in self.summary()) else "one seed"
+        summary = self.summary()
+        what = "mean ± standard deviation over repeats" if any(s["n"] > 1 for s in summary) else "one repeat"
         head = f"Accuracy on the test rows of {self.dataset} at delta = {self._delta:g} ({what}):"
-        return "\n".join([head, *lined_up(self._table())])
+        return "\n".join([head, *lined_up(accuracy_table(summary)), *verdict_lines(self.result())])
+
+
+def _mean(cells: list[Cell], key: str) -> float | None:
+    values = [value for cell in cells if (value := getattr(cell, key)) is not None]
+    return statistics.fmean(values) if values else None

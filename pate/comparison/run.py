@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from pate.comparison import _pages as pages
 from pate.comparison._entrants import described, entrants_of
 from pate.comparison._fit import Done, Task, fit_tasks, tell
 from pate.comparison._folder import CellFolder
 from pate.comparison._measure import check_column
 from pate.comparison.cells import Cell, Key
 from pate.comparison.contract import Contestant
-from pate.comparison.report import ComparisonReport, write_pages
+from pate.comparison.report import ComparisonReport
 from pate.core.checks import check_int
 from pate.core.extras import need
 from pate.core.progress import track
@@ -212,7 +213,9 @@ def compare(
         **stamp,
     )
     if out is not None:
-        write_pages(Path(out), report, sensitive=sensitive)
+        pages.write(Path(out), report.result())
+        if sensitive:
+            report.save_sensitive(Path(out) / "sensitive.html")
     return report
 
 

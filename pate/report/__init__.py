@@ -10,13 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pate.report._comparison import comparison_picture, render_markdown
     from pate.report._public import render_report, write_report
     from pate.report._sensitive import BADGE, MARK, render_sensitive_report, write_sensitive_report
 
-_PLACES = {"_public": ("render_report", "write_report"),
+_PLACES = {"_comparison": ("comparison_picture", "render_markdown"),
+           "_public": ("render_report", "write_report"),
            "_sensitive": ("BADGE", "MARK", "render_sensitive_report", "write_sensitive_report")}  # fmt: skip
 
-__all__ = ["BADGE", "MARK", "render_report", "render_sensitive_report", "write_report", "write_sensitive_report"]
+__all__ = [
+    "BADGE",
+    "MARK",
+    "comparison_picture",
+    "render_markdown",
+    "render_report",
+    "render_sensitive_report",
+    "write_report",
+    "write_sensitive_report",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pate.report._parts import percent
+from pate.report._numbers import percent
 from pate.report.result import Example
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from pate.report._parts import promised
+from pate.report._numbers import promised
 
 #: A verdict, and the heading of its column.
 VERDICTS = {"pate": "PATE ahead", "close": "too close to call", "dpsgd": "DP-SGD ahead"}

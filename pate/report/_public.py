@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +11,12 @@ from markupsafe import Markup
 from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
+from pate.report._comparison import render_comparison
 from pate.report._examples import thumbnails
 from pate.report._measured import who_wins
-from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
+from pate.report._numbers import number, promised
+from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
+from pate.report.comparison_result import ComparisonResult, typed
 from pate.report.result import Result
 from pate.report.rows import Row
 from pate.statement.catalogue import Catalogue, english
@@ -69,7 +71,9 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
     >>> "<script" in render_report({"kind": "run", "title": "PATE on digits", "rows": [row]})
     False
     """
-    result = Result.of(result)
+    result = typed(result)
+    if isinstance(result, ComparisonResult):
+        return render_comparison(result)
     statement, say = result.statement, english()
     seeded = statement.seeded if statement else result.settings.get("noise_seed") is not None
     return render(
@@ -160,35 +164,11 @@ def _accuracy(result: Result) -> dict[str, Any]:
         for (name, _), members in groups.items()
     ]
     return {
-        "verdicts": _verdicts(groups) if result.kind == "comparison" else [],
+        "several": len(names) > 1,
         "picture": picture(lambda ax: draw(rows, ax=ax), caption, "Accuracy of each contestant"),
         "lines": lines,
         "seeds": seeds,
     }
-
-
-def _verdicts(groups: Mapping[tuple[str, float | None], Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Who is ahead at each epsilon, and whether the seeds allow saying so."""
-    verdicts = []
-    for epsilon in sorted({e for _, e in groups if e is not None}):
-        field = [
-            (statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, name)
-            for (name, e), members in groups.items()
-            if e == epsilon and (values := [row["accuracy"] for row in members])
-        ]
-        if len(field) < 2:
-            continue
-        (best, s1, first), (next_best, s2, second), *_ = sorted(field, key=lambda f: -f[0])
-        numbers = f"{percent(best)} against {percent(next_best)} ({second})"
-        if s1 is None or s2 is None:
-            verdict = f"{first} is ahead, {numbers}, on a single seed"
-        elif best - next_best <= s1 + s2:
-            verdict = f"too close to call with these seeds: {first} {numbers}"
-        else:
-            verdict = f"{first} is ahead, {numbers}"
-        largest = max(largest_epsilon(members) for (_, e), members in groups.items() if e == epsilon)
-        verdicts.append(f"At ε = {promised(largest)}: {verdict}.")
-    return verdicts
 
 
 def _cost(result: Result) -> Markup | None:

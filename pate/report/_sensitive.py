@@ -10,7 +10,12 @@ from typing import Any
 from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
-from pate.report._parts import accuracy_text, facts, largest_epsilon, number, percent, picture, promised
+from pate.report._comparison import comparison_picture
+from pate.report._measures import costs, fits
+from pate.report._numbers import number, percent, promised
+from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
+from pate.report._sheet import Sheet
+from pate.report.comparison_result import ComparisonResult, typed
 from pate.report.result import EnsembleCurve, Result, SensitiveResult
 
 MARK = "SENSITIVE: made from private votes; not for publication"
@@ -55,7 +60,7 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
     >>> MARK in page
     True
     """
-    result, inside = Result.of(result), SensitiveResult.of(sensitive)
+    result, inside = typed(result), SensitiveResult.of(sensitive)
     return render(
         "sensitive.html",
         title=f"SENSITIVE: {result.title}",
@@ -70,6 +75,8 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
         curve=_curve(inside.ensemble_curve) if inside.ensemble_curve else None,
         right=[(row.seed, percent(row.accuracy)) for row in inside.label_accuracy],
         seconds=[(row.name, row.seed, f"{row.seconds:.1f}") for row in inside.seconds],
+        ceilings=_ceilings(result, inside) if inside.ceilings else None,
+        fits=costs(inside.costs, private=True),
         prices=[(p.label, number(p.epsilon), number(p.delta), p.method, p.use) for p in inside.data_dependent],
     )
 
@@ -92,6 +99,23 @@ def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
         for (contestant, epsilon), members in plots.group_rows(rows).items()
     ]
     return {"picture": picture(lambda ax: plots.accuracy_bars(rows, ax=ax), caption, name), "lines": lines}
+
+
+def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
+    levels = {
+        name: statistics.fmean(values)
+        for (name, _), rows in fits(inside.ceilings).items()
+        if (values := [row.accuracy for row in rows if row.accuracy is not None])
+    }
+    drawn = None
+    if isinstance(result, ComparisonResult) and levels and result.epsilons:
+        compared = result
+        caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."
+        drawn = picture(
+            lambda ax: comparison_picture(compared, ax, more_lines=levels), caption, "Accuracy, with the ceilings"
+        )
+    rows = [(name, percent(level)) for name, level in levels.items()]
+    return {"picture": drawn, "table": Sheet(heads=["Without privacy", "Accuracy"], rows=rows, numbers=[1])}
 
 
 def _margins(inside: SensitiveResult) -> str:

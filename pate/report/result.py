@@ -203,7 +203,7 @@ class Result(Record):
             )
 
     def __repr__(self) -> str:
-        return f"Result({self.title!r})"
+        return f"{type(self).__name__}({self.title!r})"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

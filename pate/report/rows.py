@@ -80,6 +80,8 @@ class Row(Record):
         Public rows asked about and answered; None where nothing is asked.
     class_answers : tuple of int
         Released labels that name each class.
+    class_queries : tuple of int
+        Rows asked about that truly are of each class.
     class_answer_rate : tuple of float or None
         Of the rows asked about that truly are of a class, the share that was answered; None where none was asked about.
     n_test : int or None
@@ -119,6 +121,7 @@ class Row(Record):
     queries: int | None = None
     answers: int | None = None
     class_answers: tuple[int, ...] = ()
+    class_queries: tuple[int, ...] = ()
     class_answer_rate: tuple[float | None, ...] = ()
     n_test: int | None = None
     seed: int | None

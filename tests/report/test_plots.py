@@ -179,3 +179,33 @@ def test_png_is_a_picture():
 def test_subfigure_axes_are_saved_with_their_figure():
     ax = Figure().subfigures(1, 2)[0].add_subplot()
     assert "<svg" in plots.figure_to_svg(plots.accuracy_bars([row()], ax=ax))
+
+
+@pytest.mark.parametrize("means", [(0.0, 1.0), (1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])
+def test_a_comparison_of_extremes_can_be_drawn(means):
+    """Nobody and everybody right: both are infinitely far on a stretched axis."""
+    bands = [
+        {"contestant": name, "epsilon": e, "mean": mean, "paired_low": mean - 0.1, "paired_high": mean + 0.1}
+        for name, mean in zip("AB", means, strict=True)
+        for e in (0.1, 1.0)
+    ]
+    ax = plots.comparison_curves(bands, sides={"A": "PATE", "B": "other"}, lines={"floor": 0.0, "ceiling": 1.0})
+    assert plots.figure_to_svg(ax).count("<svg ") == 1
+    low, high = ax.get_ylim()
+    assert low < high
+    assert [line.get_label() for line in ax.get_lines()][:2] == ["A", "B"]
+
+
+def test_many_contestants_keep_colours_by_side_and_differ_in_marks():
+    sides = {f"c{i}": ("PATE", "DP-SGD", "other")[i % 3] for i in range(9)}
+    styles = plots.styles(sides)
+    assert len(set(styles.values())) == 9
+    hues = [{styles[name][0] for name in sides if sides[name] == side} for side in ("PATE", "DP-SGD", "other")]
+    assert not hues[0] & hues[1]
+    bands = [{"contestant": n, "epsilon": 1.0, "mean": 0.9, "paired_low": None, "paired_high": None} for n in sides]
+    bands += [{**band, "epsilon": 2.0} for band in bands]
+    ax = plots.comparison_curves(bands, sides=sides, stretches=[{"low": None, "high": 1.5, "at": [1.2]}])
+    figure = ax.figure
+    figure.canvas.draw()
+    box = ax.get_legend().get_window_extent()
+    assert box.x1 <= figure.bbox.x1  # no legend runs out of the picture

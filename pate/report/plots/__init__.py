@@ -12,6 +12,7 @@ need("matplotlib", extra="plots", why="A picture")
 
 # ruff: noqa: E402  (what follows imports matplotlib)
 from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
+from pate.report.plots._comparison import comparison_curves, styles
 from pate.report.plots._display import Display
 from pate.report.plots._release import answers_per_class, cost_curves
 from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
@@ -23,6 +24,7 @@ __all__ = [
     "accuracy_against_epsilon",
     "accuracy_bars",
     "answers_per_class",
+    "comparison_curves",
     "cost_curves",
     "ensemble_curve",
     "figure_to_png",
@@ -30,5 +32,6 @@ __all__ = [
     "group_rows",
     "margin_histogram",
     "narrow_axes",
+    "styles",
     "teacher_accuracies",
 ]

@@ -128,9 +128,15 @@ def legend(ax: Axes) -> None:
             "borderaxespad": 0.2,
             "handlelength": 2.2,
         }
-        columns = 3 if max(map(len, names)) <= 24 and not is_narrow(ax) else 1
+        columns = 1 if is_narrow(ax) else next(n for n in (3, 2, 1) if n == 1 or _across(names, n) <= _WIDTH - 0.9)
         legend = ax.legend(frameon=False, fontsize=SIZE, labelcolor=COLOURS["ink"], ncols=columns, **place)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a dollar sign in a name is a dollar sign
             if is_narrow(ax):
                 text.set_text(textwrap.fill(text.get_text(), 36))
+
+
+def _across(names: list[str], columns: int) -> float:
+    """About how many inches a legend is wide; matplotlib fills it column by column."""
+    rows = -(-len(names) // columns)
+    return sum(0.75 + 0.078 * max(map(len, names[i : i + rows])) for i in range(0, len(names), rows))

@@ -1,0 +1,192 @@
+"""From which test rows every fit had right to what may be said: verdicts, bands, crossings, as a result holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from pate.comparison import statistics, verdicts
+from pate.comparison.cells import Cell
+from pate.comparison.statistics import PairedDifference
+from pate.report.comparison_result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
+
+#: Whose curves are held against each other, the first one's lead being positive.
+OURS, THEIRS = "PATE", "DP-SGD"
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What may be said of a comparison.
+
+    Attributes
+    ----------
+    bands, verdicts, side_verdicts, crossings, rule
+        Those of :class:`pate.report.comparison_result.ComparisonResult`.
+    """
+
+    bands: tuple[Band, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    side_verdicts: tuple[SideVerdict, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    rule: Rule | None = None
+
+
+def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_pool: int | None) -> Found:
+    """Return what may be said of the fits of a comparison.
+
+    A contestant takes part at an epsilon where every one of its repeats was measured; without knowing which test rows
+    were right, or how test rows were drawn, nothing is said but means.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Without private ceilings.
+    sides : mapping of str to str
+    redraws, n_pool
+        Those of :class:`pate.data.Dataset`.
+
+    Examples
+    --------
+    >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
+    >>> found = find([cell], {}, redraws="nothing", n_pool=None)
+    >>> found.bands[0].mean, found.rule
+    (0.9, None)
+    """
+    fits: dict[tuple[str, float | None], list[Cell]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.repeat):
+        fits.setdefault((cell.contestant, cell.epsilon), []).append(cell)
+    n_repeats = len({cell.repeat for cell in cells})
+    whole = {key: rights for key, members in fits.items() if (rights := _rights(members, n_repeats)) is not None}
+    rows = _rows(cells, redraws, n_pool)
+    if rows is None or not whole:
+        return Found(bands=tuple(_plain(fits)))
+    by_name: dict[str, dict[float, Any]] = {}
+    for (name, epsilon), rights in whole.items():
+        if epsilon is not None:
+            by_name.setdefault(name, {})[epsilon] = rights
+    epsilons = sorted({epsilon for of in by_name.values() for epsilon in of})
+    ours, theirs = ([name for name in by_name if sides.get(name) == side] for side in (OURS, THEIRS))
+    between = verdicts.side_verdicts(by_name, epsilons, ours=ours, theirs=theirs, **rows) if ours and theirs else ()
+    among = verdicts.verdicts(by_name, epsilons, **rows, level=LEVEL) if len(by_name) > 1 else ()
+    # A pair is spoken of once: one that stands between the sides was looked at there, among fewer.
+    apart = {v.epsilon: v.pairs for v in between}
+    pairs = {v.epsilon: {pair: _of(apart.get(v.epsilon, {}), *pair) or d for pair, d in v.pairs.items()} for v in among}
+    paired = {
+        (name, v.epsilon): band
+        for v in among
+        for name, band in statistics.paired_bands(v.means, pairs[v.epsilon]).items()
+    }
+    bands = []
+    for key, members in fits.items():
+        values = [cell.accuracy for cell in members if cell.accuracy is not None]
+        if not values:
+            continue
+        alone = statistics.band(whole[key], **rows, level=LEVEL) if key in whole else None
+        beside = paired.get(key)  # type: ignore[arg-type]
+        bands.append(
+            Band(
+                contestant=key[0],
+                epsilon=key[1],
+                mean=fmean(values),
+                low=alone.low if alone else None,
+                high=alone.high if alone else None,
+                paired_low=beside.low if beside else None,
+                paired_high=beside.high if beside else None,
+                n_repeats=len(values),
+            )
+        )
+    return Found(
+        bands=tuple(bands),
+        verdicts=tuple(
+            _verdict(v.epsilon, *pair, d) for v in among for pair, d in pairs[v.epsilon].items() if pair[0] == v.leader
+        ),
+        side_verdicts=tuple(map(_side_verdict, between)),
+        crossings=_crossings(between),
+        rule=Rule(
+            level=LEVEL,
+            side_looks=between[0].looks if between else 0,
+            looks=among[0].looks,
+            n_repeats=n_repeats,
+            least_repeats=statistics.LEAST_REPEATS,
+            **rows,
+        )
+        if any(pairs.values())
+        else None,
+    )
+
+
+def _of(pairs: Mapping[tuple[str, str], PairedDifference], a: str, b: str) -> PairedDifference | None:
+    """Return the difference of two contestants, whichever way round it stands."""
+    return pairs[a, b] if (a, b) in pairs else pairs[b, a].reversed() if (b, a) in pairs else None
+
+
+def _rights(members: Sequence[Cell], n_repeats: int) -> list[Any] | None:
+    rights = [cell.rights() for cell in members]
+    return None if len(rights) < n_repeats or any(right is None for right in rights) else rights
+
+
+def _rows(cells: Sequence[Cell], redraws: str, n_pool: int | None) -> dict[str, Any] | None:
+    """Return how the repeats share test rows, as the statistics ask it; None where that is not known."""
+    if redraws != "all rows":
+        return {"same_rows": True, "test_share": None}
+    sizes = [cell.n_test for cell in cells if cell.n_test is not None]
+    return {"same_rows": False, "test_share": max(sizes) / n_pool} if sizes and n_pool else None
+
+
+def _plain(fits: Mapping[tuple[str, float | None], Sequence[Cell]]) -> list[Band]:
+    known = {key: [cell.accuracy for cell in members if cell.accuracy is not None] for key, members in fits.items()}
+    return [
+        Band(contestant=name, epsilon=epsilon, mean=fmean(values), n_repeats=len(values))
+        for (name, epsilon), values in known.items()
+        if values
+    ]
+
+
+def _verdict(epsilon: float, leader: str, rival: str, difference: PairedDifference) -> Verdict:
+    return Verdict(
+        epsilon=epsilon,
+        first=leader,
+        second=rival,
+        difference=difference.mean,
+        low=difference.low,
+        high=difference.high,
+        verdict=difference.verdict,
+        repeats_needed=difference.repeats_needed,
+    )
+
+
+def _side_verdict(found: verdicts.SideVerdict) -> SideVerdict:
+    difference = found.difference
+    return SideVerdict(
+        epsilon=found.epsilon,
+        side=OURS,
+        other=THEIRS,
+        best=found.ours,
+        best_other=found.theirs,
+        difference=difference.mean,
+        low=difference.low,
+        high=difference.high,
+        verdict=found.verdict,
+        repeats_needed=difference.repeats_needed,
+    )
+
+
+def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
+    """Return where the curves of the best of both sides cross: those with the best mean over all epsilons.
+
+    Whoever that is was looked at with all others, so that the intervals hold for the pair that is chosen.
+    """
+    common = set.intersection(*(set(v.pairs) for v in between)) if between else set()
+    if len(between) < 2 or not common:
+        return ()
+    total = {pair: fmean(v.pairs[pair].mean for v in between) for pair in common}
+    ours = max({a for a, _ in common}, key=lambda a: (fmean(total[pair] for pair in common if pair[0] == a), a))
+    theirs = min({b for _, b in common}, key=lambda b: (fmean(total[pair] for pair in common if pair[1] == b), b))
+    if (ours, theirs) not in common:
+        return ()
+    found = verdicts.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
+    stretches = tuple(Stretch(low=one.low, high=one.high, at=one.at, sure=one.sure) for one in found.where)
+    return (Crossing(first=ours, second=theirs, stretches=stretches, told=found.says(ours, theirs)),)

@@ -1,0 +1,207 @@
+"""The straight answer of a comparison: who is ahead at which epsilon, how sure that is, where the curves cross."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pate.report._numbers import percent, promised
+from pate.report._sheet import Sheet
+from pate.report.comparison_result import ComparisonResult, SideVerdict, Verdict
+
+_TONES = {"PATE": "cool", "DP-SGD": "warm"}
+
+
+def points(share: float, *, sign: bool = True) -> str:
+    """Return a difference of accuracies in points, with a minus as long as a plus.
+
+    Examples
+    --------
+    >>> points(0.0312), points(-0.002, sign=False)
+    ('+3.1', '0.2')
+    """
+    text = f"{100 * share:+.1f}" if sign else f"{100 * abs(share):.1f}"
+    return text.replace("-", "−")
+
+
+def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
+    """Return a difference with its interval, in points; turned: of the second against the first.
+
+    Examples
+    --------
+    >>> v = Verdict(epsilon=1.0, first="A", second="B", difference=0.031, low=0.012, high=0.05, verdict="ahead")
+    >>> interval(v), interval(v, turned=True)
+    ('+3.1 points (+1.2 to +5.0)', '−3.1 points (−5.0 to −1.2)')
+    """
+    sign = -1 if turned else 1
+    text = f"{points(sign * found.difference)} points"
+    if found.low is None or found.high is None:
+        return text
+    low, high = sorted((sign * found.low, sign * found.high))
+    return f"{text} ({points(low)} to {points(high)})"
+
+
+def answer(result: ComparisonResult) -> list[str]:
+    """Return who is ahead, in sentences, the straight one first.
+
+    Examples
+    --------
+    >>> from pate.report.rows import Row
+    >>> side = SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="a", best_other="b", difference=0.1, low=0.05,
+    ...                    high=0.15, verdict="ahead")
+    >>> rows = [Row(contestant=name, epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
+    >>> made = ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side])
+    >>> answer(made)
+    ['PATE is ahead of DP-SGD at ε = 1.']
+    """
+    if result.side_verdicts:
+        told = _of_sides(result.side_verdicts)
+    elif result.verdicts:
+        told = _of_leaders(result.verdicts)
+    else:
+        told = ["No verdict: there are no two contestants whose answers on the same test rows can be paired."]
+    rule = result.rule
+    if rule is not None and rule.n_repeats < rule.least_repeats:
+        few = "One repeat was" if rule.n_repeats == 1 else f"{rule.n_repeats} repeats were"
+        told = [f"Undecided. {few} made, and a verdict needs at least {rule.least_repeats}."]
+    return told + [
+        f"The curves of {found.first} and {found.second}, the best of either side over all ε: "
+        f"{found.told[:1].lower() if found.told.startswith('Undecided') else found.told[:1]}{found.told[1:]}".replace(
+            "epsilon", "ε"
+        )
+        for found in result.crossings
+    ]
+
+
+def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
+    side, other = verdicts[0].side, verdicts[0].other
+    places: dict[str, list[str]] = {}
+    for verdict in sorted(verdicts, key=lambda v: v.epsilon):
+        places.setdefault(verdict.verdict, []).append(promised(verdict.epsilon))
+    parts = [
+        f"{name} at ε = {listed(places[word])}"
+        for word, name in (
+            ("ahead", f"{side} is ahead of {other}"),
+            ("behind", f"{other} is ahead of {side}"),
+            ("undecided", "undecided"),
+        )
+        if word in places
+    ]
+    if list(places) == ["undecided"]:
+        return [f"Undecided between {side} and {other} at every ε looked at ({listed(places['undecided'])})."]
+    return ["; ".join(parts) + "."]
+
+
+def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:
+    told = []
+    for epsilon in sorted({v.epsilon for v in verdicts}):
+        here = [v for v in verdicts if v.epsilon == epsilon]
+        behind = [v.second for v in here if v.verdict == "ahead"]
+        open_ = [v.second for v in here if v.verdict == "undecided"]
+        leader = here[0].first
+        if not open_:
+            text = f"{leader} is ahead of {'all others' if len(behind) > 1 else behind[0]}"
+        elif behind:
+            text = f"{leader} is ahead of {listed(behind)}, and not told apart from {listed(open_)}"
+        else:
+            text = f"undecided: {leader} has the best mean, and is not told apart from {listed(open_)}"
+        told.append(f"At ε = {promised(epsilon)}: {text}.")
+    return told
+
+
+def looks(result: ComparisonResult) -> list[dict[str, Any]]:
+    """Return what is said of every epsilon, as words for a card.
+
+    Examples
+    --------
+    >>> from pate.report.rows import Row
+    >>> side = SideVerdict(epsilon=8.0, side="PATE", other="DP-SGD", best="a", best_other="b", difference=-0.1,
+    ...                    low=-0.15, high=-0.05, verdict="behind")
+    >>> rows = [Row(contestant=name, epsilon=8.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
+    >>> looks(ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side]))[0]["word"]
+    'DP-SGD ahead'
+    """
+    means = {(band.contestant, band.epsilon): band.mean for band in result.bands}
+
+    def mean(name: str, epsilon: float) -> str:
+        return f"{name} {percent(means[name, epsilon])}" if (name, epsilon) in means else name
+
+    cards = []
+    for v in sorted(result.side_verdicts, key=lambda v: v.epsilon):
+        turned = v.verdict == "behind"
+        winner = v.other if turned else v.side
+        first, second = (v.best_other, v.best) if turned else (v.best, v.best_other)
+        cards.append({
+            "epsilon": promised(v.epsilon),
+            "tone": "undecided" if v.verdict == "undecided" else _TONES.get(winner, ""),
+            "word": "undecided" if v.verdict == "undecided" else f"{winner} ahead",
+            "by": interval(v, turned=turned).replace(" (", "\n("),
+            "whom": f"{mean(first, v.epsilon)}\n{mean(second, v.epsilon)}",
+        })  # fmt: skip
+    return cards
+
+
+def verdict_sheet(verdicts: Sequence[Verdict]) -> Sheet:
+    """Return every verdict with its interval.
+
+    Examples
+    --------
+    >>> v = Verdict(epsilon=1.0, first="A", second="B", difference=0.031, low=0.012, high=0.05, verdict="ahead")
+    >>> verdict_sheet([v]).rows
+    [('1', 'A', 'ahead of', 'B', '+3.1 points (+1.2 to +5.0)')]
+    """
+    words = {"ahead": "ahead of", "behind": "behind", "undecided": "not told apart from"}
+    rows = [
+        (promised(v.epsilon), v.first, words[v.verdict], v.second, interval(v) + _needs(v))
+        for v in sorted(verdicts, key=lambda v: (v.epsilon, -v.difference))
+    ]
+    return Sheet(heads=["ε", "Best mean", "", "Rival", "Difference and interval"], rows=rows, kind="stack")
+
+
+def _needs(found: Verdict) -> str:
+    if found.verdict != "undecided" or found.low is None:
+        return ""
+    n = found.repeats_needed
+    return "; more repeats alone would not decide it" if n is None else f"; would need about {n} repeats"
+
+
+def rule_text(result: ComparisonResult) -> str:
+    """Return by which rule the verdicts were found; empty where none was.
+
+    Examples
+    --------
+    >>> rule_text(ComparisonResult(kind="comparison", title="t", rows=[]))
+    ''
+    """
+    rule = result.rule
+    if rule is None:
+        return ""
+    rows = (
+        "All repeats have the same test rows."
+        if rule.same_rows
+        else f"Repeats overlap, as each draws {percent(rule.test_share or 0.0)} of the same rows for its test; the "
+        "interval is widened for that (Nadeau and Bengio 2003)."
+    )
+    apart = 0 < rule.side_looks < rule.looks
+    others = f"Those of other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."
+    which, n_looks = ("Between the sides all", rule.side_looks) if apart else ("All", rule.looks)
+    return " ".join(
+        [
+            "A contestant is ahead where the whole interval of the paired difference is on its side; else undecided.",
+            f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a",
+            "paired t) and the error of the test rows themselves (row by row, as in McNemar's test).",
+            f"{rows} {which} intervals hold together at {rule.level:.0%}, corrected for {n_looks} differences looked at (Bonferroni).",
+            *([others] if apart else []),
+        ]
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as one says them.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,346 @@
+"""The page of a comparison, made from its public result alone: ``report.html``, and ``report.md`` in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from pate.core.pages import render
+from pate.report import plots
+from pate.report._anchors import Anchor, anchors
+from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
+from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
+from pate.report._numbers import percent, promised
+from pate.report._parts import facts, picture
+from pate.report._sheet import Sheet
+from pate.report.comparison_result import Band, ComparisonResult
+from pate.statement.catalogue import english
+from pate.statement.people import glossary
+
+_SHORT = {"worst_class_accuracy": "Accuracy in the worst class", "calibration_error": "Calibration error"}
+_REDRAWN = {
+    "all rows": "Every repeat draws anew: private, public and test rows, the partition, the noise and all training. "
+    "Test rows of two repeats overlap, which the intervals allow for.",
+    "training rows": "Every repeat draws anew: private and public rows, the partition, the noise and all training. The "
+    "test rows are the published ones in every repeat.",
+    "nothing": "The split stays the same in every repeat; partition, noise and training are drawn anew. What another "
+    "split would give is not in the intervals.",
+}
+_MEASURED = (
+    "Means over the repeats. Balanced: mean of the classes' accuracies. Calibration error: expected, of the predicted "
+    "class, in 15 bins of equal width (Guo et al. 2017). Queries: public rows asked about."
+)
+_COST = (
+    "Medians of one fit. Start-up is apart: imports, and what public rows teach. Memory is the most that the process "
+    "held. Shown because the data are published; of private data it is private."
+)
+
+
+def render_comparison(result: ComparisonResult) -> str:
+    """Return the public page of a comparison as HTML.
+
+    Examples
+    --------
+    >>> from pate.report.rows import Row
+    >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
+    >>> "No verdict" in render_comparison(ComparisonResult(kind="comparison", title="PATE on digits", rows=[row]))
+    True
+    """
+    return render(
+        "comparison.html",
+        title=result.title,
+        running=f"{result.title}, a comparison",
+        result=result,
+        facts=_facts(result),
+        seeded=result.settings.get("noise_seed") is not None,
+        view=view(result),
+        glossary=glossary(english()),
+    )
+
+
+def view(result: ComparisonResult) -> dict[str, Any]:
+    """Return all that the page says, as text and tables.
+
+    Examples
+    --------
+    >>> from pate.report.rows import Row
+    >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
+    >>> view(ComparisonResult(kind="comparison", title="t", rows=[row]))["accuracy"].rows
+    [('PATE', '95.0%')]
+    """
+    published = _published(result)
+    styles = plots.styles(sides(result))
+    return {
+        "answer": answer(result),
+        "looks": looks(result),
+        "rule": rule_text(result),
+        "warnings": starved(result),
+        "verdicts": verdict_sheet(result.verdicts),
+        "swatches": {name: role for name, (role, _, _) in styles.items()},
+        "picture": _picture(result),
+        "accuracy": _accuracy(result),
+        "references": _references(result),
+        "anchors": published,
+        "sizes": _sizes(result),
+        "entrants": _entrants(result),
+        "settings": _settings(result),
+        "short": [table for key, caption in _SHORT.items() if (table := against_epsilon(result, key, caption))],
+        "measures": measures(result),
+        "measured": _MEASURED,
+        "classes": by_class(result),
+        "groups": by_group(result),
+        "by": str(result.settings.get("by") or "group"),
+        "cost": costs(result.fit_costs, by_epsilon=False),
+        "costs": costs(result.fit_costs),
+        "cost_told": _COST,
+        "refused": _refused(result),
+        "protocol": _protocol(result),
+    }
+
+
+def sides(result: ComparisonResult) -> dict[str, str]:
+    """Return the side of each contestant that keeps a budget, in order.
+
+    Examples
+    --------
+    >>> sides(ComparisonResult(kind="comparison", title="t", rows=[]))
+    {}
+    """
+    known = {entrant.name: entrant.side for entrant in result.entrants}
+    names = dict.fromkeys(row.contestant for row in result.rows if row.role == "private")
+    return {name: known.get(name, "other") for name in names}
+
+
+def bands(result: ComparisonResult) -> list[Band]:
+    """Return the bands, or plain means where none were made.
+
+    Examples
+    --------
+    >>> bands(ComparisonResult(kind="comparison", title="t", rows=[]))
+    []
+    """
+    if result.bands:
+        return list(result.bands)
+    return [
+        Band(contestant=name, epsilon=epsilon, mean=sum(values) / len(values), n_repeats=len(values))
+        for (name, epsilon), rows in fits(result.rows).items()
+        if (values := [row.accuracy for row in rows if row.accuracy is not None])
+    ]
+
+
+def comparison_picture(
+    result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str, float] | None = None
+) -> Any:
+    """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator."""
+    found = bands(result)
+    marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]
+    return plots.comparison_curves(
+        [band.to_dict() for band in found if band.epsilon is not None],
+        sides=sides(result),
+        lines={**{band.contestant: band.mean for band in found if band.epsilon is None}, **(more_lines or {})},
+        anchors=marks,
+        stretches=[stretch.to_dict() for found in result.crossings[:1] for stretch in found.stretches],
+        ax=ax,
+    )
+
+
+def _picture(result: ComparisonResult) -> Markup | None:
+    found = bands(result)
+    if not any(band.epsilon is not None for band in found):
+        return None
+    told = ["Accuracy on the test rows, mean over the repeats."]
+    if any(band.paired_low is not None for band in found):
+        told.append("Bands are paired: where two of them are apart at one ε, so are the contestants.")
+    elif result.rule is not None:
+        told.append("No bands: there are too few repeats, or nobody to be paired with.")
+    if any(band.epsilon is None for band in found):
+        told.append("Dashed lines: what can be had without private rows, or without privacy.")
+    if _marked(result):
+        told.append("Diamonds: published figures, named below.")
+    if comparison_picture(result).get_yscale() == "logit":
+        told.append("The upright axis is stretched towards 100%.")
+    if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
+        told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
+    return picture(lambda ax: comparison_picture(result, ax), " ".join(told), "Accuracy against epsilon")
+
+
+def _accuracy(result: ComparisonResult) -> Sheet:
+    found = [band for band in bands(result) if band.epsilon is not None]
+    epsilons = sorted({band.epsilon for band in found if band.epsilon is not None})
+    cells = {(band.contestant, band.epsilon): band for band in found}
+    names = list(dict.fromkeys(band.contestant for band in found))
+    asked = {(row.contestant, row.epsilon) for row in result.rows}
+    best = {epsilon: max(band.mean for band in found if band.epsilon == epsilon) for epsilon in epsilons}
+    lines, strong = [], []
+    for r, name in enumerate(names):
+        line = [name]
+        for c, epsilon in enumerate(epsilons, start=1):
+            band = cells.get((name, epsilon))
+            line.append(("refused" if (name, epsilon) in asked else "–") if band is None else _told(band, "\n"))
+            if band is not None and band.mean == best[epsilon] and len(names) > 1:
+                strong.append((r, c))
+        lines.append(tuple(line))
+    heads = ["At ε =", *map(promised, epsilons)]
+    return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), strong=strong)
+
+
+def _told(band: Band, between: str = " ") -> str:
+    if band.low is None or band.high is None:
+        return percent(band.mean)
+    return f"{percent(band.mean)}{between}({100 * band.low:.1f}–{100 * band.high:.1f})"
+
+
+def _references(result: ComparisonResult) -> str:
+    levels = {band.contestant: _told(band) for band in bands(result) if band.epsilon is None}
+    of = {role: [f"{e.name}: {levels[e.name]}" for e in result.entrants if e.role == role and e.name in levels]
+          for role in ("floor", "ceiling")}  # fmt: skip
+    told = []
+    if any(band.low is not None for band in result.bands):
+        told.append(
+            "In brackets: the interval of each accuracy by itself, at "
+            f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; "
+            "verdicts rest on the differences. Bold: the best mean."
+        )
+    if of["floor"]:
+        told.append(f"Floors, which see no private row: {'; '.join(of['floor'])}.")
+    if of["ceiling"]:
+        told.append(f"Ceilings, without any privacy, shown because the data are published: {'; '.join(of['ceiling'])}.")
+    hidden = [entrant.name for entrant in result.entrants if entrant.role == "ceiling" and entrant.name not in levels]
+    if hidden:
+        told.append(f"Ceilings are private, and stand on the sensitive page alone: {listed(hidden)}.")
+    return " ".join(told)
+
+
+def _delta(result: ComparisonResult) -> float | None:
+    return next((row.delta for row in result.rows if row.delta is not None), None)
+
+
+def _adjacency(result: ComparisonResult) -> str | None:
+    found = {stated.statement.guarantee.adjacency for stated in result.statements}
+    return found.pop() if len(found) == 1 else None
+
+
+def _marked(result: ComparisonResult) -> list[tuple[str, Anchor]]:
+    return [(chr(ord("A") + i), anchor) for i, anchor in enumerate(anchors(result.dataset))]
+
+
+def _published(result: ComparisonResult) -> Sheet:
+    delta, adjacency = _delta(result) or 0.0, _adjacency(result)
+    rows = [
+        (
+            f"{mark}: {a.method}",
+            percent(a.accuracy),
+            f"{a.epsilon:g}",
+            a.differs(delta, adjacency) or "nothing",
+            a.source,
+        )
+        for mark, a in _marked(result)
+    ]
+    return Sheet(heads=["Method", "Accuracy", "ε", "Promise differs by", "Source"], rows=rows, kind="stack")
+
+
+def _sizes(result: ComparisonResult) -> str:
+    names = {"n_private": "private records", "n_public": "public rows without labels", "n_test": "test rows"}
+    told = [
+        f"{result.settings[key]:,} {name}" for key, name in names.items() if isinstance(result.settings.get(key), int)
+    ]
+    return f"Everybody is offered the same rows: {listed(told)}." if told else ""
+
+
+def _entrants(result: ComparisonResult) -> Sheet:
+    rows = []
+    for entrant in result.entrants:
+        role = entrant.side if entrant.role == "private" else entrant.role
+        tried = "not said" if entrant.n_tried is None else f"{entrant.n_tried:,}" if entrant.n_tried else "none"
+        where = f", on {entrant.tried_on}" if entrant.tried_on else ""
+        rows.append((entrant.name, role, entrant.sees or "not said", entrant.rule or "not said", tried + where))
+    return Sheet(heads=["Contestant", "Side", "Sees", "Set by", "Settings tried"], rows=rows, kind="stack")
+
+
+def _settings(result: ComparisonResult) -> list[tuple[str, Sheet]]:
+    statements = {(s.contestant, s.epsilon): s.statement for s in result.statements}
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for (name, epsilon), rows in fits(result.rows).items():
+        if epsilon is None:
+            continue
+        told = list(dict.fromkeys(row.settings for row in rows if row.settings))
+        text = " / ".join(told[:3]) + (f" / {len(told) - 3} more" if len(told) > 3 else "")
+        statement = statements.get((name, epsilon))
+        mechanism = "no statement" if statement is None else statement.mechanism
+        g = None if statement is None else statement.guarantee
+        promise = "–" if g is None else f"ε = {promised(g.epsilon)}, δ = {promised(g.delta)}"
+        asked, answered = (span(getattr(row, key) for row in rows) for key in ("queries", "answers"))
+        line = (promised(epsilon), promise, mechanism, text or "not said", asked, answered)
+        found.setdefault(name, []).append(line)
+    heads = ["ε", "Promises", "Mechanism", "Settings", "Queries", "Answers"]
+    return [(name, Sheet(heads=heads, rows=lines, kind="stack")) for name, lines in found.items()]
+
+
+def _refused(result: ComparisonResult) -> Sheet:
+    reasons: dict[tuple[str, float | None, str], int] = {}
+    for row in result.rows:
+        if row.refused is not None:
+            key = (row.contestant, row.epsilon, row.refused)
+            reasons[key] = reasons.get(key, 0) + 1
+    rows = [(name, "–" if e is None else promised(e), str(n), why) for (name, e, why), n in reasons.items()]
+    return Sheet(heads=["Contestant", "ε", "Repeats", "Reason"], rows=rows, kind="stack")
+
+
+def _protocol(result: ComparisonResult) -> list[str]:
+    told = [
+        _REDRAWN[result.redraws],
+        "All contestants of a repeat meet on the same rows: differences are paired by repeat and by test row.",
+    ]
+    promises = {(s.statement.unit, s.statement.guarantee.adjacency) for s in result.statements}
+    if len(promises) == 1:
+        ((unit, adjacency),) = promises
+        told.append(f"Everybody who states a guarantee protects one {unit}, {adjacency} adjacency.")
+    return told
+
+
+def _facts(result: ComparisonResult) -> list[tuple[str, str]]:
+    """Return how it was made; the contestants have a table of their own."""
+    made_of = [(f"{entrant.name} is", entrant.made_of) for entrant in result.entrants if entrant.made_of]
+    return [(name, text) for name, text in facts(result) if text not in ("None", "")] + made_of
+
+
+def render_markdown(result: ComparisonResult) -> str:
+    """Return the page as Markdown, with the same words and tables.
+
+    Examples
+    --------
+    >>> from pate.report.rows import Row
+    >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
+    >>> print(render_markdown(ComparisonResult(kind="comparison", title="PATE on digits", rows=[row])).split("##")[0])
+    # PATE on digits
+    <BLANKLINE>
+    """
+    from pate.report._sheet import plain
+
+    told = view(result)
+    lines = [f"# {plain(result.title)}", ""]
+
+    def section(title: str, *parts: Any) -> None:
+        said = [part.markdown() if isinstance(part, Sheet) else plain(part) for part in parts if part]
+        if said:
+            lines.extend([f"## {title}", ""])
+            lines.extend(line for text in said for line in (text, ""))
+
+    seeded = "Not private: seeded noise." if result.settings.get("noise_seed") is not None else ""
+    section("Who is ahead", seeded, *told["answer"], told["rule"], *told["warnings"], told["verdicts"])
+    section("Accuracy against epsilon", told["accuracy"], told["references"], told["anchors"])
+    if told["picture"]:
+        lines.extend(["![Accuracy against epsilon](accuracy.png)", ""])
+    section("The contestants", told["sizes"], told["entrants"])
+    for name, table in told["settings"]:
+        section(f"{plain(name)}: mechanism and settings", table)
+    section("Beyond accuracy", told["measured"], told["measures"])
+    for name, tables in [*told["classes"], *told["groups"]]:
+        section(f"{plain(name)}: classes and groups", *tables)
+    section("Time and memory", *([told["cost_told"], told["costs"]] if told["cost"] else []))
+    section("Fits that were refused", told["refused"])
+    section("The protocol, and what it costs", *told["protocol"], *result.notes)
+    section("How it was made", Sheet(heads=["", ""], rows=[("command", result.command or "not said"), *_facts(result)]))
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,277 @@
+"""What a comparison measured beyond accuracy: classes, groups, answers and who gets too few, time and memory."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pate.report._numbers import number, percent, promised
+from pate.report._sheet import Sheet
+from pate.report.result import Result
+from pate.report.rows import FitCost, Row
+
+#: A class or group is starved where its answer rate is below this share of the overall one ...
+STARVED = 0.5
+#: ... and at least so many answers were to be expected there.
+EXPECTED = 10
+_SECONDS = ("startup_seconds", "training_seconds", "labelling_seconds", "predicting_seconds")
+
+
+def fits(rows: Iterable[Row]) -> dict[tuple[str, float | None], list[Row]]:
+    """Gather measured rows by contestant and epsilon, in order of appearance.
+
+    Examples
+    --------
+    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0)
+    >>> list(fits([row, row]))
+    [('A', 1.0)]
+    """
+    found: dict[tuple[str, float | None], list[Row]] = {}
+    for row in rows:
+        if row.refused is None:
+            found.setdefault((row.contestant, row.epsilon), []).append(row)
+    return found
+
+
+def measures(result: Result) -> Sheet:
+    """Return, for every contestant and epsilon, means over the repeats of all that is measured.
+
+    Examples
+    --------
+    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, balanced_accuracy=0.85, seed=0)
+    >>> measures(Result(kind="comparison", title="t", rows=[row])).rows
+    [('A', '1', '90.0%', '85.0%', '–', '–', '–', '–')]
+    """
+    heads = ["Contestant", "ε", "Accuracy", "Balanced", "Worst class", "Calibration error", "Queries", "Answers"]
+    lines = [
+        (
+            name,
+            "–" if epsilon is None else promised(epsilon),
+            *(_mean(rows, key) for key in ("accuracy", "balanced_accuracy", "worst_class_accuracy")),
+            _mean(rows, "calibration_error"),
+            span(row.queries for row in rows),
+            span(row.answers for row in rows),
+        )
+        for (name, epsilon), rows in fits(result.rows).items()
+    ]
+    return Sheet(heads=heads, rows=lines, numbers=range(1, 8), kind="grouped")
+
+
+def against_epsilon(result: Result, key: str, caption: str) -> Sheet:
+    """Return one measure, contestants against epsilons: means over the repeats.
+
+    Examples
+    --------
+    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, calibration_error=0.03, seed=0)
+    >>> against_epsilon(Result(kind="comparison", title="t", rows=[row]), "calibration_error", "").rows
+    [('A', '3.0%')]
+    """
+    gathered = fits(result.rows)
+    epsilons = sorted({epsilon for _, epsilon in gathered if epsilon is not None})
+    lines = [
+        (name, *(_mean(gathered.get((name, epsilon), ()), key) for epsilon in epsilons))
+        for name in dict.fromkeys(name for name, epsilon in gathered if epsilon is not None)
+    ]
+    lines = [line for line in lines if set(line[1:]) != {"–"}]
+    heads = ["At ε =", *map(promised, epsilons)]
+    return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), caption=caption)
+
+
+def _mean(rows: Sequence[Row], key: str) -> str:
+    values = [value for row in rows if (value := getattr(row, key)) is not None]
+    return percent(statistics.fmean(values)) if values else "–"
+
+
+def span(values: Iterable[int | None]) -> str:
+    """Return whole numbers from the least to the largest.
+
+    Examples
+    --------
+    >>> span([40, None, 1200]), span([None])
+    ('40 to 1,200', '–')
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    low, high = min(known), max(known)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def by_class(result: Result) -> list[tuple[str, list[Sheet]]]:
+    """Return two tables a contestant, classes against epsilons: accuracy, and the share that was answered.
+
+    Examples
+    --------
+    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, class_accuracy=[1.0, 0.5], seed=0)
+    >>> found = by_class(Result(kind="comparison", title="t", rows=[row], classes=["no", "yes"]))
+    >>> found[0][1][0].rows
+    [('no', '100.0%'), ('yes', '50.0%')]
+    """
+    names = [str(name) for name in result.classes]
+    keys = (("class_accuracy", "Accuracy by class"), ("class_answer_rate", "Share of the queries answered, by class"))
+
+    def values(row: Row, key: str) -> dict[str, float | None]:
+        return dict(zip(names, getattr(row, key), strict=False))
+
+    return _tables(result, names, "Class", keys, values)
+
+
+def by_group(result: Result) -> list[tuple[str, list[Sheet]]]:
+    """Return two tables a contestant, named groups against epsilons: accuracy, and the share that was answered.
+
+    Examples
+    --------
+    >>> by_group(Result(kind="comparison", title="t", rows=[]))
+    []
+    """
+    names = list(dict.fromkeys(group.value for row in result.rows for group in row.groups))
+    keys = (("accuracy", "Accuracy by group"), ("answer_rate", "Share of the queries answered, by group"))
+
+    def values(row: Row, key: str) -> dict[str, float | None]:
+        return {group.value: getattr(group, key) for group in row.groups}
+
+    return _tables(result, names, "Group", keys, values)
+
+
+def _tables(
+    result: Result,
+    names: Sequence[str],
+    head: str,
+    keys: Sequence[tuple[str, str]],
+    values: Callable[[Row, str], dict[str, float | None]],
+) -> list[tuple[str, list[Sheet]]]:
+    found = []
+    gathered = fits(result.rows)
+    for contestant in dict.fromkeys(name for name, _ in gathered):
+        epsilons = [epsilon for name, epsilon in gathered if name == contestant]
+        tables = []
+        for key, caption in keys:
+            means = {
+                (name, epsilon): [
+                    v for row in gathered[contestant, epsilon] if (v := values(row, key).get(name)) is not None
+                ]
+                for name in names
+                for epsilon in epsilons
+            }
+            if not any(means.values()):
+                continue
+            shares = [[None, *(_share(means[name, epsilon]) for epsilon in epsilons)] for name in names]
+            lines = [
+                (name, *("–" if share is None else percent(share) for share in line[1:]))
+                for name, line in zip(names, shares, strict=True)
+            ]
+            told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
+            heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
+            rounded = [[None if share is None else round(share, 3) for share in line] for line in shares]
+            tables.append(Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), kind="heat", caption=caption,
+                                shares=rounded))  # fmt: skip
+        if tables:
+            found.append((contestant, tables))
+    return found
+
+
+def _share(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def starved(result: Result) -> list[str]:
+    """Return which classes and groups get far fewer answers than the others, and are worth a warning.
+
+    Over all repeats of a contestant and epsilon: an answer rate below half the overall one, where at least ten answers
+    were to be expected. That of a class is told from the labels of public rows, which are kept for evaluation alone.
+
+    Examples
+    --------
+    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0, queries=100, answers=66,
+    ...           class_queries=[70, 30], class_answer_rate=[0.9, 0.1])
+    >>> starved(Result(kind="comparison", title="t", rows=[row], classes=["no", "yes"]))
+    ['A at ε = 1: class yes gets answers to 10.0% of its 30 queries, all classes together 66.0%.']
+    """
+    told = []
+    for (name, part), found in _starved(result).items():
+        epsilon, n, rate, overall = min(found, key=lambda entry: entry[2] / entry[3])
+        everybody = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
+        text = f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
+        text += everybody
+        others = [promised(entry[0]) for entry in found if entry[0] != epsilon]
+        told.append(text + (f" (less than half as often, too, at ε = {', '.join(others)})." if others else "."))
+    return told
+
+
+def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, float, float]]]:
+    """Return contestant and class or group, and where: epsilon, queries, answer rate, overall rate."""
+    told: dict[tuple[str, str], list[tuple[float, int, float, float]]] = {}
+    for (name, epsilon), rows in fits(result.rows).items():
+        asked, answered = sum(r.queries or 0 for r in rows), sum(r.answers or 0 for r in rows)
+        if not asked or epsilon is None:
+            continue
+        overall = answered / asked
+        parts: dict[str, list[tuple[int, float]]] = {}
+        for row in rows:
+            classes = zip(result.classes, row.class_queries, row.class_answer_rate, strict=False)
+            groups = ((f"group {g.value}", g.n_queries, g.answer_rate) for g in row.groups)
+            for value, n, rate in [*((f"class {c}", n, rate) for c, n, rate in classes), *groups]:
+                if n and rate is not None:
+                    parts.setdefault(value, []).append((n, rate))
+        for part, counts in parts.items():
+            n = sum(n for n, _ in counts)
+            rate = sum(n * rate for n, rate in counts) / n
+            if n * overall >= EXPECTED and rate < STARVED * overall:
+                told.setdefault((name, part), []).append((epsilon, n, rate, overall))
+    return told
+
+
+def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: bool = False) -> Sheet:
+    """Return time and memory by contestant and epsilon: medians over the repeats.
+
+    Parameters
+    ----------
+    fits_cost : sequence of FitCost
+    by_epsilon : bool
+        Else the medians are over all epsilons, too.
+    private : bool
+        Show data-dependent epsilons, too: for the curator alone.
+
+    Examples
+    --------
+    >>> cost = FitCost(contestant="A", epsilon=1.0, repeat=0, training_seconds=2.0, peak_mib=100.0)
+    >>> costs([cost]).rows
+    [('A', '1', '0', '2', '0', '0', '100')]
+    """
+    groups: dict[tuple[str, float | None], list[FitCost]] = {}
+    for cost in fits_cost:
+        groups.setdefault((cost.contestant, cost.epsilon if by_epsilon else None), []).append(cost)
+    memory = {"peak_mib": "Memory, MiB", "gpu_peak_mib": "GPU, MiB"}
+    memory = {key: head for key, head in memory.items() if any(getattr(cost, key) is not None for cost in fits_cost)}
+    heads = ["Contestant", *(["ε"] * by_epsilon), "Start-up, s", "Training, s", "Labelling, s", "Predicting, s"]
+    heads += memory.values()
+    keys = [*_SECONDS, *memory]
+    lines = [
+        (
+            name,
+            *(["–" if epsilon is None else promised(epsilon)] * by_epsilon),
+            *(_median(members, key) for key in keys),
+            *([_span_of([m.data_dependent_epsilon for m in members])] if private else []),
+        )
+        for (name, epsilon), members in groups.items()
+    ]
+    heads += ["Data-dependent ε"] if private else []
+    return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), kind="grouped")
+
+
+def _median(members: Sequence[FitCost], key: str) -> str:
+    values = [value for member in members if (value := getattr(member, key)) is not None]
+    return _seconds(statistics.median(values)) if values else "–"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else number(float(f"{value:.2g}"))
+
+
+def _span_of(values: Sequence[Any]) -> str:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "–"
+    low, high = promised(known[0]), promised(known[-1])
+    return low if low == high else f"{low} to {high}"

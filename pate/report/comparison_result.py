@@ -1,0 +1,302 @@
+"""What a comparison gave, in types: who is ahead and how sure that is, and what every contestant is.
+
+Verdicts, bands and crossings are computed once, from which test rows every fit had right
+(:mod:`pate.comparison.statistics`); what stands here is their outcome, and the pages compute none of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pate.core.checks import check_choice
+from pate.exceptions import InvalidInputError
+from pate.report._record import Record
+from pate.report.result import Result
+
+#: The version of ``results.json``; ``_templates/comparison.schema.json`` describes it.
+SCHEMA = "pate-comparison-1"
+#: What may be said of one contestant against another.
+VERDICTS = ("ahead", "behind", "undecided")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band(Record):
+    """How right a contestant is at one epsilon, and how far that can be trusted.
+
+    Attributes
+    ----------
+    contestant : str
+    epsilon : float or None
+        None for floors and ceilings, which have no use for a budget.
+    mean : float
+        Accuracy over the repeats.
+    low, high : float or None
+        Of the accuracy itself; None where one repeat says nothing.
+    paired_low, paired_high : float or None
+        Without what the repeats have in common: where these of two contestants are apart, so are they.
+    n_repeats : int
+
+    Examples
+    --------
+    >>> Band(contestant="PATE", epsilon=1.0, mean=0.9, n_repeats=1).low is None
+    True
+    """
+
+    _name = "band"
+    contestant: str
+    epsilon: float | None = None
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    paired_low: float | None = None
+    paired_high: float | None = None
+    n_repeats: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Record):
+    """Two contestants at one epsilon: the difference of their accuracies, first minus second, and its interval.
+
+    Attributes
+    ----------
+    epsilon : float
+    first, second : str
+    difference : float
+        A share of 1.
+    low, high : float or None
+        None where there are too few repeats for an interval.
+    verdict : {"ahead", "behind", "undecided"}
+        Of the first.
+    repeats_needed : int or None
+        About how many repeats would tell such a difference from none; None where more repeats alone would not.
+
+    Examples
+    --------
+    >>> Verdict(epsilon=1.0, first="PATE", second="DP-SGD", difference=0.03, low=0.01, high=0.05, verdict="better")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: verdict['verdict'] must be one of 'ahead', 'behind', 'undecided', ...
+    """
+
+    _name = "verdict"
+    epsilon: float
+    first: str
+    second: str
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    verdict: str
+    repeats_needed: int | None = None
+
+    def _check(self) -> None:
+        check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideVerdict(Record):
+    """One side against another at one epsilon: the best of each by its mean, and what may be said of the sides.
+
+    Attributes
+    ----------
+    epsilon : float
+    side, other : str
+    best, best_other : str
+        Contestants.
+    difference : float
+        Of these two, first minus second.
+    low, high : float or None
+        Its interval.
+    verdict : {"ahead", "behind", "undecided"}
+        Ahead: some contestant of the side is ahead of every one of the other side.
+    repeats_needed : int or None
+        As of :class:`Verdict`.
+
+    Examples
+    --------
+    >>> SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="records", best_other="linear", difference=0.02,
+    ...             verdict="undecided").low is None
+    True
+    """
+
+    _name = "side verdict"
+    epsilon: float
+    side: str
+    other: str
+    best: str
+    best_other: str
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    verdict: str
+    repeats_needed: int | None = None
+
+    def _check(self) -> None:
+        check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch(Record):
+    """Epsilons between which two contestants may be equally right.
+
+    Attributes
+    ----------
+    low, high : float or None
+        Its ends; None where it goes on beyond the epsilons looked at.
+    at : tuple of float
+        Where the mean difference is zero in it.
+    sure : bool
+        Whether the curves surely cross in it: one contestant is ahead on its left, the other on its right.
+
+    Examples
+    --------
+    >>> Stretch(low=0.4, high=1.2, at=[0.7], sure=True).at
+    (0.7,)
+    """
+
+    _name = "stretch"
+    low: float | None = None
+    high: float | None = None
+    at: tuple[float, ...] = ()
+    sure: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing(Record):
+    """Where the curves of two contestants cross, on the logarithm of epsilon.
+
+    Attributes
+    ----------
+    first, second : str
+    stretches : tuple of Stretch
+        Every crossing lies in one of them; none where one contestant is surely ahead everywhere.
+    told : str
+        In words.
+
+    Examples
+    --------
+    >>> Crossing(first="PATE", second="DP-SGD", told="PATE is ahead everywhere looked at.").stretches
+    ()
+    """
+
+    _name = "crossing"
+    first: str
+    second: str
+    stretches: tuple[Stretch, ...] = ()
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Record):
+    """By which rule verdicts were found.
+
+    Attributes
+    ----------
+    level : float
+        With this probability at least no verdict between the sides is wrong, and with the same no verdict of another
+        pair.
+    side_looks, looks : int
+        Differences looked at for either, for which the level is corrected (Bonferroni).
+    n_repeats, least_repeats : int
+        Below the least nothing is decided.
+    same_rows : bool
+        Whether all repeats have the same test rows.
+    test_share : float or None
+        Else the share of all rows that a repeat draws as its test rows.
+
+    Examples
+    --------
+    >>> Rule(level=0.95, side_looks=4, looks=4, n_repeats=5, least_repeats=3, same_rows=True).looks
+    4
+    """
+
+    _name = "rule"
+    level: float
+    side_looks: int
+    looks: int
+    n_repeats: int
+    least_repeats: int
+    same_rows: bool
+    test_share: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ComparisonResult(Result):
+    """What a comparison gave, all of it public: what its ``results.json`` holds and its ``report.html`` shows.
+
+    Attributes
+    ----------
+    schema : str
+        ``"pate-comparison-1"``.
+    bands : tuple of Band
+    verdicts : tuple of Verdict
+        At every epsilon, the leader by mean against each rival.
+    side_verdicts : tuple of SideVerdict
+    crossings : tuple of Crossing
+    rule : Rule or None
+        None where nothing was decided.
+    redraws : {"all rows", "training rows", "nothing"}
+        What every repeat draws anew of the data.
+    n_pool : int or None
+        Rows that a repeat's parts are cut from.
+
+    Examples
+    --------
+    >>> made = ComparisonResult(kind="comparison", title="PATE on digits", rows=[])
+    >>> made.schema, ComparisonResult.from_dict(made.to_dict()) == made
+    ('pate-comparison-1', True)
+    """
+
+    schema: str = SCHEMA
+    bands: tuple[Band, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    side_verdicts: tuple[SideVerdict, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    rule: Rule | None = None
+    redraws: str = "nothing"
+    n_pool: int | None = None
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The budgets, ascending.
+
+        Examples
+        --------
+        >>> ComparisonResult(kind="comparison", title="t", rows=[]).epsilons
+        ()
+        """
+        return tuple(sorted({row.epsilon for row in self.rows if row.epsilon is not None}))
+
+    def _check(self) -> None:
+        super()._check()
+        if self.schema != SCHEMA:
+            raise InvalidInputError(
+                f"result['schema'] must be {SCHEMA!r}. Another version of pate wrote this; read it with that one."
+            )
+        check_choice("result['kind']", self.kind, ("comparison",))
+        check_choice("result['redraws']", self.redraws, ("all rows", "training rows", "nothing"))
+        # A ceiling of private data is not among the rows; nor may its name come in by another door.
+        rows = {row.contestant for row in self.rows}
+        named = [band.contestant for band in self.bands] + [n for v in self.verdicts for n in (v.first, v.second)]
+        named += [n for v in self.side_verdicts for n in (v.best, v.best_other)]
+        named += [n for found in self.crossings for n in (found.first, found.second)]
+        if not rows.issuperset(named):
+            raise InvalidInputError(
+                "result['bands'], ['verdicts'], ['side_verdicts'] and ['crossings'] must name contestants of "
+                "result['rows'] alone. Leave what is private to the sensitive report."
+            )
+
+
+def typed(result: Result | Mapping[str, Any]) -> Result:
+    """Return a result of the class that its JSON belongs to.
+
+    Examples
+    --------
+    >>> type(typed({"kind": "comparison", "schema": SCHEMA, "title": "A", "rows": []})).__name__
+    'ComparisonResult'
+    >>> type(typed({"kind": "run", "title": "A", "rows": []})).__name__
+    'Result'
+    """
+    if isinstance(result, Result):
+        return result
+    return (ComparisonResult if "schema" in result else Result).of(result)
