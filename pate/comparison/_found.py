@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import fmean
 from typing import Any
 
-from pate.comparison import statistics, verdicts
+from pate.comparison import crossings, statistics, verdicts
 from pate.comparison.cells import Cell
 from pate.comparison.statistics import PairedDifference
 from pate.report.comparison_result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
@@ -15,6 +16,8 @@ from pate.report.comparison_result import Band, Crossing, Rule, SideVerdict, Str
 #: Whose curves are held against each other, the first one's lead being positive.
 OURS, THEIRS = "PATE", "DP-SGD"
 LEVEL = 0.95
+#: Who is more than so far below the best has no paired band.
+_NEAR = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +72,21 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
             by_name.setdefault(name, {})[epsilon] = rights
     epsilons = sorted({epsilon for of in by_name.values() for epsilon in of})
     ours, theirs = ([name for name in by_name if sides.get(name) == side] for side in (OURS, THEIRS))
-    between = verdicts.side_verdicts(by_name, epsilons, ours=ours, theirs=theirs, **rows) if ours and theirs else ()
-    among = verdicts.verdicts(by_name, epsilons, **rows, level=LEVEL) if len(by_name) > 1 else ()
+    n_between, n_all = _numbers(by_name, ours, theirs)
+    # All that is said holds together: half of what may be wrong is for the sides, half for other pairs (Bonferroni).
+    looks = (2 * n_between, max(2 * (n_all - n_between), n_all)) if 0 < n_between < n_all else (n_all, n_all)
+    between: tuple[verdicts.SideVerdict, ...] = ()
+    among: tuple[verdicts.EpsilonVerdict, ...] = ()
+    if n_between:
+        between = verdicts.side_verdicts(
+            by_name, epsilons, ours=ours, theirs=theirs, **rows, level=LEVEL, looks=looks[0]
+        )
+    if n_all:
+        among = verdicts.verdicts(by_name, epsilons, **rows, level=LEVEL, looks=looks[1])
     # A pair is spoken of once: one that stands between the sides was looked at there, among fewer.
     apart = {v.epsilon: v.pairs for v in between}
     pairs = {v.epsilon: {pair: _of(apart.get(v.epsilon, {}), *pair) or d for pair, d in v.pairs.items()} for v in among}
-    paired = {
-        (name, v.epsilon): band
-        for v in among
-        for name, band in statistics.paired_bands(v.means, pairs[v.epsilon]).items()
-    }
+    paired = {(name, v.epsilon): band for v in among for name, band in _beside(v, pairs[v.epsilon]).items()}
     bands = []
     for key, members in fits.items():
         values = [cell.accuracy for cell in members if cell.accuracy is not None]
@@ -107,15 +115,34 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
         crossings=_crossings(between),
         rule=Rule(
             level=LEVEL,
-            side_looks=between[0].looks if between else 0,
-            looks=among[0].looks,
+            n_between=n_between,
+            n_others=n_all - n_between,
             n_repeats=n_repeats,
             least_repeats=statistics.LEAST_REPEATS,
             **rows,
         )
-        if any(pairs.values())
+        if n_all
         else None,
     )
+
+
+def _numbers(by_name: Mapping[str, Mapping[float, Any]], ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
+    """Return how many differences there are between the sides, and in all."""
+    at = [
+        {name for name, of in by_name.items() if epsilon in of}
+        for epsilon in {e for of in by_name.values() for e in of}
+    ]
+    between = sum(len(names & set(ours)) * len(names & set(theirs)) for names in at)
+    return between, sum(comb(len(names), 2) for names in at)
+
+
+def _beside(
+    found: verdicts.EpsilonVerdict, pairs: Mapping[tuple[str, str], PairedDifference]
+) -> dict[str, statistics.Band]:
+    """Return paired bands of the contestants near the best: one far below would widen all of them."""
+    best = max(found.means.values())
+    near = {name: mean for name, mean in found.means.items() if mean >= best - _NEAR}
+    return statistics.paired_bands(near, pairs)
 
 
 def _of(pairs: Mapping[tuple[str, str], PairedDifference], a: str, b: str) -> PairedDifference | None:
@@ -187,6 +214,6 @@ def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
     theirs = min({b for _, b in common}, key=lambda b: (fmean(total[pair] for pair in common if pair[1] == b), b))
     if (ours, theirs) not in common:
         return ()
-    found = verdicts.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
+    found = crossings.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
     stretches = tuple(Stretch(low=one.low, high=one.high, at=one.at, sure=one.sure) for one in found.where)
     return (Crossing(first=ours, second=theirs, stretches=stretches, told=found.says(ours, theirs)),)

@@ -182,16 +182,19 @@ def rule_text(result: ComparisonResult) -> str:
         else f"Repeats overlap, as each draws {percent(rule.test_share or 0.0)} of the same rows for its test; the "
         "interval is widened for that (Nadeau and Bengio 2003)."
     )
-    apart = 0 < rule.side_looks < rule.looks
-    others = f"Those of other pairs hold together at {rule.level:.0%} by themselves (corrected for {rule.looks})."
-    which, n_looks = ("Between the sides all", rule.side_looks) if apart else ("All", rule.looks)
+    n = rule.n_between + rule.n_others
+    together = f"All {n} intervals on this page hold together at {rule.level:.0%} (Bonferroni" + (
+        f": half of what may be wrong is for the {rule.n_between} between the sides, half for the others)."
+        if rule.n_between and rule.n_others
+        else ")."
+    )
     return " ".join(
         [
             "A contestant is ahead where the whole interval of the paired difference is on its side; else undecided.",
             f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a",
             "paired t) and the error of the test rows themselves (row by row, as in McNemar's test).",
-            f"{rows} {which} intervals hold together at {rule.level:.0%}, corrected for {n_looks} differences looked at (Bonferroni).",
-            *([others] if apart else []),
+            rows,
+            together,
         ]
     )
 

@@ -153,6 +153,7 @@ def _picture(result: ComparisonResult) -> Markup | None:
     told = ["Accuracy on the test rows, mean over the repeats."]
     if any(band.paired_low is not None for band in found):
         told.append("Bands are paired: where two of them are apart at one ε, so are the contestants.")
+        told.append("Who is far below the best has none.")
     elif result.rule is not None:
         told.append("No bands: there are too few repeats, or nobody to be paired with.")
     if any(band.epsilon is None for band in found):

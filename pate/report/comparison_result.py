@@ -193,10 +193,10 @@ class Rule(Record):
     Attributes
     ----------
     level : float
-        With this probability at least no verdict between the sides is wrong, and with the same no verdict of another
-        pair.
-    side_looks, looks : int
-        Differences looked at for either, for which the level is corrected (Bonferroni).
+        With this probability at least no verdict is wrong, of all together (Bonferroni).
+    n_between, n_others : int
+        Differences looked at between the sides, and between others. Where there are both, half of what may be wrong is
+        for the ones, half for the others.
     n_repeats, least_repeats : int
         Below the least nothing is decided.
     same_rows : bool
@@ -206,14 +206,14 @@ class Rule(Record):
 
     Examples
     --------
-    >>> Rule(level=0.95, side_looks=4, looks=4, n_repeats=5, least_repeats=3, same_rows=True).looks
+    >>> Rule(level=0.95, n_between=4, n_others=0, n_repeats=5, least_repeats=3, same_rows=True).n_between
     4
     """
 
     _name = "rule"
     level: float
-    side_looks: int
-    looks: int
+    n_between: int
+    n_others: int
     n_repeats: int
     least_repeats: int
     same_rows: bool

@@ -44,7 +44,13 @@ def test_the_straight_answer_comes_first(made, page):
     for v in told:
         interval = f"{100 * v.low:+.1f} to {100 * v.high:+.1f}".replace("-", "−")
         assert interval in text
-    for said in ("hold together at 95%", "Bonferroni", "5 repeats", "McNemar", "Nadeau and Bengio"):
+    for said in (
+        "intervals on this page hold together at 95%",
+        "Bonferroni",
+        "5 repeats",
+        "McNemar",
+        "Nadeau and Bengio",
+    ):
         assert said in text
     assert "the best of either side over all ε:" in text
 
