@@ -181,10 +181,12 @@ def compare(
                     note = f"The {len(kept.cells)} finished fits are kept in {os.fspath(out)!r}."  # type: ignore[arg-type]
                     tell(error, "", note, after=f" {note}")
                 raise
+        if folder is not None:
+            folder.finish([kept.cells[t.key].to_dict() for t in plan if not kept.hides(kept.cells[t.key])])
     levels = (None, *epsilons)
     order = [(c.name, epsilon, r) for c in entrants for epsilon in levels for r in range(n_repeats)]
     cells = [kept.cells[key] for key in order if key in kept.cells]
-    shown = [cell for cell in cells if data.published or cell.role != "ceiling"]
+    shown = [cell for cell in cells if not kept.hides(cell)]
     report = ComparisonReport(
         cells=tuple(shown),
         dataset=data.name,
@@ -195,7 +197,7 @@ def compare(
         redraws=data.redraws,
         n_pool=data.n_pool,
         published=data.published,
-        ceilings=tuple(cell for cell in cells if cell not in shown),
+        ceilings=tuple(cell for cell in cells if kept.hides(cell)),
         costs=tuple(kept.costs[cell.key] for cell in cells if cell.key in kept.costs),
         settings={
             "epsilons": ", ".join(f"{e:g}" for e in epsilons),
@@ -241,12 +243,16 @@ class _Kept:
     def take(self, done: Done) -> None:
         """Keep a finished fit: what is the curator's first, so that no cell is without its cost."""
         cell, cost = done.cell, done.cost
-        hidden = cell.role == "ceiling" and not self.published
+        hidden = self.hides(cell)
         if self.folder is not None:
             self.folder.append({"cost": cost.to_dict(), **({"cell": cell.to_dict()} if hidden else {})}, private=True)
             if not hidden:
                 self.folder.append(cell.to_dict())
         self.cells[cell.key], self.costs[cell.key] = cell, cost
+
+    def hides(self, cell: Cell) -> bool:
+        """Whether a cell is the curator's."""
+        return cell.role == "ceiling" and not self.published
 
 
 def _fits(left: Iterable[Task], data: Dataset, *, n_jobs: int | None, alone: bool) -> Generator[Done]:

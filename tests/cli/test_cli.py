@@ -302,22 +302,39 @@ def test_absent_data_says_where_it_was_looked_for(tmp_path):
 
 
 def test_compare_resumes(tmp_path):
-    command = ["compare", "--dataset", "digits", "--epsilons", "3,8", "--repeats", 1, "--teachers", 20,
-               "--private", 500, "--jobs", 1, "--out", tmp_path / "c"]  # fmt: skip
+    command = ["compare", "--dataset", "digits", "--contestants", "gnmax,records-same", "--epsilons", "3,8",
+               "--repeats", 1, "--private", 400, "--public", 100, "--jobs", 1, "--sensitive-report",
+               "--out", tmp_path / "c"]  # fmt: skip
     done = pate(*command)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "c" / "report.html").exists()
-    rows = json.loads((tmp_path / "c" / "results.json").read_text())["rows"]
-    assert [(r["contestant"], r["epsilon"]) for r in rows] == [
-        ("PATE", 3.0), ("PATE", 8.0), ("DP-SGD", 3.0), ("DP-SGD", 8.0),
-    ]  # fmt: skip
+    assert "Open" in done.stdout
+    cells = (tmp_path / "c" / "cells.jsonl").read_text()
     assert pate(*command).returncode == 0
+    assert (tmp_path / "c" / "cells.jsonl").read_text() == cells
+    assert {p.name for p in (tmp_path / "c").iterdir()} >= {"report.html", "results.json", "sensitive.html"}
+    assert "_seconds" not in cells
     other = pate(*command, "--seed", 9)
     assert other.returncode == 2
     assert "Traceback" not in other.stderr
-    bad = pate("compare", "--dataset", "digits", "--epsilons", "one", "--out", tmp_path / "d")
-    assert bad.returncode == 2
-    assert "separated by commas" in bad.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--epsilons", "one"], "--epsilons must be numbers"),
+        (["--contestants", "pate,dpsdg"], "Did you mean 'dpsgd'"),
+        (["--contestants", "pate,pate"], "each once"),
+        (["--contestants", "dpsgd-tempered-cnn"], "images"),
+        (["--by", "sex"], "--by must be None"),
+        (["--repeats", 0], "--repeats must be a whole number >= 1"),
+    ],
+)
+def test_compare_refuses_what_it_does_not_know(tmp_path, options, told):
+    done = pate("compare", "--dataset", "digits", "--private", 400, "--public", 100, "--epsilons", 3, *options,
+                "--jobs", 1, "--out", tmp_path / "d")  # fmt: skip
+    assert done.returncode == 2, done.stdout
+    assert told in done.stderr
+    assert not (tmp_path / "d" / "cells.jsonl").exists()
 
 
 @pytest.mark.usefixtures("ctrl_c")

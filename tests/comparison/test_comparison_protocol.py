@@ -236,8 +236,35 @@ def test_two_workers_find_what_one_finds(tmp_path):
         {"A": Fake(), "B": Fake(blur=2.0), "C": FLOOR}, small_data().pooled(), n_jobs=2, out=tmp_path, **call
     )
     assert both.rows() == alone.rows()
-    assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == 10
+    lines = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
+    # In the order of the plan: that in which workers end tells how long fits took.
+    plan = [(name, e, r) for r in range(2) for name, e in [("A", 1.0), ("A", 4.0), ("B", 1.0), ("B", 4.0), ("C", None)]]
+    assert [(line["contestant"], line["epsilon"], line["repeat"]) for line in lines] == plan
     assert len(both.costs) == 10
+
+
+def test_fits_that_end_out_of_order_are_put_in_order(tmp_path):
+    costs = tmp_path / "resume.private" / "costs.jsonl"
+    waits = Waits(until=str(costs))
+    compare({"A": waits, "B": Fake()}, small_data(), budgets=BUDGETS[:1], n_repeats=1, n_jobs=2, out=tmp_path)
+    apart = costs.read_text().splitlines()
+    assert [json.loads(line)["cost"]["contestant"] for line in apart] == ["B", "A"]
+    lines = (tmp_path / "cells.jsonl").read_text().splitlines()
+    assert [json.loads(line)["contestant"] for line in lines] == ["A", "B"]
+
+
+class Waits(Fake):
+    """Is not done before another fit is."""
+
+    def __init__(self, until="", budget=None, random_state=None):
+        super().__init__(budget=budget, random_state=random_state)
+        self.until = until
+
+    def fit(self, X, y):
+        deadline = time.monotonic() + 120
+        while not Path(self.until).stat().st_size and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return super().fit(X, y)
 
 
 def test_a_failure_in_a_worker_is_told_as_one_at_home(tmp_path):

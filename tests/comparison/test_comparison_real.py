@@ -144,7 +144,7 @@ def test_the_experiment_runs(tmp_path):
         [sys.executable, str(script), "--smoke", "--out", str(tmp_path)], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert "DP-SGD      8" in done.stdout
+    assert "dpsgd       8" in done.stdout
     folder = tmp_path / "pate_vs_dpsgd_digits_smoke"
     result = json.loads((folder / "results.json").read_text())
     assert len(result["rows"]) == 4
