@@ -138,8 +138,6 @@ def test_persons_are_the_unit_of_everybody(name, digits):
         "dpsgd-linear-scattering",
         pytest.param("dpsgd-tempered-cnn", marks=pytest.mark.slow),
         "pate-fast",
-        "records-same",
-        "public-labels-100",
         "no-privacy",
     ],
 )
