@@ -22,9 +22,13 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhil
 from pate.mechanisms import ExactLaw, Mechanism
 from pate.privacy.budget import Budget
 from pate.report.rows import FitCost
+from pate.representations import RowMemory
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
 from pate.studies.account import account
+
+#: What slow public maps made of this process's rows, for the other budgets and contestants of a repeat (**sensitive**).
+_ROWS = RowMemory()
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,6 +114,16 @@ def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> l
     return made
 
 
+def forget_rows() -> None:
+    """Drop what this process remembers of rows.
+
+    Examples
+    --------
+    >>> forget_rows()
+    """
+    _ROWS.forget()
+
+
 def tell(error: Exception, before: str, note: str, *, after: str = "") -> NoReturn:
     """Raise ``error`` again, which says more: a message of our own grows, anybody else's gets a note."""
     if isinstance(error, PateError):
@@ -120,7 +134,7 @@ def tell(error: Exception, before: str, note: str, *, after: str = "") -> NoRetu
 
 def _done(task: Task, data: Dataset) -> Done:
     known = forget_peak()
-    with listening() as watch:
+    with listening() as watch, _ROWS.on():
         try:
             cell, epsilon = _measured(task, data)
         except _Refused as why:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pate.comparison import _pages as pages
 from pate.comparison._entrants import described, entrants_of
-from pate.comparison._fit import Done, Task, fit_tasks, tell
+from pate.comparison._fit import Done, Task, fit_tasks, forget_rows, tell
 from pate.comparison._folder import CellFolder
 from pate.comparison._measure import check_column
 from pate.comparison.cells import Cell, Key
@@ -260,10 +260,13 @@ def _fits(left: Iterable[Task], data: Dataset, *, n_jobs: int | None, alone: boo
         calls = (([task], drawn) for task, drawn in _drawn(left, data))
         yield from side_by_side(fit_tasks, calls, n_jobs=n_jobs, in_worker=True)
         return
-    for task, drawn in _drawn(left, data):
-        with interruptible():
-            done = fit_tasks([task], drawn)
-        yield from done
+    try:
+        for task, drawn in _drawn(left, data):
+            with interruptible():
+                done = fit_tasks([task], drawn)
+            yield from done
+    finally:
+        forget_rows()
 
 
 def _drawn(left: Iterable[Task], data: Dataset) -> Iterator[tuple[Task, Dataset]]:

@@ -138,8 +138,6 @@ def test_persons_are_the_unit_of_everybody(name, digits):
         "dpsgd-linear-scattering",
         pytest.param("dpsgd-tempered-cnn", marks=pytest.mark.slow),
         "pate-fast",
-        "records-same",
-        "public-labels-100",
         "no-privacy",
     ],
 )
@@ -314,3 +312,22 @@ def test_everybody_says_how_it_was_tuned_and_what_it_sees():
         assert (contestant.tuning.n_tried > 0) == bool(contestant.tuning.on)
     sides = {c.side for c in named(NAMES) if c.tuning.n_tried}
     assert {"PATE", "DP-SGD"} <= sides
+
+
+def test_slow_maps_run_once_in_a_comparison_and_are_forgotten_after_it(images, monkeypatch):
+    """Both budgets see the same private rows: scattering maps them once, and the process keeps nothing in the end."""
+    from pate.comparison import _fit
+    from pate.comparison.run import compare
+    from pate.representations import RowMemory
+    from pate.representations.images import Scattering
+
+    mapped = []
+    plain = Scattering._vectors
+    monkeypatch.setattr(Scattering, "_vectors", lambda self, X: mapped.append(len(X)) or plain(self, X))
+    memory = RowMemory()
+    monkeypatch.setattr(_fit, "_ROWS", memory)
+    budgets = [Budget(1.0, DELTA), Budget(3.0, DELTA)]
+    compare(named(["dpsgd-linear-scattering"]), images, budgets=budgets, n_repeats=1, n_jobs=1)
+    assert mapped.count(150) == 1  # the private rows
+    assert memory.hits
+    assert not memory._kept
