@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pate.comparison.contestants import _dpsgd, _pate, _references, _shards
+from pate.comparison.contestants import _dpsgd, _pate, _references, _rivals, _shards
 from pate.comparison.contestants._dpsgd import check_images, is_large
-from pate.comparison.contestants._tuning import DPSGD, DPSGD_ON_PUBLIC, FAST, NOTHING, PATE_2018, RECORDS
+from pate.comparison.contestants._tuning import DPSGD, DPSGD_ON_PUBLIC, FAST, NOTHING, PATE_2018, RECORDS, RIVALS
 from pate.comparison.contract import Contestant
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
@@ -27,6 +27,8 @@ _ALL = (
     Contestant("dpsgd-linear-public", _dpsgd.on_public, side="DP-SGD", tuning=DPSGD_ON_PUBLIC, sees=_PRIVATE),
     Contestant("dpsgd-linear-scattering", _dpsgd.scattering, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
     Contestant("dpsgd-tempered-cnn", _dpsgd.tempered, side="DP-SGD", tuning=DPSGD, sees=_PIXELS),
+    Contestant("private-knn", _rivals.private_knn, tuning=RIVALS, sees=_PRIVATE),
+    Contestant("sparse-vector", _rivals.sparse_vector, tuning=RIVALS, sees=_SHARDS),
     Contestant("majority", _references.majority, tuning=NOTHING, sees="private labels, through a noisy count"),
     Contestant(
         "public-labels-100",
@@ -82,6 +84,8 @@ def named(
         dpsgd-linear-public     linear DP-SGD on ``pate``'s representation
         dpsgd-linear-scattering images: linear DP-SGD on scattering (what the planner takes there)
         dpsgd-tempered-cnn      images: a small tanh network on pixels
+        private-knn             noisy votes of the nearest records (Zhu et al. 2020), on scattering or ``pate``'s map
+        sparse-vector           teachers' plurality where it is stable (Bassily et al. 2018), on the same
         majority                the commonest class, by a noisy count of the private labels
         public-labels-100       a floor: 100 public rows labelled by hand, and no private row
         noiseless               a ceiling: the ballots of ``pate`` without noise

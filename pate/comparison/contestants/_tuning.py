@@ -20,7 +20,7 @@ _RECORDS = {
 _DPSGD = {"scattering": 12, "digits": 6}
 
 RECORDS = Tuning(
-    rule="pate's rule for record voters, from public facts (docs/choosing.md)",
+    rule="pate's rule for record voters, from public facts (docs/record-recipes.md)",
     n_tried=sum(_RECORDS.values()),
     on="splits of training parts (digits, optdigits, pendigits, spambase, Adult, MNIST, Fashion-MNIST) and made "
     "tables; at least so many, as far as the research log names them",
@@ -53,5 +53,13 @@ FAST = Tuning(
     n_tried=RECORDS.n_tried + _WITHOUT_NETWORKS,
     on=f"{RECORDS.on}; {_WITHOUT_NETWORKS} ways to take scattering on one split of 23,000 private MNIST rows, epsilon "
     "0.1, 0.5, 1 and 3",
+)
+#: Of the settings of private kNN; those of the sparse vector come from a law of distances (docs/rivals.md).
+_RIVALS = 451
+RIVALS = Tuning(
+    rule="a rule of its own, from public facts (docs/rivals.md)",
+    n_tried=_RIVALS,
+    on="splits of training parts of digits, optdigits and pendigits; combinations of data set and setting, for private "
+    "kNN and the sparse vector together",
 )
 NOTHING = Tuning(rule="nothing to set")
