@@ -38,15 +38,17 @@ BEGIN, END = "<!-- {} of experiments/false_verdicts.py -->", "<!-- end -->"
 #: Name -> (world, what it is).
 WORLDS: dict[str, tuple[Any, str]] = {
     "published": (Published(), "1,000 published test rows, calm repeats"),
-    "restless": (Published(repeat=0.1), "the same, repeats that differ by points"),
-    "tastes": (Published(taste=0.8, repeat=0.02, chance=0.2), "the same, contestants that miss quite other rows"),
+    "restless": (Published(repeat=0.1), "1,000 published rows, repeats that differ by points"),
+    "tastes": (Published(taste=0.8, repeat=0.02, chance=0.2), "1,000 published rows, contestants that miss others"),
     "few rows": (Published(n_rows=200, taste=0.6), "200 published test rows"),
-    "wrong fits": (Published(wrong=0.1), "the first, one fit in ten goes wrong"),
-    "persons": (Published(taste=0.6, per_person=5), "the first, five rows to a person"),
+    "wrong fits": (Published(wrong=0.1), "1,000 published rows, one fit in ten goes wrong"),
+    "persons": (Published(taste=0.6, per_person=5), "1,000 published rows, five to a person"),
     "training part": (TrainingPart(), "real learners on parts of one training part of 600, 1,000 published test rows"),
-    "pool": (Pool(n_rows=1800, n_classes=10, n_columns=8, noise=0.5), "real learners on cuts of one pool of 1,800"),
-    "small pool": (Pool(n_rows=300, n_columns=60, apart=0.25, noise=0.0), "the same, 300 rows of 60 columns, no noise"),
-    "tiny pool": (Pool(n_rows=100, n_columns=20, apart=0.4, noise=0.0), "the same, 100 rows of 20 columns, no noise"),
+    "pool": (Pool(n_rows=1800, n_classes=10, n_columns=8, noise=0.5), "real learners, one pool of 1,800"),
+    "small pool": (Pool(n_rows=300, n_columns=60, apart=0.25, noise=0.0),
+                   "real learners, one pool of 300, 60 columns, no noise"),
+    "tiny pool": (Pool(n_rows=100, n_columns=20, apart=0.4, noise=0.0),
+                  "real learners, one pool of 100, 20 columns, no noise"),
 }  # fmt: skip
 #: No rule over a few repeats can keep its level here (Bahadur and Savage 1956).
 LOPSIDED: dict[str, tuple[Any, str]] = {
