@@ -211,7 +211,8 @@ def svhn_rows(contents: Sequence[Content]) -> Raw:
 
     images, labels = [], []
     for content in contents:
-        found = loadmat(io.BytesIO(content["file"].tobytes()), variable_names=["X", "y"])
+        file: Any = io.BytesIO(content["file"].tobytes())  # the stubs know paths alone
+        found = loadmat(file, variable_names=["X", "y"])
         pixels, digits = found.get("X"), found.get("y")
         if pixels is None or digits is None or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] != digits.size:
             raise InvalidInputError("a file of SVHN must have X of shape (32, 32, 3, n) and n labels y.")

@@ -155,7 +155,6 @@ SOURCES: dict[str, Source] = {
                 _adult_file("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
             ),
             adult_rows,
-            cifar10_rows,
         ),
         Source(
             "diabetes130",
