@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _table import Figure, main, or_why_not
+from _table import WORK, Figure, main, or_why_not
 
 from pate import LNMax, load_dataset
 from pate.data import load_votes
@@ -40,6 +40,7 @@ class Config:
     n_many: int = 1000
     student_epochs: int | str = 10
     n_public: int | None = None
+    keep: bool = True  # a student in training, so that a stopped run goes on
     seeds: tuple[int, ...] = (0,)
     figures: tuple[Figure, ...] = (
         Figure("few", "student's accuracy, 100 labels (%)", _TABLE, 98.0, 1.0, _STUDENT),
@@ -56,7 +57,7 @@ class Config:
     )  # fmt: skip
 
 
-SMOKE = replace(Config(), student_epochs=1, n_public=200)
+SMOKE = replace(Config(), student_epochs=1, n_public=200, keep=False)
 
 
 def expected_accuracy(counts, truth, scale):
@@ -80,7 +81,8 @@ def _measure(config, seed):
     for name, queries in (("few", few[few < n_public]), ("many", np.arange(min(config.n_many, n_public)))):
         labels = np.full(n_public, ABSTAIN)
         labels[queries] = votes.student_labels[queries]
-        student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu")
+        kept = WORK / f"{NAME}-{name}-{seed}.safetensors" if config.keep else None
+        student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu", checkpoint=kept)
         student.fit(data.public.X, labels)
         found[name] = 100 * float((student.predict(data.test.X) == data.test.y).mean())
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _table import Figure, main, or_why_not
+from _table import WORK, Figure, main, or_why_not
 
 from pate import Budget, ConfidentGNMax, account, load_dataset, release_labels
 from pate.networks import SmallCNN
@@ -49,6 +49,7 @@ class Config:
     batch_size: int = 32
     learning_rate: float = 1e-3
     student_epochs: int | str = "auto"
+    keep: bool = True  # finished teachers, so that a stopped run goes on
     n_private: int | None = None
     n_public: int | None = None
     seeds: tuple[int, ...] = (0,)
@@ -67,7 +68,8 @@ class Config:
 
 
 SMOKE = replace(
-    Config(), n_teachers=5, threshold=3.0, sigma_threshold=1.0, sigma=1.0, n_queries=40, epochs=1, student_epochs=1,
+    Config(),
+    keep=False, n_teachers=5, threshold=3.0, sigma_threshold=1.0, sigma=1.0, n_queries=40, epochs=1, student_epochs=1,
     n_private=500, n_public=200,
 )  # fmt: skip
 
@@ -89,6 +91,7 @@ def _measure(config, seed):
         learning_rate=config.learning_rate,
         device="cpu",
         random_state=seed,
+        checkpoint_dir=WORK / f"{NAME}-{seed}.private" if config.keep else None,
     ).fit(data.private.X, data.private.y)
     queries = np.random.default_rng(seed).choice(len(X), config.n_queries, replace=False)
     votes = teachers.vote(X[queries])

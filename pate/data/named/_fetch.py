@@ -108,7 +108,7 @@ def content_sha256(content: Mapping[str, npt.NDArray[Any]]) -> str:
     """
     if set(content) in ({"text"}, {"file"}):
         (array,) = content.values()
-        return hashlib.sha256(array.tobytes()).hexdigest()
+        return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
     digest = hashlib.sha256()
     for name in sorted(set(content) - _IGNORED):
         array = np.asarray(content[name])
@@ -185,7 +185,7 @@ def _write(path: Path, content: Content, *, as_is: bool) -> None:
     try:
         with atomic_path(path) as part, open(part, "wb") as file:
             if as_is:
-                file.write(content["file"].tobytes())
+                file.write(content["file"].data)
             elif path.suffix == ".npz":
                 arrays: dict[str, Any] = dict(content)
                 np.savez_compressed(file, **arrays)

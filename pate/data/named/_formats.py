@@ -211,7 +211,7 @@ def svhn_rows(contents: Sequence[Content]) -> Raw:
 
     images, labels = [], []
     for content in contents:
-        file: Any = io.BytesIO(content["file"].tobytes())  # a stream will do, whatever its types say
+        file: Any = io.BytesIO(content["file"].tobytes())  # the stubs know paths alone
         found = loadmat(file, variable_names=["X", "y"])
         pixels, digits = found.get("X"), found.get("y")
         if pixels is None or digits is None or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] != digits.size:
