@@ -243,7 +243,7 @@ def test_rooms_are_few():
 
 
 def test_the_tests_mirror_the_package():
-    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills and races, the scripts and the pages have folders of their own."""
+    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; what kills, scripts and pages have folders of their own."""
     folders = {path.parent.name for path in (ROOT.parent / "tests").glob("*/test_*.py")}
     assert folders - {"crash", "docs", "experiments"} <= set(FLOORS), "a folder of tests without its room"
 
