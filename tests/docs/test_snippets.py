@@ -129,7 +129,7 @@ def test_python_in_pages_runs(page, tmp_path, monkeypatch):
     """Blocks without >>>, those of a page one after the other; with it they are doctests, and none is skipped."""
     text = page.read_text(encoding="utf-8")
     assert "+SKIP" not in text, "say '<!-- not run: REASON -->' and take the >>> away"
-    assert page in DOCTESTED or ">>>" not in text, "examples of this page are run by nobody"
+    assert page in DOCTESTED or not re.search(r"^ *>>> ", text, flags=re.M), "examples of this page are run by nobody"
     assert {block.kind for block in blocks(text)} <= {"", "python", "sh", "text", "toml", "json"}
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
@@ -171,3 +171,15 @@ def missing_of_the_table(text: str) -> list[str]:
         last = last.with_suffix(name) if name.startswith(".") else Path(name)
         missing += [] if last.exists() else [str(last)]
     return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_scripts_and_targets_that_pages_name_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    scripts = re.findall(
+        r"\b(?:python|pytest)(?: -m slow)?(?: -s)? ((?:experiments|benchmarks|tests)/[\w/]+\.py)", text
+    )
+    assert [name for name in scripts if not (ROOT / name).exists()] == []
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+    typed = re.findall(r"^    make ([\w-]+)|`make ([\w-]+)", text, flags=re.M)
+    assert {first or second for first, second in typed} <= set(targets)
