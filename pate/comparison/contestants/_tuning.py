@@ -51,8 +51,8 @@ _WITHOUT_NETWORKS = 3
 FAST = Tuning(
     rule=RECORDS.rule,
     n_tried=RECORDS.n_tried + _WITHOUT_NETWORKS,
-    on=f"{RECORDS.on}; {_WITHOUT_NETWORKS} ways to take scattering on one split of 23,000 private MNIST rows, epsilon "
-    "0.1, 0.5, 1 and 3",
+    on=f"{RECORDS.on}; {_WITHOUT_NETWORKS} ways to take scattering on one split each of 23,000 private rows of "
+    "MNIST and Fashion-MNIST, epsilon 0.1, 0.5, 1 and 3",
 )
 #: Of the settings of private kNN; those of the sparse vector come from a law of distances (docs/rivals.md).
 _RIVALS = 451
