@@ -1,4 +1,4 @@
-"""What PATE is measured against: DP-SGD and its kin (needs torch and Opacus)."""
+"""What PATE is measured against: DP-SGD and its kin (needs torch)."""
 
 from pate.dpsgd._augmentation import ImageAugmentation
 from pate.dpsgd._averaging import ExponentialAveraging, TailAveraging
