@@ -27,8 +27,9 @@ runs whatever is not there yet and writes this page again; `--smoke` tries every
 _READ = """How to read it: "within" says whether our mean is within the stated tolerance of the published number. Lines
 without a published number stand beside the others: other accountants, other noise, floors. With several seeds, mean ±
 standard deviation (seeds). Epsilons of the PATE papers depend on the votes and are private; here the votes are those
-of public benchmarks. Votes that are not part of this project: `experiments/reproduce/_votes.py` says where they are;
-without them a line says so.
+of public benchmarks. Tolerances of what teachers, students and DP-SGD reach were written before the runs; those of
+the accounting were written with first results at hand, and are no blind test. Votes that are not part of this
+project: `experiments/reproduce/_votes.py` says where they are; without them a line says so.
 """
 
 

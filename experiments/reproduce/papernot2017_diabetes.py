@@ -48,7 +48,7 @@ class Config:
                why="private, as the paper's is: it depends on the votes"),
         Figure("labels", "accuracy of the released labels (%)", _OWN),
         Figure("copied", "a forest without privacy, the smaller class copied before the cut (%)", _OWN,
-               why="a wrong protocol that gives figures such as the paper's; whether it is theirs is not known"),
+               why="rows are tested of which copies were trained on: no protocol to follow, nor known to be theirs"),
     )  # fmt: skip
 
 
