@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
+from math import ceil, comb
 from statistics import fmean
 from typing import Any
 
@@ -73,8 +73,8 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     epsilons = sorted({epsilon for of in by_name.values() for epsilon in of})
     ours, theirs = ([name for name in by_name if sides.get(name) == side] for side in (OURS, THEIRS))
     n_between, n_all = _numbers(by_name, ours, theirs)
-    # All that is said holds together: half of what may be wrong is for the sides, half for other pairs (Bonferroni).
-    looks = (2 * n_between, max(2 * (n_all - n_between), n_all)) if 0 < n_between < n_all else (n_all, n_all)
+    # All that is said holds together (Bonferroni): 4/5 of what may be wrong is for the sides, 1/5 for all other pairs.
+    looks = (ceil(5 * n_between / 4), max(5 * (n_all - n_between), n_all)) if 0 < n_between < n_all else (n_all, n_all)
     between: tuple[verdicts.SideVerdict, ...] = ()
     among: tuple[verdicts.EpsilonVerdict, ...] = ()
     if n_between:

@@ -184,7 +184,7 @@ def rule_text(result: ComparisonResult) -> str:
     )
     n = rule.n_between + rule.n_others
     together = f"All {n} intervals on this page hold together at {rule.level:.0%} (Bonferroni" + (
-        f": half of what may be wrong is for the {rule.n_between} between the sides, half for the others)."
+        f": four fifths of what may be wrong are for the {rule.n_between} between the sides)."
         if rule.n_between and rule.n_others
         else ")."
     )

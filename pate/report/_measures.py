@@ -266,6 +266,8 @@ def _median(members: Sequence[FitCost], key: str) -> str:
 
 
 def _seconds(value: float) -> str:
+    if 0 < value < 0.01:
+        return "< 0.01"
     return f"{value:,.0f}" if value >= 100 else number(float(f"{value:.2g}"))
 
 

@@ -195,8 +195,8 @@ class Rule(Record):
     level : float
         With this probability at least no verdict is wrong, of all together (Bonferroni).
     n_between, n_others : int
-        Differences looked at between the sides, and between others. Where there are both, half of what may be wrong is
-        for the ones, half for the others.
+        Differences looked at between the sides, and between others. Where there are both, four fifths of what may be
+        wrong are for the ones, one fifth is for the others.
     n_repeats, least_repeats : int
         Below the least nothing is decided.
     same_rows : bool

@@ -25,7 +25,7 @@ def test_verdicts_are_those_of_the_statistics(redraws):
     drawn = {"same_rows": False, "test_share": 0.2} if redraws == "all rows" else {"same_rows": True}
     for v in made.side_verdicts():
         told = statistics.paired_difference(
-            rights(made, v.best, v.epsilon), rights(made, v.best_other, v.epsilon), looks=4, **drawn
+            rights(made, v.best, v.epsilon), rights(made, v.best_other, v.epsilon), looks=3, **drawn
         )
         assert (v.difference, v.low, v.high) == (told.mean, told.low, told.high)
     rule = made.result().rule
@@ -35,16 +35,16 @@ def test_verdicts_are_those_of_the_statistics(redraws):
     assert third
     for v in third:
         told = statistics.paired_difference(
-            rights(made, v.first, v.epsilon), rights(made, v.second, v.epsilon), looks=8, **drawn
+            rights(made, v.first, v.epsilon), rights(made, v.second, v.epsilon), looks=20, **drawn
         )
         assert (v.difference, v.low, v.high) == (told.mean, told.low, told.high)
 
 
 def test_all_that_is_said_holds_together():
-    """Half of the 5% for the pairs between the sides, half for the others: 2 / 4 of .05 and 4 / 8 of .05."""
+    """At 3 looks each of the 2 pairs between the sides may be wrong with .05 / 3, at 20 each of the 4 others."""
     made = comparison(3, (0.5, 2.0))
     rule = made.result().rule
-    assert rule.n_between / 4 * (1 - rule.level) + rule.n_others / 8 * (1 - rule.level) == pytest.approx(0.05)
+    assert (rule.n_between / 3 + rule.n_others / 20) * (1 - rule.level) <= 0.05
     two = comparison(2, (0.5, 2.0))
     v = two.side_verdicts()[0]
     told = statistics.paired_difference(

@@ -125,13 +125,15 @@ def _limits(
     ax: Axes, bands: Sequence[Mapping[str, Any]], anchors: Sequence[Mapping[str, Any]], lines: Mapping[str, float]
 ) -> None:
     """Show all curves and marks; a line that is far below is told at the edge instead of flattening them."""
-    values = [float(v) for p in bands for v in (p["mean"], p["paired_low"], p["paired_high"]) if v is not None]
-    values = [min(max(v, 0.0), 1.0) for v in [*values, *(float(a["accuracy"]) for a in anchors)]]
-    low, high = min(values), max(values)
+    means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in anchors]
+    low, high = min(means), max(means)
+    # Bands may be cut where they are wide: they must not press the curves together.
+    ends = [float(p[end]) for p in bands for end in ("paired_low", "paired_high") if p[end] is not None]
+    low = max(min([low, *ends]), low - max(high - low, 0.02), low / 2)
+    high = min(max([high, *ends]), 1 - (1 - high) / 3)
     room = max(high - low, 0.02)
     near = {name: level for name, level in lines.items() if low - 0.5 * room <= level <= high + 0.5 * room}
     low, high = min([low, *near.values()]), max([high, *near.values()])
-    means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in anchors]
     if stretched(min(means), max(means)):
         ax.set_yscale("logit", nonpositive="clip")
         low, high = max(low, 0.004), min(high, 0.9995)  # ends of bands: 0 and 1 are infinitely far
