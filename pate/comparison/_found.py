@@ -139,9 +139,9 @@ def _numbers(by_name: Mapping[str, Mapping[float, Any]], ours: Sequence[str], th
 def _beside(
     found: verdicts.EpsilonVerdict, pairs: Mapping[tuple[str, str], PairedDifference]
 ) -> dict[str, statistics.Band]:
-    """Return paired bands of the contestants near the best: one far below would widen all of them."""
-    best = max(found.means.values())
-    near = {name: mean for name, mean in found.means.items() if mean >= best - _NEAR}
+    """Return paired bands of the two best and of all near them: one far below would widen all of them."""
+    ranked = sorted(found.means.items(), key=lambda item: -item[1])
+    near = {name: mean for place, (name, mean) in enumerate(ranked) if place < 2 or mean >= ranked[0][1] - _NEAR}
     return statistics.paired_bands(near, pairs)
 
 
