@@ -64,6 +64,7 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     n_repeats = len({cell.repeat for cell in cells})
     whole = {key: rights for key, members in fits.items() if (rights := _rights(members, n_repeats)) is not None}
     rows = _rows(cells, redraws, n_pool)
+    whose = {"groups": _owners(cells, redraws)}
     if rows is None or not whole:
         return Found(bands=tuple(_plain(fits)))
     by_name: dict[str, dict[float, Any]] = {}
@@ -79,10 +80,10 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     among: tuple[verdicts.EpsilonVerdict, ...] = ()
     if n_between:
         between = verdicts.side_verdicts(
-            by_name, epsilons, ours=ours, theirs=theirs, **rows, level=LEVEL, looks=looks[0]
+            by_name, epsilons, ours=ours, theirs=theirs, **rows, **whose, level=LEVEL, looks=looks[0]
         )
     if n_all:
-        among = verdicts.verdicts(by_name, epsilons, **rows, level=LEVEL, looks=looks[1])
+        among = verdicts.verdicts(by_name, epsilons, **rows, **whose, level=LEVEL, looks=looks[1])
     # A pair is spoken of once: one that stands between the sides was looked at there, among fewer.
     apart = {v.epsilon: v.pairs for v in between}
     pairs = {v.epsilon: {pair: _of(apart.get(v.epsilon, {}), *pair) or d for pair, d in v.pairs.items()} for v in among}
@@ -92,7 +93,7 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
         values = [cell.accuracy for cell in members if cell.accuracy is not None]
         if not values:
             continue
-        alone = statistics.band(whole[key], **rows, level=LEVEL) if key in whole else None
+        alone = statistics.band(whole[key], **rows, **whose, level=LEVEL) if key in whole else None
         beside = paired.get(key)  # type: ignore[arg-type]
         bands.append(
             Band(
@@ -161,6 +162,15 @@ def _rows(cells: Sequence[Cell], redraws: str, n_pool: int | None) -> dict[str, 
         return {"same_rows": True, "test_share": None}
     sizes = [cell.n_test for cell in cells if cell.n_test is not None]
     return {"same_rows": False, "test_share": max(sizes) / n_pool} if sizes and n_pool else None
+
+
+def _owners(cells: Sequence[Cell], redraws: str) -> Any:
+    """Return whose test rows are: one array, or one a repeat where rows are redrawn; None where each is its own."""
+    of = {cell.repeat: cell.owners() for cell in cells if cell.right is not None}
+    if any(owners is None for owners in of.values()) or not of:
+        return None
+    arrays = [of[repeat] for repeat in sorted(of)]
+    return arrays if redraws == "all rows" else arrays[0]
 
 
 def _plain(fits: Mapping[tuple[str, float | None], Sequence[Cell]]) -> list[Band]:

@@ -92,7 +92,7 @@ def scores(model: Any, data: Dataset, values: Sequence[Any], by: str | None, ask
         "class_accuracy": of_class,
         "calibration_error": _calibration(model, data.test.X, said, right, values),
         "n_test": len(truth),
-        "right": packed(right),
+        **_bits(right, data.test.groups),
     }
     if asked is not None:
         answered = asked.labels >= 0
@@ -105,6 +105,15 @@ def scores(model: Any, data: Dataset, values: Sequence[Any], by: str | None, ask
     if by is not None:
         found["groups"] = _groups(data, by, right, asked)
     return found
+
+
+def _bits(right: npt.NDArray[np.bool_], groups: Any) -> dict[str, str]:
+    """Return which rows were right; of persons with several rows one person's rows stand together."""
+    if groups is None:
+        return {"right": packed(right)}
+    owners = np.unique(np.asarray(groups), return_inverse=True)[1]
+    order = np.argsort(owners, kind="stable")
+    return {"right": packed(right[order]), "persons": packed(np.diff(owners[order], prepend=-1) > 0)}
 
 
 def indices_of(said: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:

@@ -42,6 +42,9 @@ class Cell(Row):
         The contestant's privacy statement (public).
     right : str or None
         Which of the test rows were classified right, packed (:meth:`rights`).
+    persons : str or None
+        Where test rows are persons', who then stand one after the other: which rows begin another person, packed
+        (:meth:`owners`).
 
     Examples
     --------
@@ -53,17 +56,19 @@ class Cell(Row):
     seeded: bool | None = None
     statement: PrivacyStatement | None = None
     right: str | None = None
+    persons: str | None = None
 
     def _check(self) -> None:
         super()._check()
-        if self.right is None:
-            return
-        try:
-            held = len(base64.b64decode(self.right, validate=True))
-        except (binascii.Error, ValueError):
-            held = -1
-        if self.n_test is None or held != (self.n_test + 7) // 8:
-            raise InvalidInputError("cell['right'] must be the packed truth values of its test rows.")
+        for name in ("right", "persons"):
+            if (text := getattr(self, name)) is None:
+                continue
+            try:
+                held = len(base64.b64decode(text, validate=True))
+            except (binascii.Error, ValueError):
+                held = -1
+            if self.n_test is None or held != (self.n_test + 7) // 8:
+                raise InvalidInputError(f"cell[{name!r}] must be the packed truth values of its test rows.")
 
     @property
     def key(self) -> Key:
@@ -80,9 +85,26 @@ class Cell(Row):
         >>> cell.rights()
         array([ True, False,  True])
         """
-        if self.right is None:
+        return self._unpacked(self.right)
+
+    def owners(self) -> npt.NDArray[np.int64] | None:
+        """Return whose each test row is, as numbers from 0 on, shape (n_test,); None where each is its own.
+
+        Examples
+        --------
+        >>> begins = np.array([True, False, True])
+        >>> cell = Cell(
+        ...     contestant="A", epsilon=1.0, delta=1e-5, accuracy=1.0, seed=7, n_test=3, persons=packed(begins))
+        >>> cell.owners()
+        array([0, 0, 1])
+        """
+        begins = self._unpacked(self.persons)
+        return None if begins is None else np.cumsum(begins) - 1
+
+    def _unpacked(self, text: str | None) -> npt.NDArray[np.bool_] | None:
+        if text is None:
             return None
-        bits = np.frombuffer(base64.b64decode(self.right), dtype=np.uint8)
+        bits = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
         return np.unpackbits(bits, count=self.n_test).astype(np.bool_)
 
     def row(self) -> Row:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from pate.comparison import _pages as pages
 from pate.comparison._entrants import described, entrants_of
 from pate.comparison._fit import Done, Task, fit_tasks, forget_rows, tell
@@ -275,6 +277,11 @@ def _drawn(left: Iterable[Task], data: Dataset) -> Iterator[tuple[Task, Dataset]
     for task in left:
         if task.repeat != repeat:
             repeat, drawn = task.repeat, data.redrawn(task.seed)
+            if not data.test_redrawn and not np.array_equal(drawn.test.y, data.test.y):
+                raise InvalidInputError(
+                    "data redraws its training rows alone, so that all repeats must have the same test rows in the "
+                    f"same order, and repeat {task.repeat + 1} has others. Say drawn_by(..., redraws='all rows')."
+                )
         yield task, drawn
 
 

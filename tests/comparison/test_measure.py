@@ -13,12 +13,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
-from pate.comparison._measure import asked_of, calibration_error, check_column, indices_of, scores, told
+from pate.comparison._found import find
+from pate.comparison._measure import _bits, asked_of, calibration_error, check_column, indices_of, scores, told
 from pate.comparison._memory import forget_peak, peak_mib
 from pate.comparison.cells import Cell
 from pate.core.clock import listening, timed
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows
-from pate.exceptions import InvalidInputError
+from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 
 def test_scores_are_those_of_scikit_learn():
@@ -214,3 +215,42 @@ def test_peak_memory_is_that_of_the_fit():
     after, _ = peak_mib(True)
     assert after < during - 20
     assert peak_mib(False)[0] is None
+
+
+def test_rows_of_one_person_stand_together_and_count_together():
+    right, whose = np.array([True, False, True, True, False]), np.array(["b", "a", "b", "c", "a"])
+    cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.6, seed=0, n_test=5, **_bits(right, whose))
+    np.testing.assert_array_equal(cell.owners(), [0, 0, 1, 1, 2])
+    np.testing.assert_array_equal(cell.rights(), [False, False, True, True, True])
+    assert "persons" not in _bits(right, None)
+
+
+def test_an_interval_is_wider_where_each_person_has_five_test_rows():
+    rng = np.random.default_rng(0)
+    persons = np.repeat(np.arange(60), 5)
+
+    def cells(whose):
+        for repeat in range(3):
+            for name, share in (("A", 0.9), ("B", 0.7)):
+                right = np.repeat(rng_of(name).random(60) < share, 5) ^ (rng.random(300) < 0.02)
+                yield Cell(contestant=name, epsilon=1.0, delta=1e-5, accuracy=float(right.mean()), seed=0, n_test=300,
+                           repeat=repeat, **_bits(right, whose))  # fmt: skip
+
+    def rng_of(name):
+        return np.random.default_rng(ord(name))
+
+    sides = {"A": "PATE", "B": "DP-SGD"}
+    wide, narrow = (
+        find(list(cells(whose)), sides, redraws="training rows", n_pool=None).side_verdicts[0]
+        for whose in (persons, None)
+    )
+    assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_test_rows_of_diabetes_know_their_persons():
+    try:
+        data = load_dataset("diabetes130", n_private=500, n_public=200, download=False)
+    except DatasetNotFoundError:
+        pytest.skip("diabetes130 is not in PATE_DATA_HOME")
+    assert data.test.groups.shape == data.test.y.shape
+    assert not set(data.test.groups.tolist()) & set(data.private.groups.tolist())

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import SVC
 
 from pate.comparison.contract import Setting
@@ -20,6 +18,7 @@ from pate.estimator import PATEClassifier
 from pate.mechanisms import Mechanism
 from pate.recipes import kind_of
 from pate.representations import TableMap
+from pate.students import make_student
 from pate.studies._shard_rows import shard_rows
 
 #: Teachers of the paper, and how many records each has at least where there are fewer than that many for all.
@@ -27,23 +26,6 @@ _TEACHERS, _RECORDS_EACH, _FEWEST = 250, 20, 10
 #: Noise on a count, in votes per teacher: the paper's 40 of 250.
 _NOISE = {"gnmax": 0.16, "confident": 0.16}
 _TREES = 100
-
-
-class Spread(LabelSpreading):
-    """Label spreading that says every class alike of a row which no answer reaches, where scikit-learn says NaN.
-
-    Examples
-    --------
-    >>> student = Spread(kernel="knn", n_neighbors=1)
-    >>> student.fit([[0.0], [0.1], [5.0], [5.1]], [0, 1, -1, -1]).predict_proba([[5.0]]).tolist()
-    [[0.5, 0.5]]
-    """
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return probabilities of shape (n, n_classes)."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            p = super().predict_proba(X)
-        return np.where(np.isfinite(p), p, 1 / p.shape[1])
 
 
 @dataclass(frozen=True)
@@ -155,7 +137,7 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
 
 def _models(setting: Setting) -> tuple[Any, Any]:
     kind = kind_of(setting.X_public, setting.image_shape)
-    spread = Spread(kernel="knn", n_neighbors=7, alpha=0.2, max_iter=200)  # as pate.students.make_student has it
+    spread = make_student("label-spreading")
     if kind == "image":
         return SVC(), spread
     if setting.kind == "image":

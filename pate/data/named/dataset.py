@@ -78,6 +78,8 @@ class HeldOutRows:
     X : float32 array of shape (n, n_features), or DataFrame of n rows
     y : int64 array of shape (n,)
         Class indices.
+    groups : int64 array of shape (n,) or None
+        Whose row it is, where one person has several: how sure a measured accuracy is hangs on it.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class HeldOutRows:
 
     X: Any
     y: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return f"HeldOutRows(n={len(self.X)})"

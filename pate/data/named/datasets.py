@@ -135,7 +135,7 @@ def load_dataset(
             _features(raw, private), raw.y[private], None if raw.groups is None else raw.groups[private]
         ),
         public=PublicRows(_features(raw, public), raw.y[public]),
-        test=HeldOutRows(_features(raw, test), raw.y[test]),
+        test=HeldOutRows(_features(raw, test), raw.y[test], None if raw.groups is None else raw.groups[test]),
     ).with_draw(Draw(again, redraws, published=True, n_pool=n_pool))
 
 
