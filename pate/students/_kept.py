@@ -21,7 +21,12 @@ from pate.students._image import ImageStudent
 from pate.teachers._skops import TRUSTED_TYPES
 
 #: Beside what is trusted in teachers: holders of public numbers, whose code is this package's.
-TYPES = (*TRUSTED_TYPES, "pate.data.encoding.TableEncoder", "pate.students._spreading.VoteSpreading")
+TYPES = (
+    *TRUSTED_TYPES,
+    "pate.data.encoding.TableEncoder",
+    "pate.students._spreading.LabelSpreads",
+    "pate.students._spreading.VoteSpreading",
+)
 _SKOPS, _IMAGE, _MAP = "student.skops", "student.safetensors", "representation.safetensors"
 
 

@@ -5,31 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from sklearn.semi_supervised import LabelSpreading
-
 from pate.core.checks import check_choice
 from pate.students._image import ImageStudent
-from pate.students._spreading import VoteSpreading
+from pate.students._spreading import LabelSpreads, VoteSpreading
 from pate.teachers import make_teacher, named_teachers
-
-
-class LabelSpreads(LabelSpreading):
-    """Label spreading that says every class alike of a row which no answer reaches, where scikit-learn says NaN.
-
-    Examples
-    --------
-    >>> student = LabelSpreads(kernel="knn", n_neighbors=1)
-    >>> student.fit([[0.0], [0.1], [5.0], [5.1]], [0, 1, -1, -1]).predict_proba([[5.0]]).tolist()
-    [[0.5, 0.5]]
-    """
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return probabilities of shape (n, n_classes)."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            p = super().predict_proba(X)
-        return np.where(np.isfinite(p), p, 1 / p.shape[1])
-
 
 _SEMI_SUPERVISED: dict[str, Callable[[], Any]] = {
     "vote-spreading": VoteSpreading,

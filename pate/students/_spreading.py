@@ -10,6 +10,7 @@ from scipy.sparse import csc_matrix, diags, identity
 from scipy.sparse.linalg import splu
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
+from sklearn.semi_supervised import LabelSpreading
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate.core.checks import check_int, check_labels, check_real
@@ -145,3 +146,20 @@ def _evidence(y: Any, noisy_counts: Any, n_rows: int) -> npt.NDArray[np.float64]
     # Centred: a row says which class leads, not how many teachers there are.
     centred = counts - counts.mean(axis=1, keepdims=True)
     return np.where(np.isnan(centred), 0.0, centred)
+
+
+class LabelSpreads(LabelSpreading):
+    """Label spreading that says every class alike of a row which no answer reaches, where scikit-learn says NaN.
+
+    Examples
+    --------
+    >>> student = LabelSpreads(kernel="knn", n_neighbors=1)
+    >>> student.fit([[0.0], [0.1], [5.0], [5.1]], [0, 1, -1, -1]).predict_proba([[5.0]]).tolist()
+    [[0.5, 0.5]]
+    """
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return probabilities of shape (n, n_classes)."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            p = super().predict_proba(X)
+        return np.where(np.isfinite(p), p, 1 / p.shape[1])
