@@ -172,19 +172,21 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
         model = _made(task, data)
         takes = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     values: tuple[Any, ...] = tuple(range(len(data.classes)))
-    y = data.private.y
+    X, y, groups = data.private.X, data.private.y, data.private.groups
     if wants_values(takes.get("classes"), data.classes):
         values = data.classes
         y = np.array(values, dtype=None if len({type(c) for c in values}) == 1 else object)[y]
-    offered = {"X_public": data.public.X, "groups": data.private.groups}
+    if task.contestant.role == "floor":  # is not given what it may not see
+        X = y = groups = None  # type: ignore[assignment]
+    offered = {"X_public": data.public.X, "groups": groups}
     votes = None
     with timed("training"), counted_elsewhere():  # a comparison's fits are its rows
         try:
             if isinstance(model, PATEClassifier):
-                _, votes = model.fit_keeping(data.private.X, y, **offered)
+                _, votes = model.fit_keeping(X, y, **offered)
             else:
                 accepted = inspect.signature(model.fit).parameters
-                model.fit(data.private.X, y, **{k: v for k, v in offered.items() if k in accepted})
+                model.fit(X, y, **{k: v for k, v in offered.items() if k in accepted})
         except (BudgetExceededError, NotWorthwhileError) as error:
             raise _Refused(str(error)) from error
     statement = getattr(model, "statement_", None)

@@ -176,7 +176,7 @@ class Contestant:
     make : callable
         Takes a :class:`Setting`, returns an unfitted classifier: ``fit(X, y)``, with ``X_public`` and ``groups`` where
         it takes them, ``predict`` and, for calibration, ``predict_proba``. Labels are class indices. What it says in
-        ``statement_`` is held against the budget.
+        ``statement_`` is held against the budget. A floor is given no private row: its ``X`` and ``y`` are None.
     role : {"private", "floor", "ceiling"}
     side : {"PATE", "DP-SGD", "other"}
     tuning : Tuning

@@ -258,11 +258,11 @@ class _Kept:
 
 
 def _fits(left: Iterable[Task], data: Dataset, *, n_jobs: int | None, alone: bool) -> Generator[Done]:
-    if not alone:
-        calls = (([task], drawn) for task, drawn in _drawn(left, data))
-        yield from side_by_side(fit_tasks, calls, n_jobs=n_jobs, in_worker=True)
-        return
     try:
+        if not alone:
+            calls = (([task], drawn) for task, drawn in _drawn(left, data))
+            yield from side_by_side(fit_tasks, calls, n_jobs=n_jobs, in_worker=True)
+            return
         for task, drawn in _drawn(left, data):
             with interruptible():
                 done = fit_tasks([task], drawn)

@@ -113,6 +113,6 @@ def memory_for(rep: Any, X: Any) -> RowMemory | None:
     True
     """
     memory = _ACTIVE.get()
-    if memory is None or not rep.slow_ or not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf" or not len(X):
+    if memory is None or not rep.slow_ or type(X) is not np.ndarray or X.dtype.kind not in "biuf" or not len(X):
         return None
     return memory

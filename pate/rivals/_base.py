@@ -175,9 +175,10 @@ class Rival(ByRecords):
 
         source = NoiseSource(self.noise_seed)
         promised = replace(priced.guarantee, kind="seeded") if source.seeded else priced.guarantee
+        statement = priced.tell(promised)  # what somebody states in it is refused, if at all, before anything is drawn
         self._spend(promised, unit, priced.charge)
         drawn = priced.draw(queries, source)
-        statement = self._told(priced.tell(promised))
+        statement = self._told(statement)
         classes = tuple(self.classes_.tolist())
         self.release_: Any = ReleasedLabels(drawn.labels, drawn.status, classes, promised, statement)
         self.statement_, self.queries_ = statement, queries

@@ -99,7 +99,9 @@ class StabilityTest:
 
     def failure(self, n_queries: int) -> float:
         """Return at most how probably a query of distance 0 is called stable, among so many."""
-        return _failure(self.threshold, self.threshold_scale, self.query_scale, check_int("n_queries", n_queries))
+        return _failure(
+            self.threshold, self.threshold_scale, self.query_scale, check_int("n_queries", n_queries, low=1)
+        )
 
     def guarantee(self, n_queries: int, delta: float) -> Guarantee:
         """Return what so many queries promise: a constant, known before any record is looked at.

@@ -182,3 +182,24 @@ def test_rules_look_at_public_facts_and_stay_in_range():
             allowed, asked = stability_settings(budget, n_units=n, n_classes=10, n_public=400, n_teachers=50)
             assert allowed >= 1
             assert 50 <= asked <= 400
+
+
+@pytest.mark.parametrize(
+    ("cls", "mechanism"), [(PrivateKNN, SampledNeighbours), (SparseVectorPATE, StabilityTest)], ids=["knn", "vector"]
+)
+def test_what_nobody_may_state_is_refused_before_anything_is_drawn(cls, mechanism, digits, monkeypatch):
+    def drawn(*_):
+        raise AssertionError("drawn")
+
+    monkeypatch.setattr(mechanism, "draw", drawn)
+    with pytest.raises(InvalidInputError, match="nonsense"):
+        made(cls, stated={"nonsense": "x"}).fit(*digits[:3])
+    with pytest.raises(AssertionError, match="drawn"):
+        made(cls, stated={"purpose": "triage"}).fit(*digits[:3])
+
+
+@pytest.mark.parametrize("n", [0, -3])
+def test_a_test_of_no_queries_is_refused(n):
+    test = StabilityTest.for_budget(BUDGET, n_queries=20, max_unstable=1)
+    with pytest.raises(InvalidInputError, match="n_queries"):
+        test.guarantee(n, 1e-5)

@@ -129,7 +129,6 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
         student=student,
         n_jobs=setting.n_jobs,
         random_state=setting.seed,
-        partition_seed=setting.seed,
         noise_seed=setting.noise_seed,
         anyway=True,
     )
