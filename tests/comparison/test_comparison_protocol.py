@@ -181,7 +181,7 @@ def test_what_is_made_is_looked_at():
             GaussianNB(), n_teachers=5, budget=setting.budget, classes=range(3), n_queries=9, anyway=True
         )
 
-    with pytest.raises(InvalidInputError, match="so it saw private rows, which a floor never does"):
+    with pytest.raises(InvalidInputError, match="contestant 'a guess' failed"):
         compare([MINE, replace(FLOOR, make=promising)], small_data(), budgets=BUDGETS)
 
 
