@@ -37,7 +37,8 @@ its categories, digits' shards 43.5).
 
 **Own road**: those of [accuracy.md](accuracy.md), replace-one, same protocol, each on the representation that it \
 chooses itself; where they had another number of public rows, it stands in brackets. They use public rows for more \
-than DP-SGD does: students, self-supervision. The best of a row is bold.
+than DP-SGD does: students, self-supervision. The highest mean of a row is bold; a mean is no verdict, \
+which takes paired repeats ([comparison](comparison.md)).
 """
 
 
@@ -106,7 +107,7 @@ def write_page(result: Path, others: Path, page: Path) -> None:
     """Write the page: a row for each question, the best of each in bold."""
     told, own = json.loads(result.read_text(encoding="utf-8")), _own(others)
     heads = ["data", "public rows", "adjacency", "epsilon", "recipe", "seconds", "to reach", "DP-SGD", *_SAME.values()]
-    heads += ["winner, same rows", *_OWN.values(), "winner of all"]
+    heads += ["highest mean, same rows", *_OWN.values(), "highest mean of all"]
     rows: list[list[str]] = []
     lines = [_INTRODUCTION, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for q in told["questions"]:
@@ -116,8 +117,8 @@ def write_page(result: Path, others: Path, page: Path) -> None:
             row = _row(q, cells, own.get((q["data"], q["epsilon"]), {}) if alike else {})
             rows.append(row)
     lines += [f"| {' | '.join(row)} |" for row in rows]
-    for name in ("winner, same rows", "winner of all"):
-        won = [row[heads.index(name)] for row in rows if row[heads.index("winner, same rows")]]
+    for name in ("highest mean, same rows", "highest mean of all"):
+        won = [row[heads.index(name)] for row in rows if row[heads.index("highest mean, same rows")]]
         counts = ", ".join(
             f"{who} {won.count(who)}" for who in sorted(set(won), key=lambda who: (-won.count(who), who))
         )

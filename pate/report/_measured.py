@@ -9,15 +9,15 @@ from typing import Any
 
 from pate.report._numbers import promised
 
-#: A verdict, and the heading of its column.
-VERDICTS = {"pate": "PATE ahead", "close": "too close to call", "dpsgd": "DP-SGD ahead"}
+#: A verdict of PATE's side, and the heading of its column.
+VERDICTS = {"ahead": "PATE ahead", "undecided": "undecided", "behind": "DP-SGD ahead"}
 
 
 @lru_cache(maxsize=1)
 def measurements() -> dict[str, Any]:
-    """Return ``rows`` (data, epsilon, and mean, sd and n of ``pate`` and ``dpsgd``), ``delta`` and ``sources``.
+    """Return ``rows`` (data, epsilon, and the verdict of a comparison of ours), ``delta`` and ``sources``.
 
-    They are written by ``experiments/who_wins.py`` from stored results.
+    They are written by ``experiments/who_wins.py`` from stored comparisons.
 
     Examples
     --------
@@ -29,42 +29,25 @@ def measurements() -> dict[str, Any]:
     return found
 
 
-def verdict(row: dict[str, Any]) -> str:
-    """Return who is ahead by more than both spreads together.
-
-    Examples
-    --------
-    >>> verdict({"pate": {"mean": 0.9, "sd": 0.01}, "dpsgd": {"mean": 0.8, "sd": 0.01}})
-    'pate'
-    >>> verdict({"pate": {"mean": 0.9, "sd": 0.06}, "dpsgd": {"mean": 0.8, "sd": 0.05}})
-    'close'
-    """
-    lead = row["pate"]["mean"] - row["dpsgd"]["mean"]
-    if abs(lead) <= row["pate"]["sd"] + row["dpsgd"]["sd"]:
-        return "close"
-    return "pate" if lead > 0 else "dpsgd"
-
-
 def who_wins() -> dict[str, Any]:
     """Return a sentence, a table by epsilon, and where the figures are.
 
     Examples
     --------
     >>> who_wins()["heads"]
-    ['ε', 'PATE ahead', 'too close to call', 'DP-SGD ahead']
+    ['ε', 'PATE ahead', 'undecided', 'DP-SGD ahead']
     """
     told = measurements()
-    rows = [{**row, "verdict": verdict(row)} for row in told["rows"]]
+    rows = told["rows"]
     counts = {name: sum(row["verdict"] == name for row in rows) for name in VERDICTS}
     lines = []
     for epsilon in sorted({row["epsilon"] for row in rows}):
         here = [row for row in rows if row["epsilon"] == epsilon]
-        cells = (", ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
+        cells = ("; ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
         lines.append((f"{epsilon:g}", *cells))
     n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
     sentence = (
-        f"In {len(rows)} comparisons on {n_data} data sets at δ = {delta}, records that vote against the best DP-SGD "
-        f"of this project, PATE was ahead by more than the spread in {counts['pate']}, DP-SGD in {counts['dpsgd']}, "
-        f"and {counts['close']} were too close to call."
+        f"In {len(rows)} comparisons on {n_data} tasks at δ = {delta}, our defaults on both sides, by paired "
+        f"intervals: PATE ahead in {counts['ahead']}, DP-SGD in {counts['behind']}, undecided in {counts['undecided']}."
     )
     return {"sentence": sentence, "heads": ["ε", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}

@@ -63,8 +63,8 @@ def test_whoever_is_ahead_on_the_same_rows_is_named_beside_the_winner_of_all(pag
     assert "85.00 ± 7.07 (2) | 86.00 (1) | 50.00 (1) | records | **95.00 (5)** |" in line
     assert line.endswith("| records, own road |")
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "Winner, same rows, in 1 questions that all were asked: records 1." in page
-    assert "Winner of all, in 1 questions that all were asked: records, own road 1." in page
+    assert "Highest mean, same rows, in 1 questions that all were asked: records 1." in page
+    assert "Highest mean of all, in 1 questions that all were asked: records, own road 1." in page
 
 
 def test_cells_of_other_contestants_do_not_count_as_dpsgd(page_of, tmp_path):
