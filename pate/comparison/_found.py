@@ -26,13 +26,14 @@ class Found:
 
     Attributes
     ----------
-    bands, verdicts, side_verdicts, crossings, rule
+    bands, verdicts, side_verdicts, side_pairs, crossings, rule
         Those of :class:`pate.report.comparison_result.ComparisonResult`.
     """
 
     bands: tuple[Band, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     side_verdicts: tuple[SideVerdict, ...] = ()
+    side_pairs: tuple[Verdict, ...] = ()
     crossings: tuple[Crossing, ...] = ()
     rule: Rule | None = None
 
@@ -113,6 +114,7 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
             _verdict(v.epsilon, *pair, d) for v in among for pair, d in pairs[v.epsilon].items() if pair[0] == v.leader
         ),
         side_verdicts=tuple(map(_side_verdict, between)),
+        side_pairs=tuple(_verdict(v.epsilon, *pair, d) for v in between for pair, d in v.pairs.items()),
         crossings=_crossings(between),
         rule=Rule(
             level=LEVEL,
@@ -182,11 +184,11 @@ def _plain(fits: Mapping[tuple[str, float | None], Sequence[Cell]]) -> list[Band
     ]
 
 
-def _verdict(epsilon: float, leader: str, rival: str, difference: PairedDifference) -> Verdict:
+def _verdict(epsilon: float, first: str, second: str, difference: PairedDifference) -> Verdict:
     return Verdict(
         epsilon=epsilon,
-        first=leader,
-        second=rival,
+        first=first,
+        second=second,
         difference=difference.mean,
         low=difference.low,
         high=difference.high,
@@ -203,6 +205,8 @@ def _side_verdict(found: verdicts.SideVerdict) -> SideVerdict:
         other=THEIRS,
         best=found.ours,
         best_other=found.theirs,
+        by=found.deciding[0],
+        against=found.deciding[1],
         difference=difference.mean,
         low=difference.low,
         high=difference.high,

@@ -90,21 +90,29 @@ class Crossings:
         names = {"ahead": a, "behind": b}
         if not self.where:
             return f"{names[self.start]} is ahead everywhere looked at ({looked})."
-        told = []
-        for one in self.sure:
-            about = " or ".join(f"{e:.2g}" for e in one.at)
-            left, right = (names[str(word)] for word in (one.before, one.after))
-            told.append(
-                f"{left} is ahead below epsilon {about}, {right} above "
-                f"({100 * self.level:g}% interval {one.low:.2g} to {one.high:.2g})."
-            )
+        crossed = [" or ".join(f"{e:.2g}" for e in one.at) for one in self.sure]
+        within = [f"({100 * self.level:g}% interval {one.low:.2g} to {one.high:.2g})" for one in self.sure]
+        if len(self.where) == len(self.sure) == 1:
+            left, right = (names[str(word)] for word in (self.sure[0].before, self.sure[0].after))
+            return f"{left} is ahead below epsilon {crossed[0]}, {right} above {within[0]}."
+        places: dict[str, list[str]] = {}
+        for word, low, high in self._decided():
+            unit = "" if places else "epsilon "
+            places.setdefault(names[word], []).append(f"from {unit}{low:.2g} to {high:.2g}")
+        if not places:
+            return f"Undecided everywhere looked at ({looked})."
+        ahead = ", ".join(f"{name} is ahead {' and '.join(spans)}" for name, spans in places.items())
+        cross = " and ".join(f"{e} {s}" for e, s in zip(crossed, within, strict=True))
+        return f"{ahead}; elsewhere undecided." + (f" They cross at {cross}." if cross else "")
+
+    def _decided(self) -> list[tuple[str, float, float]]:
+        """Return who is ahead, from where, and up to where, between the stretches."""
+        found, low, word = [], self.epsilons[0], self.where[0].before
         for one in self.where:
-            if not one.sure:
-                known = [names[str(word)] for word in (one.before, one.after) if word is not None]
-                ends = f"epsilon {one.low or self.epsilons[0]:.2g} to {one.high or self.epsilons[-1]:.2g}"
-                told.append(f"Undecided {'at ' + ends if known else 'everywhere looked at (' + looked + ')'}")
-                told[-1] += f"; {known[0]} is ahead next to it." if known else "."
-        return " ".join(told)
+            if word is not None and one.low is not None:
+                found.append((str(word), low, one.low))
+            low, word = one.high or self.epsilons[-1], one.after
+        return found if word is None else [*found, (str(word), low, self.epsilons[-1])]
 
 
 def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> Crossings:

@@ -220,6 +220,13 @@ class ComparisonReport:
         ]
         if any(c.seeded for c in cells):
             notes.append("The noise was seeded: nothing here is private.")
+        persons = any(s.unit != "record" for s in self.statements.values())
+        if persons and all(c.persons is None for c in self.cells if c.right is not None):
+            notes.append(
+                "Contestants protect a person with all their rows, but nobody said whose each test row is: every one "
+                "counts by itself, and where a person has several, the intervals are too narrow. Give the test rows "
+                "groups, too."
+            )
         silent = [name for name in names if not any(c.statement for c in cells if c.contestant == name)]
         if silent:
             notes.append(
@@ -274,6 +281,7 @@ class ComparisonReport:
             bands=found.bands,
             verdicts=found.verdicts,
             side_verdicts=found.side_verdicts,
+            side_pairs=found.side_pairs,
             crossings=found.crossings,
             rule=found.rule,
         )

@@ -77,6 +77,10 @@ class SideVerdict:
     epsilon : float
     ours, theirs : str
         The greatest mean of each side.
+    deciding : (str, str)
+        One of ours and one of theirs, on whom the verdict stands. Ahead or behind: who is ahead of the whole other side
+        (the greatest mean of such), and the rival who comes nearest. Undecided: the greatest mean of all, and the
+        rival it is least told apart from.
     difference : PairedDifference
         Between these two.
     verdict : {"ahead", "behind", "undecided"}
@@ -96,6 +100,7 @@ class SideVerdict:
     epsilon: float
     ours: str
     theirs: str
+    deciding: tuple[str, str]
     difference: PairedDifference
     verdict: Word
     pairs: dict[tuple[str, str], PairedDifference]
@@ -227,23 +232,39 @@ def side_verdicts(
     found = []
     for epsilon, (here, there) in at.items():
         pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in product(here, there)}
-        best_a, best_b = (
-            max(side, key=lambda name: float(accuracies(rights[name][epsilon]).mean())) for side in (here, there)
-        )
-        ahead = any(all(pairs[a, b].verdict == "ahead" for b in there) for a in here)
-        behind = any(all(pairs[a, b].verdict == "behind" for a in here) for b in there)
+        means = {name: float(accuracies(rights[name][epsilon]).mean()) for name in [*here, *there]}
+        best_a, best_b = (max(side, key=means.__getitem__) for side in (here, there))
+        verdict, deciding = _decided(pairs, means)
         found.append(
             SideVerdict(
                 epsilon=epsilon,
                 ours=best_a,
                 theirs=best_b,
-                difference=pairs[best_a, best_b],
-                verdict="ahead" if ahead else "behind" if behind else "undecided",
+                deciding=deciding,
+                difference=pairs[deciding],
+                verdict=verdict,
                 pairs=pairs,
                 looks=design.looks,
             )
         )
     return tuple(found)
+
+
+def _decided(
+    pairs: Mapping[tuple[str, str], PairedDifference], means: Mapping[str, float]
+) -> tuple[Word, tuple[str, str]]:
+    """Return what holds of the sides, and the pair on which that stands."""
+    against: dict[str, list[tuple[PairedDifference, tuple[str, str]]]] = {}
+    for pair, found in pairs.items():
+        against.setdefault(pair[0], []).append((found, pair))
+        against.setdefault(pair[1], []).append((found.reversed(), pair))
+    ranked = sorted(against, key=lambda name: -means[name])
+    sure = [name for name in ranked if all(found.verdict == "ahead" for found, _ in against[name])]
+    # A difference has the sign of its means: whoever has the greatest is behind nobody, so that one is undecided.
+    first = against[sure[0] if sure else ranked[0]]
+    rivals = first if sure else [one for one in first if one[0].verdict == "undecided"] or first
+    _, pair = min(rivals, key=lambda one: one[0].mean if one[0].low is None else one[0].low)
+    return ("undecided" if not sure else "ahead" if sure[0] == pair[0] else "behind"), pair
 
 
 def _present(rights: RightsByName, epsilons: Sequence[float]) -> dict[float, list[str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pate.report._numbers import percent, promised
@@ -47,8 +49,8 @@ def answer(result: ComparisonResult) -> list[str]:
     Examples
     --------
     >>> from pate.report.rows import Row
-    >>> side = SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="a", best_other="b", difference=0.1, low=0.05,
-    ...                    high=0.15, verdict="ahead")
+    >>> side = SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="a", best_other="b", by="a", against="b",
+    ...                    difference=0.1, low=0.05, high=0.15, verdict="ahead")
     >>> rows = [Row(contestant=name, epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
     >>> made = ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side])
     >>> answer(made)
@@ -64,13 +66,50 @@ def answer(result: ComparisonResult) -> list[str]:
     if rule is not None and rule.n_repeats < rule.least_repeats:
         few = "One repeat was" if rule.n_repeats == 1 else f"{rule.n_repeats} repeats were"
         told = [f"Undecided. {few} made, and a verdict needs at least {rule.least_repeats}."]
-    return told + [
+    crossed = [
         f"The curves of {found.first} and {found.second}, the best of either side over all ε: "
-        f"{found.told[:1].lower() if found.told.startswith('Undecided') else found.told[:1]}{found.told[1:]}".replace(
-            "epsilon", "ε"
-        )
+        f"{_lowered(found.told)}".replace("epsilon", "ε")
         for found in result.crossings
     ]
+    return [*told, *_left_out(result), *crossed, *_below_floors(result)]
+
+
+def _lowered(told: str) -> str:
+    return told[:1].lower() + told[1:] if told.startswith("Undecided") else told
+
+
+def _left_out(result: ComparisonResult) -> list[str]:
+    """Return who takes no part in verdicts, for a fit of theirs was refused."""
+    if result.rule is None:
+        return []
+    refused = Counter(
+        (row.contestant, row.epsilon) for row in result.rows if row.refused is not None and row.epsilon is not None
+    )
+    n = result.rule.n_repeats
+    told = [f"{name} at ε = {promised(epsilon)} (refused in {times} of {n} repeats)"
+            for (name, epsilon), times in refused.items() if epsilon is not None]  # fmt: skip
+    return [f"Left out of the verdicts: {listed(told)}."] if told else []
+
+
+def _below_floors(result: ComparisonResult) -> list[str]:
+    """Return where nobody of either side (of all, where there are no sides) has a mean as high as a floor."""
+    sides = {entrant.name: entrant.side for entrant in result.entrants}
+    known = [band for band in result.bands if band.epsilon is not None]
+    best: dict[float, float] = {}
+    for band in [band for band in known if sides.get(band.contestant) in _TONES] or known:
+        if band.epsilon is not None:
+            best[band.epsilon] = max(band.mean, best.get(band.epsilon, 0.0))
+    floors = {row.contestant for row in result.rows if row.role == "floor"}
+    told = []
+    for band in result.bands:
+        below = [promised(e) for e, mean in sorted(best.items()) if mean < band.mean]
+        if band.epsilon is None and band.contestant in floors and below:
+            whom = "both sides" if result.side_verdicts else "all"
+            told.append(
+                f"At ε = {listed(below)} the means of {whom} lie below {band.contestant} ({percent(band.mean)}), "
+                "which sees no private row."
+            )
+    return told
 
 
 def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
@@ -115,8 +154,8 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
     Examples
     --------
     >>> from pate.report.rows import Row
-    >>> side = SideVerdict(epsilon=8.0, side="PATE", other="DP-SGD", best="a", best_other="b", difference=-0.1,
-    ...                    low=-0.15, high=-0.05, verdict="behind")
+    >>> side = SideVerdict(epsilon=8.0, side="PATE", other="DP-SGD", best="a", best_other="b", by="a", against="b",
+    ...                    difference=-0.1, low=-0.15, high=-0.05, verdict="behind")
     >>> rows = [Row(contestant=name, epsilon=8.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
     >>> looks(ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side]))[0]["word"]
     'DP-SGD ahead'
@@ -130,7 +169,7 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
     for v in sorted(result.side_verdicts, key=lambda v: v.epsilon):
         turned = v.verdict == "behind"
         winner = v.other if turned else v.side
-        first, second = (v.best_other, v.best) if turned else (v.best, v.best_other)
+        first, second = (v.against, v.by) if turned else (v.by, v.against)
         cards.append({
             "epsilon": promised(v.epsilon),
             "tone": "undecided" if v.verdict == "undecided" else _TONES.get(winner, ""),
@@ -141,8 +180,8 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
     return cards
 
 
-def verdict_sheet(verdicts: Sequence[Verdict]) -> Sheet:
-    """Return every verdict with its interval.
+def verdict_sheet(verdicts: Sequence[Verdict], side_pairs: Sequence[Verdict] = ()) -> Sheet:
+    """Return every verdict with its interval: the best mean against each rival, and all pairs between the sides.
 
     Examples
     --------
@@ -151,11 +190,21 @@ def verdict_sheet(verdicts: Sequence[Verdict]) -> Sheet:
     [('1', 'A', 'ahead of', 'B', '+3.1 points (+1.2 to +5.0)')]
     """
     words = {"ahead": "ahead of", "behind": "behind", "undecided": "not told apart from"}
+    seen = {(v.epsilon, frozenset((v.first, v.second))) for v in verdicts}
+    more = [v for v in side_pairs if (v.epsilon, frozenset((v.first, v.second))) not in seen]
     rows = [
         (promised(v.epsilon), v.first, words[v.verdict], v.second, interval(v) + _needs(v))
-        for v in sorted(verdicts, key=lambda v: (v.epsilon, -v.difference))
+        for v in sorted([*verdicts, *map(_better_first, more)], key=lambda v: (v.epsilon, -v.difference))
     ]
-    return Sheet(heads=["ε", "Best mean", "", "Rival", "Difference and interval"], rows=rows, kind="stack")
+    return Sheet(heads=["ε", "Better mean", "", "Rival", "Difference and interval"], rows=rows, kind="stack")
+
+
+def _better_first(v: Verdict) -> Verdict:
+    if v.difference >= 0:
+        return v
+    low, high = (None if end is None else -end for end in (v.high, v.low))
+    word = {"ahead": "behind", "behind": "ahead"}.get(v.verdict, v.verdict)
+    return replace(v, first=v.second, second=v.first, difference=-v.difference, low=low, high=high, verdict=word)
 
 
 def _needs(found: Verdict) -> str:
@@ -176,6 +225,8 @@ def rule_text(result: ComparisonResult) -> str:
     rule = result.rule
     if rule is None:
         return ""
+    if rule.n_repeats < rule.least_repeats:
+        return f"Below {rule.least_repeats} repeats no difference has an interval: two repeats can agree by chance."
     rows = (
         "All repeats have the same test rows."
         if rule.same_rows
@@ -183,10 +234,15 @@ def rule_text(result: ComparisonResult) -> str:
         "interval is widened for that (Nadeau and Bengio 2003)."
     )
     n = rule.n_between + rule.n_others
-    together = f"All {n} intervals on this page hold together at {rule.level:.0%} (Bonferroni" + (
-        f": four fifths of what may be wrong are for the {rule.n_between} between the sides)."
+    apart = (
+        f": four fifths of what may be wrong are for the {rule.n_between} between the sides"
         if rule.n_between and rule.n_others
-        else ")."
+        else ""
+    )
+    together = (
+        f"The intervals of all {n} differences looked at hold together at {rule.level:.0%} (Bonferroni{apart})."
+        if n > 1
+        else f"The interval of the difference holds at {rule.level:.0%}."
     )
     return " ".join(
         [
@@ -195,6 +251,9 @@ def rule_text(result: ComparisonResult) -> str:
             "paired t) and the error of the test rows themselves (row by row, as in McNemar's test).",
             rows,
             together,
+            "One-sided failures break that: where one contestant fails now and then and another loses as much by a",
+            "little every time, repeats without a failure call the first one ahead too often (Bahadur and Savage 1956;",
+            "docs/comparison.md, False verdicts, measured).",
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from pate.report.comparison_result import Band, ComparisonResult
 from pate.statement.catalogue import english
 from pate.statement.people import glossary
 
+#: Of a line of settings: the seed of a repeat, by which lines that say the same would differ.
+_SEED = re.compile(r", random_state=\d+|(?<=\()random_state=\d+(?:, )?")
 _SHORT = {"worst_class_accuracy": "Accuracy in the worst class", "calibration_error": "Calibration error"}
 _REDRAWN = {
     "all rows": "Every repeat draws anew: private, public and test rows, the partition, the noise and all training. "
@@ -77,7 +80,7 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "looks": looks(result),
         "rule": rule_text(result),
         "warnings": starved(result),
-        "verdicts": verdict_sheet(result.verdicts),
+        "verdicts": verdict_sheet(result.verdicts, result.side_pairs),
         "swatches": {name: role for name, (role, _, _) in styles.items()},
         "picture": _picture(result),
         "accuracy": _accuracy(result),
@@ -134,10 +137,10 @@ def comparison_picture(
     result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str, float] | None = None
 ) -> Any:
     """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator."""
-    found = bands(result)
+    found, n = bands(result), _n_repeats(result)
     marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]
     return plots.comparison_curves(
-        [band.to_dict() for band in found if band.epsilon is not None],
+        [band.to_dict() | {"whole": band.n_repeats == n} for band in found if band.epsilon is not None],
         sides=sides(result),
         lines={**{band.contestant: band.mean for band in found if band.epsilon is None}, **(more_lines or {})},
         anchors=marks,
@@ -158,6 +161,8 @@ def _picture(result: ComparisonResult) -> Markup | None:
         told.append("No bands: there are too few repeats, or nobody to be paired with.")
     if any(band.epsilon is None for band in found):
         told.append("Dashed lines: what can be had without private rows, or without privacy.")
+    if any(band.epsilon is not None and band.n_repeats < _n_repeats(result) for band in found):
+        told.append("Hollow marks: means of some repeats alone, as others were refused.")
     if _marked(result):
         told.append("Diamonds: published figures, named below.")
     if comparison_picture(result).get_yscale() == "logit":
@@ -173,18 +178,27 @@ def _accuracy(result: ComparisonResult) -> Sheet:
     cells = {(band.contestant, band.epsilon): band for band in found}
     names = list(dict.fromkeys(band.contestant for band in found))
     asked = {(row.contestant, row.epsilon) for row in result.rows}
-    best = {epsilon: max(band.mean for band in found if band.epsilon == epsilon) for epsilon in epsilons}
+    n = _n_repeats(result)
+    # Who was refused in a repeat takes no part in verdicts: its mean is of other repeats than the others'.
+    whole = [band for band in found if band.n_repeats == n]
+    best = {band.epsilon: band.mean for band in sorted(whole, key=lambda band: band.mean)}
     lines, strong = [], []
     for r, name in enumerate(names):
         line = [name]
         for c, epsilon in enumerate(epsilons, start=1):
             band = cells.get((name, epsilon))
             line.append(("refused" if (name, epsilon) in asked else "–") if band is None else _told(band, "\n"))
-            if band is not None and band.mean == best[epsilon] and len(names) > 1:
+            if band is not None and band.n_repeats < n:
+                line[-1] += f"\n{band.n_repeats} of {n} repeats"
+            elif band is not None and band.mean == best[epsilon] and len(names) > 1:
                 strong.append((r, c))
         lines.append(tuple(line))
     heads = ["At ε =", *map(promised, epsilons)]
     return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), strong=strong)
+
+
+def _n_repeats(result: ComparisonResult) -> int:
+    return len({row.repeat for row in result.rows})
 
 
 def _told(band: Band, between: str = " ") -> str:
@@ -202,7 +216,7 @@ def _references(result: ComparisonResult) -> str:
         told.append(
             "In brackets: the interval of each accuracy by itself, at "
             f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; "
-            "verdicts rest on the differences. Bold: the best mean."
+            "verdicts rest on the differences. Bold: the best mean of those who were measured in every repeat."
         )
     if of["floor"]:
         told.append(f"Floors, which see no private row: {'; '.join(of['floor'])}.")
@@ -266,14 +280,15 @@ def _settings(result: ComparisonResult) -> list[tuple[str, Sheet]]:
     for (name, epsilon), rows in fits(result.rows).items():
         if epsilon is None:
             continue
-        told = list(dict.fromkeys(row.settings for row in rows if row.settings))
-        text = " / ".join(told[:3]) + (f" / {len(told) - 3} more" if len(told) > 3 else "")
         statement = statements.get((name, epsilon))
-        mechanism = "no statement" if statement is None else statement.mechanism
+        mechanism = "no statement" if statement is None else _SEED.sub("", statement.mechanism)
+        said = [_SEED.sub("", row.settings).removeprefix(mechanism).removeprefix("; ") for row in rows if row.settings]
+        told = list(dict.fromkeys(text for text in said if text))
+        text = " / ".join(told[:3]) + (f" / {len(told) - 3} more" if len(told) > 3 else "")
         g = None if statement is None else statement.guarantee
         promise = "–" if g is None else f"ε = {promised(g.epsilon)}, δ = {promised(g.delta)}"
         asked, answered = (span(getattr(row, key) for row in rows) for key in ("queries", "answers"))
-        line = (promised(epsilon), promise, mechanism, text or "not said", asked, answered)
+        line = (promised(epsilon), promise, mechanism, text or ("–" if said else "not said"), asked, answered)
         found.setdefault(name, []).append(line)
     heads = ["ε", "Promises", "Mechanism", "Settings", "Queries", "Answers"]
     return [(name, Sheet(heads=heads, rows=lines, kind="stack")) for name, lines in found.items()]

@@ -102,9 +102,12 @@ class SideVerdict(Record):
     epsilon : float
     side, other : str
     best, best_other : str
-        Contestants.
+        The contestants with the greatest mean of either side.
+    by, against : str
+        The pair on which the verdict stands, one of each side. Ahead or behind: who is ahead of the whole other side,
+        and the rival who comes nearest. Undecided: the greatest mean of all, and a rival it is not told apart from.
     difference : float
-        Of these two, first minus second.
+        Of ``by`` minus ``against``.
     low, high : float or None
         Its interval.
     verdict : {"ahead", "behind", "undecided"}
@@ -114,8 +117,8 @@ class SideVerdict(Record):
 
     Examples
     --------
-    >>> SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="records", best_other="linear", difference=0.02,
-    ...             verdict="undecided").low is None
+    >>> SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="records", best_other="linear", by="records",
+    ...             against="linear", difference=0.02, verdict="undecided").low is None
     True
     """
 
@@ -125,6 +128,8 @@ class SideVerdict(Record):
     other: str
     best: str
     best_other: str
+    by: str
+    against: str
     difference: float
     low: float | None = None
     high: float | None = None
@@ -232,6 +237,8 @@ class ComparisonResult(Result):
     verdicts : tuple of Verdict
         At every epsilon, the leader by mean against each rival.
     side_verdicts : tuple of SideVerdict
+    side_pairs : tuple of Verdict
+        At every epsilon, everyone of the side against everyone of the other.
     crossings : tuple of Crossing
     rule : Rule or None
         None where nothing was decided.
@@ -251,6 +258,7 @@ class ComparisonResult(Result):
     bands: tuple[Band, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     side_verdicts: tuple[SideVerdict, ...] = ()
+    side_pairs: tuple[Verdict, ...] = ()
     crossings: tuple[Crossing, ...] = ()
     rule: Rule | None = None
     redraws: str = "nothing"
@@ -277,13 +285,15 @@ class ComparisonResult(Result):
         check_choice("result['redraws']", self.redraws, ("all rows", "training rows", "nothing"))
         # A ceiling of private data is not among the rows; nor may its name come in by another door.
         rows = {row.contestant for row in self.rows}
-        named = [band.contestant for band in self.bands] + [n for v in self.verdicts for n in (v.first, v.second)]
-        named += [n for v in self.side_verdicts for n in (v.best, v.best_other)]
+        named = [band.contestant for band in self.bands] + [
+            n for v in (*self.verdicts, *self.side_pairs) for n in (v.first, v.second)
+        ]
+        named += [n for v in self.side_verdicts for n in (v.best, v.best_other, v.by, v.against)]
         named += [n for found in self.crossings for n in (found.first, found.second)]
         if not rows.issuperset(named):
             raise InvalidInputError(
-                "result['bands'], ['verdicts'], ['side_verdicts'] and ['crossings'] must name contestants of "
-                "result['rows'] alone. Leave what is private to the sensitive report."
+                "result['bands'], ['verdicts'], ['side_verdicts'], ['side_pairs'] and ['crossings'] must name "
+                "contestants of result['rows'] alone. Leave what is private to the sensitive report."
             )
 
 

@@ -73,9 +73,62 @@ def test_a_side_is_ahead_when_one_of_it_is_ahead_of_all(ours, theirs, verdict, b
     assert (found.verdict, found.looks) == (verdict, len(ours) * len(theirs))
     assert found.not_behind == (verdict != "behind")
     assert (found.ours, found.theirs) == (f"ours {best[0]}", f"theirs {best[1]}")
-    assert found.difference.mean == pytest.approx((best[0] - best[1]) / N)
+    assert found.difference is found.pairs[found.deciding]
+    assert found.difference.verdict == verdict
     (other,) = side_verdicts(table, [1.0], ours=names[1], theirs=names[0], same_rows=True)
     assert other.verdict == {"ahead": "behind", "behind": "ahead", "undecided": "undecided"}[verdict]
+
+
+def wobbling(n_right, by):
+    """Rights of so many rows on average, and so many more or fewer in a repeat."""
+    return [np.arange(N) < n_right + step for step in (0, by, -by, by, -by)]
+
+
+def told(table, **options):
+    names = [[name for name in table if name.startswith(side)] for side in "pd"]
+    return side_verdicts(table, [1.0], ours=names[0], theirs=names[1], same_rows=True, **options)[0]
+
+
+def test_a_verdict_names_the_pair_it_stands_on():
+    """The best mean wobbles and is told apart from nobody: the second, steady one decides, and it is shown."""
+    table = {"p1": rights(330), "p2": wobbling(335, 60), "p3": rights(200)}
+    table |= {"d1": rights(250), "d2": rights(240), "d3": wobbling(180, 3)}
+    table = {name: {1.0: of} for name, of in table.items()}
+    found = told(table)
+    assert (found.ours, found.theirs, found.verdict, found.deciding) == ("p2", "d1", "ahead", ("p1", "d1"))
+    assert found.pairs["p2", "d1"].verdict == "undecided"
+    assert found.difference.low > 0
+    mirrored = {name.translate(str.maketrans("pd", "dp")): of for name, of in table.items()}
+    found = told(mirrored)
+    assert (found.ours, found.theirs, found.verdict, found.deciding) == ("p1", "d2", "behind", ("p1", "d1"))
+    assert found.difference.high < 0
+
+
+def test_undecided_shows_the_pair_that_prevents_a_verdict():
+    """The best is sure of the best of the others, and not of one that wobbles."""
+    table = {"p1": rights(330), "p2": rights(200), "p3": rights(190)}
+    table |= {"d1": rights(300), "d2": wobbling(290, 60), "d3": rights(100)}
+    found = told({name: {1.0: of} for name, of in table.items()})
+    assert (found.ours, found.theirs, found.verdict, found.deciding) == ("p1", "d1", "undecided", ("p1", "d2"))
+    assert found.pairs["p1", "d1"].verdict == "ahead"
+    assert found.difference.low < 0 < found.difference.high
+
+
+@pytest.mark.parametrize("n_repeats", [1, 4])
+def test_whatever_is_said_of_sides_its_pair_says_too(n_repeats):
+    rng, seen = np.random.default_rng(5), set()
+    for _ in range(60):
+        table = {}
+        for name in ("p1", "p2", "p3", "d1", "d2", "d3"):
+            level, by = rng.integers(150, 380), rng.choice([2, 15, 40])
+            table[name] = {1.0: [np.arange(N) < level + round(by * rng.standard_normal()) for _ in range(n_repeats)]}
+        found = told(table)
+        assert found.difference.verdict == found.verdict
+        assert found.difference is found.pairs[found.deciding]
+        words = [{pair.verdict for (a, _), pair in found.pairs.items() if a == name} for name in ("p1", "p2", "p3")]
+        assert (found.verdict == "ahead") == ({"ahead"} in words)
+        seen.add(found.verdict)
+    assert seen == ({"undecided"} if n_repeats == 1 else {"ahead", "behind", "undecided"})
 
 
 def test_sides_meet_only_where_both_are():
@@ -146,9 +199,17 @@ def test_undecided_stretches_are_not_called_crossings():
     at_the_end = crossing([0.1, 1.0, 10.0], [made(0.2, 0.1), made(0.2, 0.1), made(0.0, 0.1)])
     (one,) = at_the_end.where
     assert (one.high, one.before, one.after) == (None, "ahead", None)
-    assert at_the_end.says("a", "b") == "Undecided at epsilon 3.2 to 10; a is ahead next to it."
+    assert at_the_end.says("a", "b") == "a is ahead from epsilon 0.1 to 3.2; elsewhere undecided."
+    in_the_middle = crossing([0.1, 1.0, 10.0], [made(0.0, 0.1), made(0.2, 0.1), made(0.0, 0.1)])
+    assert in_the_middle.says("a", "b") == "a is ahead from epsilon 0.32 to 3.2; elsewhere undecided."
     dip = crossing([0.1, 1.0, 10.0], [made(0.2, 0.1), made(0.0, 0.1), made(0.2, 0.1)])
     assert [(c.before, c.after, c.sure) for c in dip.where] == [("ahead", "ahead", False)]
+    assert dip.says("a", "b") == "a is ahead from epsilon 0.1 to 0.32 and from 3.2 to 10; elsewhere undecided."
+    both = crossing([0.1, 1.0, 10.0, 100.0], [made(m, 0.1) for m in (0.2, -0.2, -0.2, 0.0)])
+    assert both.says("a", "b") == (
+        "a is ahead from epsilon 0.1 to 0.18, b is ahead from 0.56 to 32; elsewhere undecided. "
+        "They cross at 0.32 (95% interval 0.18 to 0.56)."
+    )
     assert crossing([1.0], [made(0.2, 0.1)]).says("a", "b") == "a is ahead everywhere looked at (epsilon 1 to 1)."
     few = crossing([0.1, 1.0], [made(0.2, None), made(-0.2, None)])
     assert (few.sure, few.start) == ((), "undecided")
@@ -200,5 +261,7 @@ def test_several_crossings_are_told_in_order():
     found = crossing([0.1, 1.0, 10.0], [made(0.2, 0.05), made(-0.2, 0.05), made(0.2, 0.05)])
     assert len(found.sure) == 2
     assert isinstance(found, Crossings)
-    told = found.says("a", "b")
-    assert told.index("a is ahead below epsilon 0.32, b above") < told.index("b is ahead below epsilon 3.2, a above")
+    assert found.says("a", "b") == (
+        "a is ahead from epsilon 0.1 to 0.24 and from 4.2 to 10, b is ahead from 0.42 to 2.4; elsewhere undecided. "
+        "They cross at 0.32 (95% interval 0.24 to 0.42) and 3.2 (95% interval 2.4 to 4.2)."
+    )

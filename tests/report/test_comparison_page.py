@@ -45,7 +45,8 @@ def test_the_straight_answer_comes_first(made, page):
         interval = f"{100 * v.low:+.1f} to {100 * v.high:+.1f}".replace("-", "−")
         assert interval in text
     for said in (
-        "intervals on this page hold together at 95%",
+        "differences looked at hold together at 95%",
+        "One-sided failures break that",
         "Bonferroni",
         "5 repeats",
         "McNemar",
@@ -84,16 +85,20 @@ def test_a_class_that_gets_few_answers_is_named(made, page):
 
 
 def _nothing() -> dict[str, Any]:
-    return {"bands": (), "verdicts": (), "side_verdicts": (), "crossings": (), "rule": None}
+    return {"bands": (), "verdicts": (), "side_verdicts": (), "side_pairs": (), "crossings": (), "rule": None}
 
 
 def test_one_repeat_decides_nothing_and_says_so():
     found = comparison(n_repeats=1)
     assert {v.verdict for v in found.verdicts()} == {"undecided"} == {v.verdict for v in found.side_verdicts()}
-    assert all(v.low is None for v in found.verdicts())
+    assert all(v.low is None for v in (*found.verdicts(), *found.side_verdicts()))
     text = Page(pages.render_report(found.result())).text
     assert "Undecided. One repeat was made, and a verdict needs at least 3." in text
-    assert "ahead of" not in text.split("A contestant is ahead")[0]
+    assert "Below 3 repeats no difference has an interval" in text
+    assert "PATE is ahead" not in text
+    assert "ahead of" not in text
+    for said in ("repeats differ", "hold together", "In brackets"):
+        assert said not in text
 
 
 def test_contestants_of_one_side_are_told_apart_by_name():
@@ -138,7 +143,15 @@ def test_no_ceiling_comes_in_by_another_door(made):
     with pytest.raises(InvalidInputError, match="published"):
         replace(result, published=False)
     side = SideVerdict(
-        epsilon=1.0, side="PATE", other="DP-SGD", best="x", best_other="y", difference=0.1, verdict="ahead"
+        epsilon=1.0,
+        side="PATE",
+        other="DP-SGD",
+        best="x",
+        best_other="y",
+        by="x",
+        against="y",
+        difference=0.1,
+        verdict="ahead",
     )
     with pytest.raises(InvalidInputError, match="contestants of result"):
         replace(result, side_verdicts=(side,))

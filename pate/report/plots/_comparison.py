@@ -17,7 +17,8 @@ _HUES = {
     "DP-SGD": ("series-1", "series-4", "series-3"),
     "other": ("ink", "soft", "reference"),
 }
-_MARKERS = "osD^vPX*"
+#: No diamonds: these are published figures.
+_MARKERS = "os^vPX*<"
 #: Where accuracies are named on an axis that is stretched towards 1.
 _TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)))
@@ -53,7 +54,8 @@ def comparison_curves(
     Parameters
     ----------
     bands : sequence of mappings
-        ``contestant``, ``epsilon``, ``mean`` (0 to 1), ``paired_low``, ``paired_high`` (None where nothing is known).
+        ``contestant``, ``epsilon``, ``mean`` (0 to 1), ``paired_low``, ``paired_high`` (None where nothing is known);
+        ``whole`` (not of some repeats alone: those marks are hollow).
     sides : mapping of str to str
         Contestant to ``"PATE"``, ``"DP-SGD"`` or ``"other"``: the colours.
     lines : mapping of str to float, optional
@@ -81,6 +83,9 @@ def comparison_curves(
         x, colour = [p["epsilon"] for p in points], COLOURS[role]
         ax.plot(x, [p["mean"] for p in points], linestyle=dashes, color=colour, marker=marker, markersize=5.5,
                 linewidth=1.9, label=name, zorder=4)  # fmt: skip
+        part = [p for p in points if not p.get("whole", True)]
+        ax.plot([p["epsilon"] for p in part], [p["mean"] for p in part], linestyle="none", color=colour, marker=marker,
+                markersize=5.5, markerfacecolor=COLOURS["paper"], zorder=4.5)  # fmt: skip
         known = [p for p in points if p["paired_low"] is not None]
         if known:
             low, high = ([p[end] for p in known] for end in ("paired_low", "paired_high"))
@@ -113,7 +118,8 @@ def _log_axis(ax: Axes, epsilons: Sequence[float], more: Sequence[float]) -> Non
     ax.set_xlim(ends[0] / 1.25, ends[-1] * 1.25)
     ticks: list[float] = []
     least = 1.5 if is_narrow(ax) else 1.25
-    for epsilon in epsilons:  # neighbours would run into one another
+    # One epsilon alone would be the only number on the axis.
+    for epsilon in epsilons if len(epsilons) > 1 else ends:  # neighbours would run into one another
         if not ticks or epsilon >= least * ticks[-1]:
             ticks.append(epsilon)
     ax.xaxis.set_major_locator(FixedLocator(ticks))
