@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 Rights = npt.NDArray[np.bool_]
 
@@ -104,6 +105,34 @@ class Pool:
         noisy = means + noises[:, None, None] * rng.standard_normal((X.shape[1], e, *means.shape[2:]))
         scores = np.matmul(noisy, X_test.transpose(1, 2, 0)[:, None]) - (noisy**2).sum(axis=3)[..., None] / 2
         return np.asarray(scores.argmax(axis=2) == y_test)
+
+
+@dataclass(frozen=True)
+class Nearest(Pool):
+    """As a pool, of learners that hang on single rows: the class of the nearest one. One epsilon, without noise."""
+
+    def _fit(self, rng, X, y, train, X_test, y_test, e) -> Rights:  # type: ignore[no-untyped-def]
+        found = [y[train][cdist(X_test[:, a], X[train, a]).argmin(axis=1)] == y_test for a in range(X.shape[1])]
+        return np.repeat(np.stack(found)[:, None], e, axis=1)
+
+
+@dataclass(frozen=True)
+class Stumps(Pool):
+    """As a pool of two classes, of learners that jump: the best threshold in the best column. One epsilon."""
+
+    n_classes: int = 2
+
+    def _fit(self, rng, X, y, train, X_test, y_test, e) -> Rights:  # type: ignore[no-untyped-def]
+        found, steps = [], np.arange(len(train))
+        for a in range(X.shape[1]):
+            order = X[train, a].argsort(axis=0)
+            ones = np.cumsum(y[train][order], axis=0)  # up to a row; above it are the others
+            right = (steps[:, None] + 1 - ones) + (ones[-1] - ones)  # says 1 above
+            flipped = len(train) - right
+            best, column = np.unravel_index(np.maximum(right, flipped).argmax(), right.shape)
+            above = X_test[:, a, column] > X[train, a][order[best, column], column]
+            found.append((above if right[best, column] >= flipped[best, column] else ~above) == y_test)
+        return np.repeat(np.stack(found)[:, None], e, axis=1)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,10 @@ def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -
     if not value:
         return value if value is None else Names()
     source = context.get_parameter_source(str(parameter.name))
-    return Names.of(value, listed=source is not None and source.name == "DEFAULT_MAP")
+    names = Names.of(value, listed=source is not None and source.name == "DEFAULT_MAP")
+    if not names:
+        raise typer.BadParameter(f"got no name in {', '.join(map(repr, value))}. Name one, or leave the option out.")
+    return names
 
 
 def size_option(text: str, group: str) -> Any:

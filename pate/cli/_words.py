@@ -33,6 +33,8 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
     '--classes are two. Say --voters shards; --classes was not given'
     >>> in_own_words("name them: classes= (--classes), or say anyway=True (--anyway)", known)
     'name them: --classes, or say --anyway'
+    >>> in_own_words("choose other classes=, or other voters=.", known)
+    'choose other --classes, or other --voters.'
     >>> in_own_words("fewer than two classes", known)
     'fewer than two classes'
     >>> in_own_words("GNMax(sigma=40.0) buys nothing: sigma=50.0 would", {"sigma": "--sigma"})
@@ -55,7 +57,7 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
         # What is said in both tongues is said once: anyway=True (--anyway), groups (--group).
         text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( [^)]*)?)\)", r"\3", text)
         text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
-        text = re.sub(rf"(?<![\w-]){word}=(?=\s|$)", option, text)
+        text = re.sub(rf"(?<![\w-]){word}=(?=[\s,;]|\.?$|\.\s)", option, text)
         text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
         text = re.sub(rf"(^|(?<=[.:;] )){word}(?= ({_VERBS})\b)", option, text)
         text = re.sub(rf"(^--[a-z-]+ (?:and|or) ){word}(?= ({_VERBS})\b)", lambda m, o=option: m[1] + o, text)  # type: ignore[misc]

@@ -52,7 +52,7 @@ class CellFolder:
     >>> place = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (place / "thesis.txt").write_text("years of work")
     >>> with CellFolder(place) as folder:
-    ...     folder.open([], None, {}, [])
+    ...     folder.open([], None, {}, [], {})
     Traceback (most recent call last):
     pate.exceptions.RunFolderError: ... is not empty and holds no comparison. Choose another folder for out=, ...
     """
@@ -70,14 +70,21 @@ class CellFolder:
         self._files.close()
 
     def open(
-        self, contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any], seeds: list[int]
-    ) -> list[int]:
-        """Start the comparison here or go on with it, and return its seeds (one per repeat).
+        self,
+        contestants: Sequence[Contestant],
+        data: Dataset,
+        settings: Mapping[str, Any],
+        seeds: list[int],
+        stamp: dict[str, Any],
+    ) -> tuple[list[int], dict[str, Any]]:
+        """Start the comparison here or go on with it; return its seeds (one per repeat) and the stamp of its first call.
+
+        A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
 
         Raises
         ------
         RunFolderError
-            The folder holds something else, another comparison, or one that is running now.
+            The folder holds something else, another comparison, one of more repeats, or one that is running now.
         InvalidInputError
             It cannot be made or written to.
         """
@@ -99,7 +106,7 @@ class CellFolder:
             (self.path / _PRIVATE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(self.path / _PRIVATE, private, mode=0o600)
             # Last: whoever is killed before this line leaves a folder that counts as empty.
-            write_json(self.path / _CONFIG, {**config, "seeds": seeds})
+            write_json(self.path / _CONFIG, {**config, "seeds": seeds, "stamp": stamp, "also": []})
         before = read_json(self.path / _CONFIG)
         differs = [name for name in config if before.get(name) != config[name]]
         if read_json(self.path / _PRIVATE).get("sha256") != private["sha256"]:
@@ -109,8 +116,29 @@ class CellFolder:
                 f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "
                 "To go on with it, make the call as it was."
             )
+        known = [int(seed) for seed in before["seeds"]]
+        if len(seeds) < len(known):
+            raise RunFolderError(
+                f"{self.path} holds a comparison of {len(known)} repeats, got n_repeats={len(seeds)}. Ask for "
+                f"{len(known)} or more, or choose another folder for out=."
+            )
+        self._config = {**before, "seeds": [*known, *seeds[len(known) :]]}
+        if self._config != before:
+            write_json(self.path / _CONFIG, self._config)
         self._private = self._open(self.path / _COSTS, mode=0o600)
-        return [int(seed) for seed in before["seeds"]]
+        return self._config["seeds"], self._config["stamp"]
+
+    def also(self, stamp: Mapping[str, Any], *, left: bool) -> list[str]:
+        """Return in what calls with fits ``left`` to do differed from the first one: commits, versions (never times)."""
+        first, told = self._config["stamp"], list(self._config["also"])
+        pairs = {"commit": (stamp["commit"], first["commit"])}
+        pairs |= {name: (value, first["versions"].get(name)) for name, value in stamp["versions"].items()}
+        differs = ", ".join(f"{name} {value}" for name, (value, then) in pairs.items() if value != then)
+        if left and differs and differs not in told:
+            told.append(differs)
+            self._config["also"] = told
+            write_json(self.path / _CONFIG, self._config)
+        return told
 
     def lines(self, *, private: bool = False) -> list[dict[str, Any]]:
         """Return what is kept, the finished fits or what is kept apart; a last line torn by a kill is cut off."""
@@ -202,7 +230,7 @@ def _is_leftover(path: Path) -> bool:
 def _configuration(contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what must be the same for a comparison to go on, as JSON values."""
     recipes = {contestant.name: _sha256(_recipe(contestant)) for contestant in contestants}
-    chosen = {k: settings[k] for k in ("epsilons", "delta", "n_repeats", "random_state", "by")}
+    chosen = {k: settings[k] for k in ("epsilons", "delta", "random_state", "by")}
     # The noise seed itself is not written down.
     noise = settings["noise_seed"]
     rows = [data.private.y, data.public.y_for_evaluation, data.test.y]

@@ -22,6 +22,10 @@ from pate.exceptions import InvalidInputError
 LEAST_REPEATS = 3
 #: As far as it is looked how many repeats a gap would need.
 _MOST_REPEATS = 100
+#: Where rows are redrawn, more repeats than so many do not lessen the corrected variance. Nadeau and Bengio's factor takes
+#: it that two repeats correlate by the share of test rows; learners that hang on single rows (one nearest neighbour,
+#: stumps) correlate by half as much again, and only the term 1/J made up for that (docs/comparison.md, measured).
+_MOST_COUNTED = 5
 
 
 @dataclass(frozen=True)
@@ -104,19 +108,21 @@ class Spread:
         share = design.test_share
         if share is None:
             return np.sqrt(self.of_repeats / n), np.sqrt(self.of_rows + 0.0 * n)
-        corrected = 1 / n + share / (1 - share)  # Nadeau and Bengio (2003), rho = share
+        # Nadeau and Bengio (2003), rho = share
+        corrected = 1 / np.minimum(n, _MOST_COUNTED) + share / (1 - share)
         return np.sqrt(self.of_repeats * corrected), np.sqrt(self.of_rows * (1 / n + (1 - 1 / n) * share))
 
     def half_width(self, design: Design, repeats: Any = None) -> Any:
         """Return half the width of the interval, over the repeats there are or over so many.
 
         Same rows: both errors together (Banerjee 1960). Rows drawn anew: the error over repeats has that of rows in it
-        already, and the wider of both is taken, as few repeats may agree by luck.
+        already, and the wider of both is taken, as few repeats may agree by luck; beyond five, repeats lessen Student's
+        quantile alone.
         """
         n = self.n_repeats if repeats is None else repeats
         tail = (1 - design.level) / design.looks / 2  # Bonferroni: holds whatever the looks have to do with one another
         of_repeats, of_rows = self.errors(design, n)
-        both = _quantiles(tail)[n - 1] * of_repeats, _quantile(tail, self.df_rows) * of_rows
+        both = _quantiles(tail, self.n_repeats)[n - 1] * of_repeats, _quantile(tail, self.df_rows) * of_rows
         return np.hypot(*both) if design.same_rows else np.maximum(*both)
 
     def repeats_needed(self, design: Design) -> int | None:
@@ -134,9 +140,9 @@ def _quantile(tail: float, df: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _quantiles(tail: float) -> FloatArray:
-    """Return Student's t by degrees of freedom, from 0 on."""
-    return np.asarray(stats.t.isf(tail, np.maximum(np.arange(_MOST_REPEATS), 1)))
+def _quantiles(tail: float, n_repeats: int) -> FloatArray:
+    """Return Student's t by degrees of freedom, from 0 on, for as many repeats as there are or are looked for."""
+    return np.asarray(stats.t.isf(tail, np.maximum(np.arange(max(_MOST_REPEATS, n_repeats)), 1)))
 
 
 def spread(values: Sequence[FloatArray], design: Design) -> Spread:

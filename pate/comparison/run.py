@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from pate.comparison import _pages as pages
 from pate.comparison._entrants import described, entrants_of
 from pate.comparison._fit import Done, Task, fit_tasks, forget_rows, tell
@@ -64,7 +62,8 @@ def compare(
         All with the same delta, each once.
     n_repeats : int
         In each, split, training, shards and noise are drawn anew; all contestants meet on the same split, with the
-        same ``random_state``, so that their differences are paired.
+        same ``random_state``, so that their differences are paired. More of them go on in the same ``out``, where the
+        fits of fewer are kept; to look and then to add some is a look that no verdict is corrected for.
     random_state : int or None
         Of splits, of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that
         the same call compares the same teachers. None draws from the operating system; shards are then cut by a secret.
@@ -133,16 +132,15 @@ def compare(
     identity = {
         "epsilons": list(epsilons),
         "delta": delta,
-        "n_repeats": n_repeats,
         "random_state": random_state,
         "noise_seed": noise_seed,
         "by": by,
     }
     # One time for all: a time for each fit would tell how long it took, which private rows decide.
-    stamp = provenance()
+    now = stamp = provenance()
     with CellFolder(out) if out is not None else nullcontext() as folder, _cache(out) as cache:
         if folder is not None:
-            seeds = folder.open(entrants, data, identity, seeds)
+            seeds, stamp = folder.open(entrants, data, identity, seeds, stamp)
         alone = workers(n_jobs) == 1 and not on_cluster()
 
         def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
@@ -162,7 +160,7 @@ def compare(
             )
             return replace(made, noise_seed=_noise_of(noise_seed, made.key))
 
-        # Whole repeats first: whoever interrupts has a smaller comparison, not half of one.
+        # Whole repeats first: more of them go on where fewer ended.
         plan = [
             task(contestant, epsilon, repeat)
             for repeat in range(n_repeats)
@@ -171,6 +169,7 @@ def compare(
         ]
         kept = _Kept(folder, {t.key: t for t in plan}, published=data.published)
         left = [t for t in plan if t.key not in kept.cells]
+        others = folder.also(now, left=bool(left)) if folder is not None else []
         fits = _fits(left, data, n_jobs=n_jobs, alone=alone)
         # Closed by hand: an error would otherwise leave workers and the progress bar running while it is being told.
         bar = cast(Generator[Done], track(fits, total=len(plan), begun=len(kept.cells), label="fits", show=verbose))
@@ -213,6 +212,7 @@ def compare(
             "n_private": len(data.private.y),
             "n_public": len(data.public.y_for_evaluation),
             "n_test": len(data.test.y),
+            **({"went on with": "; ".join(others)} if others else {}),
         },
         **stamp,
     )
@@ -277,11 +277,6 @@ def _drawn(left: Iterable[Task], data: Dataset) -> Iterator[tuple[Task, Dataset]
     for task in left:
         if task.repeat != repeat:
             repeat, drawn = task.repeat, data.redrawn(task.seed)
-            if not data.test_redrawn and not np.array_equal(drawn.test.y, data.test.y):
-                raise InvalidInputError(
-                    "data redraws its training rows alone, so that all repeats must have the same test rows in the "
-                    f"same order, and repeat {task.repeat + 1} has others. Say drawn_by(..., redraws='all rows')."
-                )
         yield task, drawn
 
 

@@ -7,7 +7,7 @@ Where the error of an accuracy comes from, and what stands for it here:
 - **test rows**: another test set would give another difference; the variance of what each row says on average over
   repeats, which for one repeat is McNemar's (1947);
 - **repeats that share rows**: where no test set was published each repeat draws one from the same rows; the corrected
-  resampled t, factor 1/J + n_test/n_train (Nadeau and Bengio 2003).
+  resampled t, factor 1/J + n_test/n_train (Nadeau and Bengio 2003), in which J counts as five at most.
 
 With a published test set the first two are put together as ``sqrt(t1^2 v1 + t2^2 v2)`` (Banerjee 1960). For normal
 errors its level is proven, whatever the true variances: given both estimates the chance of being right is the law of
@@ -188,7 +188,8 @@ def paired_difference(
     **Sources.** The module's docstring. With a published test set, disagreements on a row that come and go with the
     repeat are in both errors, and so counted twice, on the safe side (as by Owen's pigeonhole bootstrap, 2007).
     Nadeau and Bengio's factor rests on an approximation of theirs: that two repeats correlate by the share of test
-    rows. What all this gives in made worlds is in docs/comparison.md.
+    rows. Those of unstable learners correlate by more, which shows once 1/J is small: J counts as five at most, so that
+    more repeats lessen Student's quantile alone. What all this gives in made worlds is in docs/comparison.md.
 
     Examples
     --------

@@ -245,7 +245,7 @@ def encode_dataset(data: Dataset) -> Dataset:
         public=replace(data.public, X=encoder.transform(data.public.X)),
         test=replace(data.test, X=encoder.transform(data.test.X)),
     )
-    return encoded.with_draw(Draw(_Encoded(data), data.redraws, data.published, data.n_pool))
+    return encoded.with_draw(Draw(_Encoded(data), data.redraws, data.published, data.n_pool, recoded=True))
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,6 @@ def relabelled(data):
         ({"contestants": {"A": Fake(), "B": Fake()}}, "other contestants"),
         ({"budgets": BUDGETS[:1]}, "other epsilons"),
         ({"budgets": [Budget(1.0, 1e-6), Budget(4.0, 1e-6)]}, "other delta"),
-        ({"n_repeats": 2}, "other n_repeats"),
         ({"random_state": 1}, "other random_state"),
         ({"noise_seed": 1}, "other noise"),
         ({"data": small_data(seed=1)}, "other public rows, test rows, private rows"),
@@ -104,6 +103,60 @@ def test_another_comparison_in_the_same_folder_is_refused(tmp_path, change, text
         run(**{**call, **change})
     assert not CALLS
     assert (tmp_path / "run" / "cells.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("random_state", [0, None])
+def test_more_repeats_go_on_where_fewer_ended(tmp_path, random_state):
+    call = {"budgets": BUDGETS, "noise_seed": 0, "random_state": random_state}
+    few = compare({"A": Fake()}, small_data(), n_repeats=2, out=tmp_path, **call)
+    CALLS.clear()
+    more = compare({"A": Fake()}, small_data(), n_repeats=4, out=tmp_path, **call)
+    assert len(CALLS) == 2 * len(BUDGETS)
+    assert [cell for cell in more.cells if cell.repeat < 2] == list(few.cells)
+    assert len({cell.seed for cell in more.cells}) == 4
+    if random_state is not None:
+        at_once = compare({"A": Fake()}, small_data(), n_repeats=4, **call)
+        assert [(c.key, c.seed, c.accuracy) for c in more.cells] == [(c.key, c.seed, c.accuracy) for c in at_once.cells]
+    assert json.loads((tmp_path / "config.json").read_text())["seeds"] == [c.seed for c in more.cells[:4]]
+    assert len(ComparisonReport.load(tmp_path).rows()) == 4 * len(BUDGETS)
+    before = (tmp_path / "cells.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match=r"holds a comparison of 4 repeats, got n_repeats=3. Ask for 4 or more"):
+        compare({"A": Fake()}, small_data(), n_repeats=3, out=tmp_path, **call)
+    assert (tmp_path / "cells.jsonl").read_bytes() == before
+
+
+def test_a_kill_amid_further_repeats_keeps_their_seeds(tmp_path):
+    call = {"budgets": BUDGETS, "out": tmp_path, "random_state": None}
+    first = compare({"A": FailsLate(late=False)}, small_data(), n_repeats=1, **call)
+    with pytest.raises(StudentError):
+        compare({"A": FailsLate()}, small_data(), n_repeats=3, **call)
+    kept = json.loads((tmp_path / "config.json").read_text())["seeds"]
+    report = compare({"A": FailsLate()}, small_data(), n_repeats=3, **call)
+    assert kept == [cell.seed for cell in report.cells[:3]]
+    assert kept[0] == first.cells[0].seed
+
+
+def test_a_report_keeps_the_stamp_of_its_fits_and_says_where_later_ones_differ(tmp_path, monkeypatch):
+    call = {"budgets": BUDGETS, "out": tmp_path}
+
+    def at(created, numpy, commit):
+        stamp = {"created": created, "commit": commit, "versions": {"numpy": numpy, "pate": "0"}}
+        monkeypatch.setattr(run, "provenance", lambda: stamp)
+
+    at("2026-01-01T00:00:00+00:00", "1", "aaa")
+    compare({"A": Stating()}, small_data(), n_repeats=1, **call)
+    at("2026-02-02T00:00:00+00:00", "2", "bbb")
+    again = compare({"A": Stating()}, small_data(), n_repeats=1, **call)
+    assert (again.created, again.commit) == ("2026-01-01T00:00:00+00:00", "aaa")
+    assert again.versions == {"numpy": "1", "pate": "0"}
+    assert "went on with" not in again.settings  # nothing was fitted
+    more = compare({"A": Stating()}, small_data(), n_repeats=2, **call)
+    assert more.settings["went on with"] == "commit bbb, numpy 2"
+    assert {s.created for s in more.statements.values()} == {more.created} == {again.created}
+    at("2026-03-03T00:00:00+00:00", "1", "aaa")
+    last = compare({"A": Stating()}, small_data(), n_repeats=2, **call)
+    assert last.settings["went on with"] == "commit bbb, numpy 2"
+    assert "2026-02" not in "".join(p.read_text() for p in tmp_path.glob("*.json*"))
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):

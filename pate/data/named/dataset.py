@@ -109,6 +109,8 @@ class Draw:
     redraws: str = "nothing"
     published: bool = False
     n_pool: int | None = None
+    #: Whether public rows, which another seed draws, decide how the same test rows are written as numbers.
+    recoded: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,6 +206,11 @@ class Dataset:
         random_state : int
             For a named one, what :func:`load_dataset` takes.
 
+        Raises
+        ------
+        InvalidInputError
+            The draw is not what ``redraws`` and ``n_pool`` say of it.
+
         Examples
         --------
         >>> from pate import load_dataset
@@ -213,7 +220,22 @@ class Dataset:
         """
         check_int("random_state", random_state, low=0)
         make = self._draw.make
-        return self if make is None or self.redraws == "nothing" else make(random_state)
+        if make is None or self.redraws == "nothing":
+            return self
+        drawn = make(random_state)
+        if self.test_redrawn:
+            _check_pool(self.n_pool, len(drawn.test.y))
+        elif not self._same_test(drawn):
+            raise InvalidInputError(
+                f"redraws={self.redraws!r} says that every draw has the same test rows in the same order, and the draw of "
+                f"seed {random_state} has others. Say drawn_by(..., redraws='all rows'), or leave test rows as they are."
+            )
+        return drawn
+
+    def _same_test(self, drawn: Dataset) -> bool:
+        ours, theirs = self.test, drawn.test
+        same = _equal(ours.y, theirs.y) and _equal(ours.groups, theirs.groups)
+        return same and (self._draw.recoded or _equal(ours.X, theirs.X))
 
     def drawn_by(
         self,
@@ -230,15 +252,17 @@ class Dataset:
         make : function of a seed that returns a Dataset
             Of the same classes and columns.
         redraws : {"all rows", "training rows", "nothing"}
+            With ``"training rows"`` test rows have to be the same to the last value, in the same order.
         published : bool
             You say that the private rows are published: what is measured on them is then no secret.
         n_pool : int or None
-            Rows that a draw is cut from; None: as many as the three parts have (without ``"all rows"``: two).
+            Rows that a draw is cut from, more than its test rows; None: as many as the three parts have (without
+            ``"all rows"``: two).
 
         Raises
         ------
         InvalidInputError
-            ``make`` is no function, or another word for ``redraws``.
+            ``make`` is no function, another word for ``redraws``, or a pool of test rows alone.
 
         Examples
         --------
@@ -252,6 +276,8 @@ class Dataset:
         check_choice("redraws", redraws, REDRAWS)
         if n_pool is not None:
             check_int("n_pool", n_pool, low=1)
+            if redraws == "all rows":
+                _check_pool(n_pool, len(self.test.y))
         return self.with_draw(Draw(make, redraws, published, n_pool))
 
     def pooled(self) -> Dataset:
@@ -298,6 +324,27 @@ class Dataset:
             f"n_classes={len(self.classes)}, n_private={len(self.private.y)}, "
             f"n_public={len(self.public.y_for_evaluation)}, n_test={len(self.test.y)})"
         )
+
+
+def _check_pool(n_pool: int, n_test: int) -> None:
+    if n_test >= n_pool:
+        raise InvalidInputError(
+            f"n_pool must be more than the test rows of every draw, got {n_pool} for {n_test} test rows. It is all rows "
+            "that private, public and test rows are drawn from: drawn_by(make, n_pool=...)."
+        )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is other or one is None or other is None:
+        return one is other
+    if hasattr(one, "columns") or hasattr(other, "columns"):
+        return type(one) is type(other) and bool(one.equals(other))
+    if hasattr(one, "nnz"):  # sparse
+        return type(one) is type(other) and one.shape == other.shape and (one != other).nnz == 0
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
 
 
 @dataclass(frozen=True)
