@@ -77,7 +77,7 @@ class CellFolder:
         seeds: list[int],
         stamp: dict[str, Any],
     ) -> tuple[list[int], dict[str, Any]]:
-        """Start the comparison here or go on with it; return its seeds (one per repeat) and the stamp of its first call.
+        """Start the comparison here or go on with it; return its seeds, one per repeat, and its first call's stamp.
 
         A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
 
@@ -129,7 +129,7 @@ class CellFolder:
         return self._config["seeds"], self._config["stamp"]
 
     def also(self, stamp: Mapping[str, Any], *, left: bool) -> list[str]:
-        """Return in what calls with fits ``left`` to do differed from the first one: commits, versions (never times)."""
+        """Return in what calls with fits ``left`` to do differed from the first: commits and versions, no times."""
         first, told = self._config["stamp"], list(self._config["also"])
         pairs = {"commit": (stamp["commit"], first["commit"])}
         pairs |= {name: (value, first["versions"].get(name)) for name, value in stamp["versions"].items()}

@@ -40,6 +40,21 @@ def test_equal_contestants_are_seldom_told_apart(script, world, n_repeats):
     assert found["rule"] <= most(STUDIES)
 
 
+@pytest.mark.parametrize("n_repeats", [5, 10, 30])
+@pytest.mark.parametrize("world", ["nearest", "stumps"])
+def test_nor_are_unstable_learners_on_one_pool(script, world, n_repeats):
+    found = script.count(script.WORLDS[world][0], 2, 1, n_repeats, STUDIES, script.Config(seed=5))
+    assert found["rule"] <= most(STUDIES)
+
+
+def test_the_corrected_t_as_it_was_published_says_too_much_of_unstable_learners(script, monkeypatch):
+    from pate.comparison import _spread
+
+    monkeypatch.setattr(_spread, "_MOST_COUNTED", 10**6)
+    found = script.count(script.WORLDS["nearest"][0], 2, 1, 30, 300, script.Config(seed=6))
+    assert found["rule"] > most(300)
+
+
 @pytest.mark.parametrize(("contestants", "epsilons", "studies"), [(2, 5, 60), (6, 1, 40), (6, 5, 10)])
 @pytest.mark.parametrize("world", ["tastes", "small pool"])
 def test_nor_are_many_at_many_epsilons(script, world, contestants, epsilons, studies):
