@@ -175,7 +175,7 @@ def test_encoded_test_rows_are_the_same_rows_though_public_rows_write_them_other
     data = numbered(as_table)
 
     def make(seed):
-        public = as_table(np.arange(50, 70) * (seed + 1))
+        public = as_table(np.arange(50, 70) * (2 * seed + 1))
         return replace(data, public=replace(data.public, X=public))
 
     coded = encode_dataset(data.drawn_by(make, redraws="training rows"))
