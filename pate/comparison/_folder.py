@@ -122,7 +122,7 @@ class CellFolder:
                 f"{self.path} holds a comparison of {len(known)} repeats, got n_repeats={len(seeds)}. Ask for "
                 f"{len(known)} or more, or choose another folder for out=."
             )
-        self._config = {**before, "seeds": [*known, *seeds[len(known) :]]}
+        self._config = {"stamp": stamp, "also": [], **before, "seeds": [*known, *seeds[len(known) :]]}
         if self._config != before:
             write_json(self.path / _CONFIG, self._config)
         self._private = self._open(self.path / _COSTS, mode=0o600)
