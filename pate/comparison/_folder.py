@@ -77,7 +77,7 @@ class CellFolder:
         seeds: list[int],
         stamp: dict[str, Any],
     ) -> tuple[list[int], dict[str, Any]]:
-        """Start the comparison here or go on with it; return its seeds (one per repeat) and the stamp of its first call.
+        """Start the comparison here or go on with it; return its seeds, one per repeat, and its first call's stamp.
 
         A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
 
@@ -122,14 +122,14 @@ class CellFolder:
                 f"{self.path} holds a comparison of {len(known)} repeats, got n_repeats={len(seeds)}. Ask for "
                 f"{len(known)} or more, or choose another folder for out=."
             )
-        self._config = {**before, "seeds": [*known, *seeds[len(known) :]]}
+        self._config = {"stamp": stamp, "also": [], **before, "seeds": [*known, *seeds[len(known) :]]}
         if self._config != before:
             write_json(self.path / _CONFIG, self._config)
         self._private = self._open(self.path / _COSTS, mode=0o600)
         return self._config["seeds"], self._config["stamp"]
 
     def also(self, stamp: Mapping[str, Any], *, left: bool) -> list[str]:
-        """Return in what calls with fits ``left`` to do differed from the first one: commits, versions (never times)."""
+        """Return in what calls with fits ``left`` to do differed from the first: commits and versions, no times."""
         first, told = self._config["stamp"], list(self._config["also"])
         pairs = {"commit": (stamp["commit"], first["commit"])}
         pairs |= {name: (value, first["versions"].get(name)) for name, value in stamp["versions"].items()}

@@ -22,9 +22,9 @@ from pate.exceptions import InvalidInputError
 LEAST_REPEATS = 3
 #: As far as it is looked how many repeats a gap would need.
 _MOST_REPEATS = 100
-#: Where rows are redrawn, more repeats than so many do not lessen the corrected variance. Nadeau and Bengio's factor takes
-#: it that two repeats correlate by the share of test rows; learners that hang on single rows (one nearest neighbour,
-#: stumps) correlate by half as much again, and only the term 1/J made up for that (docs/comparison.md, measured).
+#: Where rows are redrawn, more repeats than so many do not lessen the corrected variance. Nadeau and Bengio's factor
+#: takes it that two repeats correlate by the share of test rows; learners that hang on single rows (one nearest
+#: neighbour, stumps) correlate by more, and only the term 1/J makes up for that (docs/comparison.md, measured).
 _MOST_COUNTED = 5
 
 

@@ -316,6 +316,7 @@ def test_compare_resumes(tmp_path):
     other = pate(*command, "--seed", 9)
     assert other.returncode == 2
     assert "Traceback" not in other.stderr
+    assert "Choose another folder for --out, or delete" in other.stderr
 
 
 @pytest.mark.parametrize(

@@ -395,6 +395,18 @@ def test_names_are_parted_by_commas_or_given_again(tmp_path, asked, name, line, 
     assert {tuple(getattr(options, name)) for options in asked} == {names}
 
 
+@pytest.mark.parametrize("empty", ["", " , "])
+def test_no_name_at_all_is_refused(tmp_path, asked, empty):
+    """It would mean the default, which is not what was written."""
+    done = pate("label", "--epsilon", 1, "--out", "l.csv", "--classes", empty, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"got no name in {empty!r}" in done.stderr
+    done = pate("compare", "--dataset", "digits", "--contestants", empty, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert not asked
+    assert not (tmp_path / "run").exists()
+
+
 def test_every_type_of_option_is_one_that_a_file_can_hold():
     """An option of a new type needs a line in the reader: it is not passed over."""
     kinds = {key.kind for key in uses_of(LabelOptions).values() if typing.get_origin(key.kind) is not typing.Literal}

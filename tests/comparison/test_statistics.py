@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pate.comparison._spread import Design, Spread
 from pate.comparison.statistics import LEAST_REPEATS, PairedDifference, band, paired_bands, paired_difference
 from pate.exceptions import InvalidInputError
 
@@ -49,6 +50,47 @@ def test_with_rows_drawn_anew_the_resampled_t_is_corrected_and_rows_are_the_leas
     alike = paired_difference([a[0]] * 5, [b[0]] * 5, same_rows=False, test_share=0.2)
     assert alike.se_repeats == 0
     assert alike.high - alike.mean >= stats.norm.ppf(0.975) * alike.se_rows > 0
+
+
+def cuts(n_repeats):
+    """Repeats with redrawn rows whose means spread, as those of real learners do."""
+    rng = np.random.default_rng(3)
+    levels = 0.8 + 0.05 * rng.standard_normal(n_repeats)
+    return [rng.random(50) < level for level in levels], [rng.random(50) < 0.75 for _ in levels]
+
+
+@pytest.mark.parametrize("n_repeats", [6, 10, 30])
+def test_beyond_five_repeats_the_corrected_variance_stays(n_repeats):
+    a, b = cuts(n_repeats)
+    found = paired_difference(a, b, same_rows=False, test_share=0.2)
+    values = np.array(a).astype(float) - np.array(b)
+    corrected = values.mean(axis=1).var(ddof=1) * (1 / 5 + 0.25)
+    assert found.se_repeats == pytest.approx(math.sqrt(corrected))
+    assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, n_repeats - 1) * math.sqrt(corrected))
+
+
+def test_where_rows_are_redrawn_repeats_are_said_to_be_needed_only_where_they_do():
+    """Student's quantile falls to 1.98 at a hundred repeats, and the error stays."""
+    design = Design(same_rows=False, test_share=0.2)
+    error = math.sqrt(0.45)
+
+    def needed(gap):
+        return Spread(gap * error, 5, 50, 1.0, 0.0, 200).repeats_needed(design)
+
+    assert needed(1.97) is None
+    assert needed(2.8) == 5
+    assert needed(2.3) == 10  # t(9) = 2.26, t(8) = 2.31
+
+
+@pytest.mark.parametrize("same_rows", [True, False])
+@pytest.mark.parametrize("n_repeats", [100, 101, 150])
+def test_there_may_be_more_repeats_than_it_is_looked_for(n_repeats, same_rows):
+    rng = np.random.default_rng(4)
+    a, b = (rng.random((n_repeats, 40)) < level for level in (0.8, 0.79))
+    share = None if same_rows else 0.2
+    found = paired_difference(list(a), list(b), same_rows=same_rows, test_share=share)
+    assert (found.verdict, found.repeats_needed, found.df) == ("undecided", None, n_repeats - 1)
+    assert band(list(a), same_rows=same_rows, test_share=share).low < 0.8
 
 
 def test_rows_of_one_certain_repeat_are_mcnemars():

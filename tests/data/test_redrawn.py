@@ -139,3 +139,58 @@ def test_a_draw_of_ones_own():
         data.drawn_by(lambda seed: data, redraws="all row")
     with pytest.raises(InvalidInputError, match="n_pool must be"):
         data.drawn_by(lambda seed: data, n_pool=0)
+
+
+@pytest.mark.parametrize("as_rows", [as_array, as_table, as_sparse, as_texts])
+def test_a_draw_that_changes_test_rows_is_not_believed(as_rows):
+    """Also where the labels stay: an interval for the same rows would be too narrow."""
+    data = numbered(as_rows)
+
+    def with_test(rows):
+        other = replace(numbered(as_rows), test=replace(data.test, X=as_rows(rows)))
+        return data.drawn_by(lambda seed: other, redraws="training rows")
+
+    assert with_test(np.arange(70, 100)).redrawn(1).public.X is not data.public.X
+    shifted = np.arange(70, 100)
+    shifted[[0, 3]] = shifted[[3, 0]]  # of one class
+    with pytest.raises(InvalidInputError, match=r"the draw of seed 1 has others. Say drawn_by.*'all rows'"):
+        with_test(shifted).redrawn(1)
+
+
+def test_missing_values_are_the_same_test_rows():
+    def with_missing(seed):
+        X = as_array(np.arange(70, 100))
+        X[3] = np.nan
+        data = numbered(as_array)
+        return replace(data, test=replace(data.test, X=X))
+
+    data = with_missing(0).drawn_by(with_missing, redraws="training rows")
+    assert np.isnan(data.redrawn(1).test.X[3])
+    fewer = replace(data, test=replace(data.test, X=data.test.X[1:], y=data.test.y[1:]))
+    with pytest.raises(InvalidInputError, match="has others"):
+        data.drawn_by(lambda seed: fewer, redraws="training rows").redrawn(1)
+
+
+def test_encoded_test_rows_are_the_same_rows_though_public_rows_write_them_otherwise():
+    data = numbered(as_table)
+
+    def make(seed):
+        public = as_table(np.arange(50, 70) * (2 * seed + 1))
+        return replace(data, public=replace(data.public, X=public))
+
+    coded = encode_dataset(data.drawn_by(make, redraws="training rows"))
+    assert (coded.redrawn(3).test.X != coded.test.X).any()
+    mixed = encode_dataset(data.drawn_by(lambda seed: data.pooled().redrawn(seed), redraws="training rows"))
+    with pytest.raises(InvalidInputError, match="has others"):
+        mixed.redrawn(1)
+
+
+def test_a_pool_holds_more_than_the_test_rows():
+    data = numbered(as_array)
+    with pytest.raises(InvalidInputError, match=r"n_pool must be more than .* got 30 for 30 test rows"):
+        data.drawn_by(lambda seed: data, n_pool=30)
+    large = data.drawn_by(lambda seed: data.pooled().redrawn(seed), n_pool=31)
+    assert len(large.redrawn(1).test.y) == 30
+    grown = replace(data, test=HeldOutRows(np.zeros((100, 1)), np.zeros(100, dtype=int)))
+    with pytest.raises(InvalidInputError, match=r"got 100 for 100 test rows"):
+        data.drawn_by(lambda seed: grown).redrawn(1)

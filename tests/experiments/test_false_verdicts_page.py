@@ -45,7 +45,8 @@ def test_the_stored_result_is_whole_and_keeps_the_level(script):
 
 
 @pytest.mark.parametrize(
-    "name", ["published", "few rows", "wrong fits", "persons", "training part", "pool", "tiny pool"]
+    "name",
+    ["published", "few rows", "wrong fits", "persons", "training part", "pool", "tiny pool", "nearest", "stumps"],
 )
 def test_contestants_of_a_world_are_equal_on_average(script, name):
     rng = np.random.default_rng(1)

@@ -227,8 +227,8 @@ class Dataset:
             _check_pool(self.n_pool, len(drawn.test.y))
         elif not self._same_test(drawn):
             raise InvalidInputError(
-                f"redraws={self.redraws!r} says that every draw has the same test rows in the same order, and the draw of "
-                f"seed {random_state} has others. Say drawn_by(..., redraws='all rows'), or leave test rows as they are."
+                f"redraws={self.redraws!r} says that every draw has the same test rows in the same order, and the draw "
+                f"of seed {random_state} has others. Say drawn_by(..., redraws='all rows'), or leave test rows alone."
             )
         return drawn
 
@@ -329,8 +329,8 @@ class Dataset:
 def _check_pool(n_pool: int, n_test: int) -> None:
     if n_test >= n_pool:
         raise InvalidInputError(
-            f"n_pool must be more than the test rows of every draw, got {n_pool} for {n_test} test rows. It is all rows "
-            "that private, public and test rows are drawn from: drawn_by(make, n_pool=...)."
+            f"n_pool must be more than the test rows of every draw, got {n_pool} for {n_test} test rows. It is all "
+            "rows that private, public and test rows are drawn from: drawn_by(make, n_pool=...)."
         )
 
 
