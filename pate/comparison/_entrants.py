@@ -14,6 +14,9 @@ from pate.exceptions import InvalidInputError
 from pate.report.rows import Entrant
 from pate.studies.folders import plain_repr
 
+#: Whoever knows these can repeat the noise, or the cut.
+_SECRETS = ("noise_seed", "partition_seed")
+
 
 @dataclass(frozen=True)
 class Given:
@@ -91,8 +94,16 @@ def described(contestant: Contestant) -> Entrant:
         rule=told.rule,
         n_tried=None if told == Tuning() else told.n_tried,
         tried_on=told.on,
-        made_of=plain_repr(contestant.make.model) if given else None,  # type: ignore[attr-defined]
+        made_of=plain_repr(_without_seeds(contestant.make.model)) if given else None,  # type: ignore[attr-defined]
     )
+
+
+def _without_seeds(model: Any) -> Any:
+    """Return a copy without the seeds of noise and shards, to be shown."""
+    copy = clone(model)
+    parameters = copy.get_params()
+    found = [name for name, value in parameters.items() if value is not None and name.split("__")[-1] in _SECRETS]
+    return copy.set_params(**dict.fromkeys(found))
 
 
 def _contestant(name: Any, given: Any) -> Contestant:

@@ -43,7 +43,7 @@ class Task:
     seed : int
         Of training.
     cut_seed : int or None
-        Of shards; None cuts them by a secret.
+        Of shards; None cuts them by a secret, whatever the contestant was built with.
     noise_seed : int or None
     created : str
         When the comparison began: a fit's own time would tell how long it took.
@@ -179,13 +179,14 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
     if task.contestant.role == "floor":  # is not given what it may not see
         X = y = groups = None  # type: ignore[assignment]
     offered = {"X_public": data.public.X, "groups": groups}
+    accepted = inspect.signature(model.fit).parameters
+    took_groups = None if groups is None else "groups" in accepted or isinstance(model, PATEClassifier)
     votes = None
     with timed("training"), counted_elsewhere():  # a comparison's fits are its rows
         try:
             if isinstance(model, PATEClassifier):
                 _, votes = model.fit_keeping(X, y, **offered)
             else:
-                accepted = inspect.signature(model.fit).parameters
                 model.fit(X, y, **{k: v for k, v in offered.items() if k in accepted})
         except (BudgetExceededError, NotWorthwhileError) as error:
             raise _Refused(str(error)) from error
@@ -193,7 +194,7 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
     seeded = task.noise_seed is not None if "noise_seed" in takes else None
     if isinstance(statement, PrivacyStatement) and task.contestant.role != "ceiling":
         seeded = statement.seeded
-        _check_promise(task, statement)
+        _check_promise(task, statement, took_groups)
         statement = replace(statement, created=task.created)
     else:  # what a ceiling states is no promise
         statement = None
@@ -203,6 +204,7 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
         seeded=seeded,
         statement=statement,
         settings=told(model),
+        took_groups=took_groups,
         **scores(model, data, values, task.by, asked),
     )
     return cell, None if votes is None else _data_dependent(model.release_, votes, task.budget.delta)
@@ -235,7 +237,7 @@ def _made(task: Task, data: Dataset) -> Any:
     if "noise_seed" in takes:
         chosen["noise_seed"] = task.noise_seed
     by_records = isinstance(model, PATEClassifier) and model.who_votes() == "records"
-    if task.cut_seed is not None and "partition_seed" in takes and not by_records:
+    if "partition_seed" in takes and not by_records:
         chosen["partition_seed"] = task.cut_seed
     return model.set_params(**chosen) if chosen else model
 
@@ -251,12 +253,17 @@ def wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
     return isinstance(classes, Iterable) and tuple(classes) == values and values != tuple(range(len(values)))
 
 
-def _check_promise(task: Task, statement: PrivacyStatement) -> None:
+def _check_promise(task: Task, statement: PrivacyStatement, took_groups: bool | None) -> None:
     promised = statement.guarantee
     if task.contestant.role == "floor":
         raise InvalidInputError(
             f"it states epsilon={promised.epsilon:g}, so it saw private rows, which a floor never does. Let it take "
             "part as role='private'."
+        )
+    if took_groups is False and statement.unit != "record":
+        raise InvalidInputError(
+            f"its statement promises to protect one {statement.unit}, but its fit takes no groups, so it cannot know "
+            "whose each private row is. Let fit take groups=, or promise one record."
         )
     if promised.epsilon > task.budget.epsilon or promised.delta > task.budget.delta:
         raise BudgetExceededError(

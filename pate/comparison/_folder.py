@@ -34,7 +34,9 @@ _CONFIG, _CELLS = "config.json", "cells.jsonl"
 _PRIVATE = Path("resume.private") / "fingerprint.json"
 _COSTS = Path("resume.private") / "costs.jsonl"
 #: They change how long a fit takes, not what comes of it; and what :func:`compare` sets itself.
-_WITHOUT_EFFECT = frozenset({"n_jobs", "verbose", "checkpoint_dir", "budget", "random_state", "noise_seed"})
+_WITHOUT_EFFECT = frozenset(
+    {"n_jobs", "verbose", "checkpoint_dir", "budget", "random_state", "noise_seed", "partition_seed"}
+)
 _REMEDY = "Choose another folder for out=, or delete this one if it is not needed."
 
 
@@ -101,7 +103,8 @@ class CellFolder:
         check_can_write("out", self.path / "results.json")
         self._lock(self._cells.file)
         config = _configuration(contestants, data, settings)
-        private = {"warning": "made from private rows: do not publish", "sha256": _digest_private(data)}
+        digests = _digests(contestants, data, settings)
+        private = {"warning": "made from private rows and seeds: do not publish", "sha256": digests}
         if not (self.path / _CONFIG).exists():
             (self.path / _PRIVATE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(self.path / _PRIVATE, private, mode=0o600)
@@ -109,8 +112,9 @@ class CellFolder:
             write_json(self.path / _CONFIG, {**config, "seeds": seeds, "stamp": stamp, "also": []})
         before = read_json(self.path / _CONFIG)
         differs = [name for name in config if before.get(name) != config[name]]
-        if read_json(self.path / _PRIVATE).get("sha256") != private["sha256"]:
-            differs.append("private rows")
+        known = read_json(self.path / _PRIVATE).get("sha256")
+        known = known if isinstance(known, dict) else {}
+        differs = list(dict.fromkeys([*differs, *(name for name in digests if known.get(name) != digests[name])]))
         if differs:
             raise RunFolderError(
                 f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "
@@ -229,20 +233,27 @@ def _is_leftover(path: Path) -> bool:
 
 def _configuration(contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what must be the same for a comparison to go on, as JSON values."""
-    recipes = {contestant.name: _sha256(_recipe(contestant)) for contestant in contestants}
     chosen = {k: settings[k] for k in ("epsilons", "delta", "random_state", "by")}
-    # The noise seed itself is not written down.
-    noise = settings["noise_seed"]
-    rows = [data.private.y, data.public.y_for_evaluation, data.test.y]
+    rows = [data.public.y_for_evaluation, data.test.y]
     return {
         "kind": "comparison",
         "version": package_versions().get("pate"),
-        "contestants": recipes,
+        "contestants": sorted(contestant.name for contestant in contestants),
         **chosen,
-        "noise": "operating system" if noise is None else _sha256(f"noise {noise}"),
+        "noise": "operating system" if settings["noise_seed"] is None else "given",
         "data set": [data.name, data.protocol, data.redraws, list(plain_values(data.classes)), [len(y) for y in rows]],
+    }
+
+
+def _digests(contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return what else must be the same. **Sensitive**: who knows all of it but a little can try that out."""
+    recipes = {contestant.name: _recipe(contestant) for contestant in contestants}
+    return {
+        "contestants": _sha256(json.dumps(recipes, sort_keys=True)),
+        "noise": _sha256(f"noise {settings['noise_seed']}"),
         "public rows": _digest_rows(data.public.X),
         "test rows": _digest_rows(data.test.X, data.test.y),
+        "private rows": _digest_rows(data.private.X, data.private.y, data.private.groups),
     }
 
 
@@ -267,11 +278,6 @@ def _describe(name: str, parameter: str, value: Any) -> str:
             f"contestants[{name!r}] cannot be recognised again by its parameter {parameter} "
             f"(a {type(value).__name__}). Use out=None, or a parameter that can be pickled."
         ) from None
-
-
-def _digest_private(data: Dataset) -> str:
-    """Private: whoever knows all records but one could try out the last."""
-    return _digest_rows(data.private.X, data.private.y, data.private.groups)
 
 
 def _digest_rows(*parts: Any) -> str:

@@ -45,6 +45,8 @@ class Cell(Row):
     persons : str or None
         Where test rows are persons', who then stand one after the other: which rows begin another person, packed
         (:meth:`owners`).
+    took_groups : bool or None
+        Whether the fit was told whose each private row is; None where the data do not say, and of floors.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class Cell(Row):
     statement: PrivacyStatement | None = None
     right: str | None = None
     persons: str | None = None
+    took_groups: bool | None = None
 
     def _check(self) -> None:
         super()._check()

@@ -63,7 +63,8 @@ class Setting:
         Of the data set.
     image_shape : tuple or None
     n_records, n_units : int
-        Private records, and whom a guarantee protects: they, or the persons behind them.
+        Private records, and whom a guarantee protects: they, or the persons behind them. Of persons' records only a
+        ceiling is told how many there are; for all others both numbers are that of the persons.
     unit : {"record", "group"}
     seed : int
         Of training in this repeat, the same for everybody.
@@ -110,7 +111,7 @@ class Setting:
         n_jobs: int | None = None,
         cache: Path | None = None,
     ) -> Setting:
-        """Return what this contestant may know of a data set: of its private rows how many there are, and whose.
+        """Return what this contestant may know of a data set: of its private rows, how many units there are.
 
         Examples
         --------
@@ -122,6 +123,7 @@ class Setting:
         (1038, 'record', 10)
         """
         n_records, groups = len(data.private.y), data.private.groups
+        n_units = n_records if groups is None else len(distinct_ids(groups, n_records)[1])
         told = None
         if contestant.n_public_labels:
             truth = np.asarray(data.public.y_for_evaluation)
@@ -134,8 +136,9 @@ class Setting:
             classes=tuple(range(len(data.classes))),
             X_public=data.public.X,
             kind=data.kind,
-            n_records=n_records,
-            n_units=n_records if groups is None else len(distinct_ids(groups, n_records)[1]),
+            # Where persons are protected it hangs on them how many records there are: no public fact.
+            n_records=n_records if contestant.role == "ceiling" else n_units,
+            n_units=n_units,
             seed=seed,
             image_shape=data.image_shape,
             unit="record" if groups is None else "group",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pate.comparison import _pages as pages
 from pate.comparison._found import Found, find
+from pate.comparison._notes import spent, warnings_of
 from pate.comparison._told import accuracy_table, titled, verdict_lines, verdict_table
 from pate.comparison.cells import COLUMNS, Cell
 from pate.core.pages import cell as as_cell
@@ -47,7 +48,7 @@ class ComparisonReport:
     redraws : {"all rows", "training rows", "nothing"}
         What each repeat drew anew of the data; of ``"all rows"`` test rows of two repeats overlap.
     n_pool : int or None
-        Rows that a repeat's parts are cut from.
+        Rows that a repeat's parts are cut from; None where it is the curator's.
     published : bool
         Whether the private rows are published: then ceilings stand among the cells, and costs may be shown.
     ceilings : tuple of Cell
@@ -208,15 +209,12 @@ class ComparisonReport:
     @property
     def notes(self) -> list[str]:
         """What a reader must know before believing the numbers."""
-        cells, delta = [c for c in self.cells if c.epsilon is not None and c.refused is None], self._delta
+        cells = [c for c in self.cells if c.epsilon is not None and c.refused is None]
         names = list(dict.fromkeys(c.contestant for c in cells))
-        total = sum(c.epsilon or 0.0 for c in cells)
         notes = [
-            f"{len(cells)} fits on the private data were made, each a spend of its own: by plain composition all of "
-            f"them cost epsilon = {total:g} at delta = {len(cells) * delta:g}. These numbers "
-            "evaluate methods; they are not one release, and choosing a method by them on data that matters costs "
-            "that sum.",
-            "Accuracies were measured on held-out rows without noise.",
+            spent(cells, self.redraws),
+            "Accuracies were measured on held-out rows without noise, and cells.jsonl says which of them each fit had "
+            "right: test rows and their labels are taken to be public, and nothing protects them.",
         ]
         if any(c.seeded for c in cells):
             notes.append("The noise was seeded: nothing here is private.")
@@ -233,11 +231,7 @@ class ComparisonReport:
                 f"{', '.join(silent)}: no privacy statement, so the epsilon is the budget that was given, and nobody "
                 "vouches for it."
             )
-        promises = {(s.unit, s.guarantee.adjacency) for s in self.statements.values()}
-        if len(promises) > 1:
-            told = "; ".join(f"{unit}, {adjacency}" for unit, adjacency in sorted(promises))
-            notes.append(f"The contestants do not promise the same ({told}): equal epsilons do not mean equal privacy.")
-        return notes
+        return [*notes, *warnings_of(cells, self.settings.get("unit"))]
 
     def result(self, *, command: str | None = None) -> ComparisonResult:
         """Return everything as what ``results.json`` holds and a report shows, all of it public.

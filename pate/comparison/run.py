@@ -16,6 +16,7 @@ from pate.comparison._entrants import described, entrants_of
 from pate.comparison._fit import Done, Task, fit_tasks, forget_rows, tell
 from pate.comparison._folder import CellFolder
 from pate.comparison._measure import check_column
+from pate.comparison._notes import sizes
 from pate.comparison.cells import Cell, Key
 from pate.comparison.contract import Contestant
 from pate.comparison.report import ComparisonReport
@@ -65,8 +66,9 @@ def compare(
         same ``random_state``, so that their differences are paired. More of them go on in the same ``out``, where the
         fits of fewer are kept; to look and then to add some is a look that no verdict is corrected for.
     random_state : int or None
-        Of splits, of training, and of the cut into shards (``partition_seed``, see :func:`pate.partition`), so that
-        the same call compares the same teachers. None draws from the operating system; shards are then cut by a secret.
+        Of splits and of training. Of published data (or with ``noise_seed``) also of the cut into shards
+        (``partition_seed``, see :func:`pate.partition`), so that the same call compares the same teachers. Of all other
+        data shards are cut by a secret: the seed stands in public files. None draws from the operating system.
     n_jobs : int or None
         Fits side by side, by joblib; ``joblib.parallel_config`` may send them to a cluster (docs/comparison.md).
     out : path or None
@@ -100,9 +102,11 @@ def compare(
     Notes
     -----
     **Guarantees.** Each fit is a separate spend on the private data: ``len(contestants) * len(budgets) * n_repeats``
-    of them, and comparing on private data that matters costs the sum. The accuracies are measured without noise on
-    the test rows. An error in one fit ends the comparison, naming the fit; finished ones stay in ``out``. A contestant
-    whom the budget buys nothing (:class:`BudgetExceededError`, :class:`NotWorthwhileError`) has a cell that says so.
+    of them, and comparing on private data that matters costs the sum; where repeats draw rows anew, no epsilon covers
+    them together. The accuracies are measured without noise on the test rows, and public files tell which of them
+    every fit had right: test rows are taken to be public. An error in one fit ends the comparison, naming the fit;
+    finished ones stay in ``out``. A contestant whom the budget buys nothing (:class:`BudgetExceededError`,
+    :class:`NotWorthwhileError`) has a cell that says so.
 
     Examples
     --------
@@ -142,6 +146,8 @@ def compare(
         if folder is not None:
             seeds, stamp = folder.open(entrants, data, identity, seeds, stamp)
         alone = workers(n_jobs) == 1 and not on_cluster()
+        # Seeds stand in public files, so shards cut by one are known: only where nothing private is at stake.
+        known_shards = random_state is not None and (data.published or noise_seed is not None)
 
         def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
             seed = seeds[repeat]
@@ -151,7 +157,7 @@ def compare(
                 repeat,
                 n_repeats,
                 seed=seed,
-                cut_seed=None if random_state is None else seed,
+                cut_seed=seed if known_shards else None,
                 noise_seed=None,
                 created=stamp["created"],
                 by=by,
@@ -196,7 +202,8 @@ def compare(
         classes=plain_values(data.classes),
         entrants=tuple(described(c) for c in entrants),
         redraws=data.redraws,
-        n_pool=data.n_pool,
+        # Else it is the number of private rows, with a public one added.
+        n_pool=data.n_pool if data.published or data.test_redrawn else None,
         published=data.published,
         ceilings=tuple(cell for cell in cells if kept.hides(cell)),
         costs=tuple(kept.costs[cell.key] for cell in cells if cell.key in kept.costs),
@@ -209,10 +216,8 @@ def compare(
             "noise_seed": "given" if any(cell.seeded for cell in cells) else None,
             "by": by,
             "redrawn in each repeat": data.redraws,
-            "n_private": len(data.private.y),
-            "n_public": len(data.public.y_for_evaluation),
-            "n_test": len(data.test.y),
             **({"went on with": "; ".join(others)} if others else {}),
+            **sizes(data, cells),
         },
         **stamp,
     )

@@ -257,7 +257,8 @@ def _published(result: ComparisonResult) -> Sheet:
 
 
 def _sizes(result: ComparisonResult) -> str:
-    names = {"n_private": "private records", "n_public": "public rows without labels", "n_test": "test rows"}
+    names = {"n_private": "private records", "n_units": "people with private records"}
+    names |= {"n_public": "public rows without labels", "n_test": "test rows"}
     told = [
         f"{result.settings[key]:,} {name}" for key, name in names.items() if isinstance(result.settings.get(key), int)
     ]

@@ -245,7 +245,7 @@ class ComparisonResult(Result):
     redraws : {"all rows", "training rows", "nothing"}
         What every repeat draws anew of the data.
     n_pool : int or None
-        Rows that a repeat's parts are cut from.
+        Rows that a repeat's parts are cut from; None where that is the curator's.
 
     Examples
     --------

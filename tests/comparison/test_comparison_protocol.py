@@ -114,7 +114,7 @@ def test_contestants_know_public_facts_alone():
     assert [s.budget.epsilon for s in seen] == [1.0, 4.0]
     first = seen[0]
     assert (first.n_records, first.n_units, first.unit, first.classes, first.kind) == (
-        60,
+        30,
         30,
         "group",
         (0, 1, 2),

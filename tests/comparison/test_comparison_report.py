@@ -58,7 +58,8 @@ def test_a_report_of_nothing_is_refused():
 def test_notes_say_what_it_cost_and_what_is_not_comparable():
     notes = " ".join(made().notes)
     assert "6 fits on the private data were made" in notes
-    assert "epsilon = 8 at delta = 6e-05" in notes
+    assert "Not all state a guarantee, so there is no sum" in notes
+    assert "epsilon =" not in notes
     assert "not one release" in notes
     assert "A, B: no privacy statement" in notes
     assert "seeded" not in notes
@@ -66,7 +67,10 @@ def test_notes_say_what_it_cost_and_what_is_not_comparable():
 
     mixed = compare({"A": Stating(), "B": Stating(unit="group")}, small_data(), budgets=BUDGETS, n_repeats=1)
     assert any("do not promise the same (group, replace-one; record, replace-one)" in n for n in mixed.notes)
-    same = compare({"A": Stating(), "B": Stating()}, small_data(), budgets=BUDGETS, n_repeats=1)
+    assert "They do not promise the same, so there is no sum" in mixed.notes[0]
+    assert "epsilon =" not in mixed.notes[0]
+    same = compare({"A": Stating(), "B": Stating()}, small_data(), budgets=BUDGETS, n_repeats=2)
+    assert "by plain composition all of them cost epsilon = 20 at delta = 8e-05" in same.notes[0]
     assert not any("promise" in n or "no privacy statement" in n for n in same.notes)
 
 
@@ -86,7 +90,7 @@ def test_the_dictionary_is_plain_json_with_its_origin():
     assert result["classes"] == [0, 1, 2]
     assert result["rows"] == report.rows()
     assert [(s["contestant"], s["epsilon"]) for s in result["statements"]] == [("A", 1.0), ("A", 4.0)]
-    assert result["settings"]["n_private"] == 60
+    assert result["settings"]["n_test"] == 90
     assert result["versions"]["pate"]
     assert result["created"].endswith("+00:00")
     for name in ("budget", "answers_per_class", "cost_curve", "statement"):
@@ -114,14 +118,15 @@ def test_save_and_plot(tmp_path):
 def test_nothing_made_from_private_rows_is_beside_the_results(tmp_path):
     data = small_data(groups=True)
     compare({"A": Stating(), "B": Fake()}, data, budgets=BUDGETS, n_repeats=1, out=tmp_path).save(tmp_path)
-    fingerprint = json.loads((tmp_path / "resume.private" / "fingerprint.json").read_text())["sha256"]
+    fingerprints = json.loads((tmp_path / "resume.private" / "fingerprint.json").read_text())["sha256"]
+    assert {"private rows", "test rows", "public rows", "noise"} < set(fingerprints)
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert files == {
         "accuracy.png", "accuracy.svg", "cells.jsonl", "config.json", "report.html", "report.md",
         "resume.private/costs.jsonl", "resume.private/fingerprint.json", "results.json",
     }  # fmt: skip
     private = [data.private.X, data.private.y, data.private.groups]
-    digests = {fingerprint} | {hashlib.sha256(a.tobytes()).hexdigest() for a in private}
+    digests = {*fingerprints.values()} | {hashlib.sha256(a.tobytes()).hexdigest() for a in private}
     for name in files - {"resume.private/fingerprint.json", "resume.private/costs.jsonl"}:
         text = (tmp_path / name).read_bytes().decode("latin-1")
         assert not any(digest in text for digest in digests)

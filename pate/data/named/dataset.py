@@ -247,6 +247,9 @@ class Dataset:
     ) -> Dataset:
         """Return the data set, which from now on is redrawn by a function of your own.
 
+        Unless ``redraws`` is ``"nothing"``, you say by this that nobody's privacy is at stake: a private row of one
+        draw is a public or a test row of another, and no guarantee protects it there.
+
         Parameters
         ----------
         make : function of a seed that returns a Dataset
