@@ -112,9 +112,9 @@ class CellFolder:
             write_json(self.path / _CONFIG, {**config, "seeds": seeds, "stamp": stamp, "also": []})
         before = read_json(self.path / _CONFIG)
         differs = [name for name in config if before.get(name) != config[name]]
-        known = read_json(self.path / _PRIVATE).get("sha256")
-        known = known if isinstance(known, dict) else {}
-        differs = list(dict.fromkeys([*differs, *(name for name in digests if known.get(name) != digests[name])]))
+        kept = read_json(self.path / _PRIVATE).get("sha256")
+        kept = kept if isinstance(kept, dict) else {}
+        differs = list(dict.fromkeys([*differs, *(name for name in digests if kept.get(name) != digests[name])]))
         if differs:
             raise RunFolderError(
                 f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "
