@@ -84,8 +84,9 @@ def comparison_curves(
         ax.plot(x, [p["mean"] for p in points], linestyle=dashes, color=colour, marker=marker, markersize=5.5,
                 linewidth=1.9, label=name, zorder=4)  # fmt: skip
         part = [p for p in points if not p.get("whole", True)]
-        ax.plot([p["epsilon"] for p in part], [p["mean"] for p in part], linestyle="none", color=colour, marker=marker,
-                markersize=5.5, markerfacecolor=COLOURS["paper"], zorder=4.5)  # fmt: skip
+        if part:
+            ax.plot([p["epsilon"] for p in part], [p["mean"] for p in part], linestyle="none", color=colour,
+                    marker=marker, markersize=5.5, markerfacecolor=COLOURS["paper"], zorder=4.5)  # fmt: skip
         known = [p for p in points if p["paired_low"] is not None]
         if known:
             low, high = ([p[end] for p in known] for end in ("paired_low", "paired_high"))
