@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from pate.report.plots import COLOURS, figure_to_png
 
 _PICTURE = "images/choosing.png"
+_TICKS = (-50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50)
 _WORDS = {"ahead": "**PATE**", "behind": "**DP-SGD**", "undecided": "undecided"}
 _INTRODUCTION = """\
 # PATE or DP-SGD
@@ -151,6 +152,8 @@ def draw(stored: Mapping[str, Any]) -> Any:
     ax.axvline(0, color=COLOURS["soft"], lw=0.8)
     ax.set_yticks(range(len(questions)), [q["name"] for q in reversed(questions)])
     ax.set_xscale("symlog", linthresh=2)
+    ax.set_xticks(_TICKS, [f"{tick:+d}" if tick else "0" for tick in _TICKS])
+    ax.set_xticks([], minor=True)
     ax.set_xlabel("PATE minus DP-SGD, points of accuracy (right: PATE is more accurate)")
     ax.legend(loc="best", fontsize=8)
     return ax
