@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from _choosing_data import QUESTIONS
 from _page import table
 from matplotlib.figure import Figure
 
@@ -94,6 +95,9 @@ def page(stored: Mapping[str, Any]) -> str:
     if rule:
         lines += [f"A verdict is spoken at level {rule['level']:g} for all epsilons of a question together.", ""]
     lines += _where(questions)
+    asked = {q["name"] for q in questions}
+    if missing := [q.name for q in QUESTIONS if q.name not in asked]:
+        lines += [f"Not asked yet: {'; '.join(missing)}.", ""]
     lines += ["## Question by question", ""]
     lines += ["PATE minus DP-SGD in points of accuracy on the test rows, with the interval of the verdict.", ""]
     head = [
