@@ -230,7 +230,7 @@ def go_on(path: Path) -> Any:
 def read_cells(path: Path) -> Any:
     path.replace(path.with_name("cells.jsonl"))
     with CellFolder(path.parent) as folder:
-        folder._file = (path.parent / "cells.jsonl").open("a+b")
+        folder._cells = folder._open(path.parent / "cells.jsonl")
         return folder.lines()
 
 
