@@ -660,7 +660,7 @@ def test_the_open_model_of_many_rows_has_fewer_epochs(monkeypatch):
     monkeypatch.setattr(TorchTeacherEnsemble, "fit", watch)
     data = load_dataset("digits")
     for limit, epochs in ((10**6, 8), (len(data.private.y) // 2, 4), (1, 1)):
-        monkeypatch.setattr(pate.studies._references, "_LARGE", limit)
+        monkeypatch.setattr(pate.studies._references, "LARGE", limit)
         with pytest.raises(InterruptedError):
             pate.studies._references._open_model(torch_teachers(checkpoint_dir="x"), data, data, 0)
         assert fits[-1] == (1, epochs, None, len(data.private.y))
