@@ -1,4 +1,5 @@
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,13 @@ def ctrl_c() -> Iterator[None]:
     """For every test that sends SIGINT; see :func:`heard_ctrl_c`."""
     with heard_ctrl_c():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    """Every test of comparisons begins with contestants that were asked nothing yet."""
+    if (module := sys.modules.get("contestants_at_play")) is not None:
+        module.CALLS.clear()
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,8 @@ def forget_rows() -> None:
 
     Examples
     --------
-    >>> forget_rows()
+    >>> forget_rows(), _ROWS
+    (None, RowMemory(<sensitive>))
     """
     _ROWS.forget()
 

@@ -95,7 +95,8 @@ def timed(part: str) -> Iterator[None]:
     Examples
     --------
     >>> with timed("training"):
-    ...     pass
+    ...     print("nobody listens")
+    nobody listens
     """
     watch = _LISTENING.get()
     if watch is None:

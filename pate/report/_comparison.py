@@ -136,7 +136,17 @@ def bands(result: ComparisonResult) -> list[Band]:
 def comparison_picture(
     result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str, float] | None = None
 ) -> Any:
-    """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator."""
+    """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator.
+
+    Examples
+    --------
+    >>> from pate.report.rows import Row
+    >>> band = Band(contestant="PATE", epsilon=1.0, mean=0.9, n_repeats=1)
+    >>> row = {"contestant": "PATE", "epsilon": 1.0, "delta": 1e-5, "accuracy": 0.9, "seed": 0}
+    >>> made = ComparisonResult(kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band])
+    >>> comparison_picture(made).get_ylabel()
+    'accuracy on the test rows'
+    """
     found, n = bands(result), _n_repeats(result)
     marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]
     return plots.comparison_curves(

@@ -46,6 +46,7 @@ def make_dpsgd(
 
     Examples
     --------
+    >>> from pate import load_dataset
     >>> make_dpsgd("linear", load_dataset("digits"), Budget(1.0, 1e-5)).expected_batch_size
     256
     """

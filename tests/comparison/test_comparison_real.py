@@ -43,7 +43,7 @@ def test_pate_beside_dpsgd_on_digits(tmp_path):
     assert all(cell.seeded for cell in report.cells)
     assert {s.unit for s in report.statements.values()} == {"record"}
     assert {s.guarantee.adjacency for s in report.statements.values()} == {"replace-one"}
-    assert not any("promise" in note or "statement" in note for note in report.notes)
+    assert not any("do not promise" in note or "no privacy statement" in note for note in report.notes)
     report.save(tmp_path)
     assert "Not private: seeded noise" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert compare({"PATE": clone(pate), "DP-SGD": clone(dpsgd)}, data, **call).cells == report.cells

@@ -126,7 +126,7 @@ def test_a_comparison_is_a_table_with_its_notes():
     ]
     report = ComparisonReport(cells=tuple(cells), dataset="digits")
     said = check(report)
-    assert "0.920 ± 0.028" in said
+    assert "0.920 ± 0.028" in repr(report)
     assert "2 fits on the private data were made" in said
     assert "&lt;img" in report._repr_html_()
     shown = report.plot()

@@ -66,7 +66,9 @@ def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
 
     Examples
     --------
-    >>> check_images("dpsgd-tempered-cnn", (28, 28))
+    >>> check_images("dpsgd-tempered-cnn", (8, 8))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: contestant 'dpsgd-tempered-cnn' is for images of at least 16 pixels a side, ...
     """
     if not is_large(image_shape):
         raise InvalidInputError(

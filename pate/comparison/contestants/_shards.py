@@ -63,6 +63,7 @@ def plan_shards(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from pate import Budget
     >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=tuple(range(10)), X_public=np.zeros((9000, 2)),
     ...                   kind="table", n_records=60_000, n_units=60_000, seed=7)
@@ -108,6 +109,7 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from pate import Budget
     >>> X_public = np.random.default_rng(0).normal(size=(40, 3))
     >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
