@@ -1,5 +1,6 @@
 """What is measured of a fit: by class, by group, calibration, answers, the line of settings, time and memory."""
 
+import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
 from pate.comparison._found import find
 from pate.comparison._measure import _bits, asked_of, calibration_error, check_column, indices_of, scores, told
-from pate.comparison._memory import forget_peak, peak_mib
+from pate.comparison._memory import peak_mib
 from pate.comparison.cells import Cell
 from pate.core.clock import listening, timed
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows
@@ -202,18 +203,29 @@ def test_the_parts_of_a_pate_fit_are_told_apart():
     assert records.seconds["labelling"] > 0
 
 
+_PEAK = """
+import numpy as np
+from pate.comparison._memory import forget_peak, peak_mib
+
+if forget_peak():
+    before, _ = peak_mib(True)
+    block = np.ones(200 * 2**20 // 8)  # 200 MiB
+    during, _ = peak_mib(True)
+    del block
+    forget_peak()
+    print(before, during, *peak_mib(True)[:1])
+"""
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone can reset a process's peak")
 def test_peak_memory_is_that_of_the_fit():
-    if not forget_peak():
+    # a process of its own: an old and large one may lose idle pages to the system in the midst of it
+    told = subprocess.run([sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True).stdout.split()
+    if not told:
         pytest.skip("this system does not let a process reset its peak")
-    before, _ = peak_mib(True)
-    block = np.ones(40 * 2**20 // 8)  # 40 MiB
-    during, _ = peak_mib(True)
-    assert during > before + 30
-    del block
-    assert forget_peak()
-    after, _ = peak_mib(True)
-    assert after < during - 20
+    before, during, after = map(float, told)
+    assert during > before + 150
+    assert after < during - 100
     assert peak_mib(False)[0] is None
 
 
