@@ -36,7 +36,6 @@ FLOORS = {
     "mechanisms": 4,
     "representations": 4,
     "statement": 4,
-    "audit": 5,
     "model": 5,
     "records": 5,
     "teachers": 5,
@@ -51,6 +50,7 @@ FLOORS = {
     "rivals": 10,
     "selection": 10,
     "studies": 11,
+    "audit": 12,
     "comparison": 12,
     "cli": 13,
 }
