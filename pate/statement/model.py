@@ -160,7 +160,7 @@ class PrivacyStatement(StatementFields):
         return made
 
     def with_audits(self, audits: Iterable[Any]) -> PrivacyStatement:
-        """Return the statement with more audits cited: what was tried and whether the claim stood, never what was found.
+        """Return the statement with more audits cited: what was tried, whether the claim stood, never what was found.
 
         Parameters
         ----------
