@@ -269,7 +269,7 @@ def _of_charge(charge: Charge) -> Claim:
     deltas = [*_USUAL, *np.geomspace(max(1e-15, 1.01 * charge.delta0), 0.9, 120)]
     points = [(charge.guarantee(d).epsilon, d) for d in map(float, deltas) if d > charge.delta0 * 1.001]
     if charge.losses is not None and charge.losses.n_steps:
-        points += _of_losses(charge, dict((d, e) for e, d in points).get(1e-5, math.inf))
+        points += _of_losses(charge, {d: e for e, d in points}.get(1e-5, math.inf))
     if math.isfinite(charge.pure):
         points.append((charge.pure, charge.delta0))
     return Claim("pld", _curve_text("a charge", points), mu=mu, points=tuple(points))

@@ -15,6 +15,8 @@ from pate.report.plots._style import COLOURS, SERIES, SIZE, axes, finish, is_nar
 if TYPE_CHECKING:
     from pate.report.audit_result import Picture
 
+#: Letters of a name in a picture, a line.
+_LONG = 72
 #: Larger by so much, the largest epsilon leaves no room for the least on a plain axis.
 _WIDE = 30.0
 #: Of the layers of an audit, and of what is no layer's own: what the price says.
@@ -51,12 +53,12 @@ def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
             line = "--" if curve.role == "claim" else ":"
         shown = [i for i, at in enumerate(zip(curve.x, curve.y, strict=True)) if picture.scale != "log" or min(at) > 0]
         x, y = [curve.x[i] for i in shown], [curve.y[i] for i in shown]
-        ax.plot(x, y, line, marker=marker, color=colour, linewidth=1.8, label=curve.label, zorder=3)
+        ax.plot(x, y, line, marker=marker, color=colour, linewidth=1.8, label=_short(curve.label, _LONG), zorder=3)
         if curve.low and curve.high:
             floor = min(y, default=0.0) if picture.scale == "log" else -float("inf")
             low, high = [max(curve.low[i], floor) for i in shown], [max(curve.high[i], floor) for i in shown]
             ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
-    finish(ax, x=picture.x_label, y=picture.y_label, grid="y")
+    finish(ax, x=_short(picture.x_label, _LONG), y=_short(picture.y_label, 40), grid="y")
     legend(ax)
     return Display(ax)
 
@@ -101,9 +103,14 @@ def bounds_picture(bounds: Sequence[Mapping[str, Any]], *, ax: Axes | None = Non
     if ax.get_xscale() == "linear":
         ax.set_xlim(left=0)
     width = 22 if is_narrow(ax) else 44
-    ax.set_yticks(range(len(bounds)), [textwrap.fill(str(b["label"]), width) for b in bounds], fontsize=SIZE - 0.5)
+    ax.set_yticks(range(len(bounds)), [_short(b["label"], width) for b in bounds], fontsize=SIZE - 0.5)
     ax.set_ylim(len(bounds) - 0.5, -0.5)
     finish(ax, x="epsilon", grid="x")
     for text in ax.get_yticklabels():
         text.set_parse_math(False)
     return Display(ax)
+
+
+def _short(text: object, width: int) -> str:
+    """Return a name in two lines at most: the tables have it whole."""
+    return textwrap.fill(textwrap.shorten(str(text), 2 * width - 4, placeholder=" ..."), width)
