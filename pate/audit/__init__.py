@@ -17,7 +17,7 @@ _HOME = {
     "Claim": "pate.audit.claims",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
     from pate.audit.claims import Claim
