@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any
 _HOME = {
     "Audit": "pate.audit.report",
     "Claim": "pate.audit.claims",
+    "audit_job": "pate.audit.jobs",
+    "audit_mechanism": "pate.audit.audited",
+    "audit_statement": "pate.audit.audited",
+    "audit_votes": "pate.audit.audited",
 }
 
 __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
+    from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
     from pate.audit.claims import Claim
+    from pate.audit.jobs import audit_job
     from pate.audit.report import Audit
 
 
