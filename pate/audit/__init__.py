@@ -1,12 +1,12 @@
-"""Tests by which a wrong epsilon is found.
+"""Audits: attempts to refute what is claimed of a release, from certain to suggestive.
 
 Public names are loaded when first used.
 
 Examples
 --------
->>> from pate import audit
->>> audit.Claim.gaussian(3.0)
-Claim('3-GDP')
+>>> from pate import GNMax, audit
+>>> audit.law(GNMax(40.0), sampler=GNMax(30.0), n_classes=10, noise_seed=0)
+AuditResult(law: REFUTED; 7 figures)
 """
 
 from importlib import import_module
@@ -19,6 +19,8 @@ _HOME = {
     "audit_mechanism": "pate.audit.audited",
     "audit_statement": "pate.audit.audited",
     "audit_votes": "pate.audit.audited",
+    "independence": "pate.audit.laws",
+    "law": "pate.audit.laws",
 }
 
 __all__ = [*sorted(_HOME)]
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
     from pate.audit.claims import Claim
     from pate.audit.jobs import audit_job
+    from pate.audit.laws import independence, law
     from pate.audit.report import Audit
 
 
