@@ -21,6 +21,9 @@ _HOME = {
     "audit_votes": "pate.audit.audited",
     "independence": "pate.audit.laws",
     "law": "pate.audit.laws",
+    "neighbours": "pate.audit.replays",
+    "replay": "pate.audit.replays",
+    "replay_search": "pate.audit.replays",
 }
 
 __all__ = [*sorted(_HOME)]
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pate.audit.claims import Claim
     from pate.audit.jobs import audit_job
     from pate.audit.laws import independence, law
+    from pate.audit.replays import neighbours, replay, replay_search
     from pate.audit.report import Audit
 
 
