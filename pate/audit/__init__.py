@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Claim": "pate.audit.claims",
+    "canary": "pate.audit.canaries",
+    "pair": "pate.audit.pair",
 }
 
 __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
+    from pate.audit.canaries import canary
     from pate.audit.claims import Claim
+    from pate.audit.pair import pair
 
 
 def __getattr__(name: str) -> Any:
