@@ -48,6 +48,10 @@ class _Tried:
         except InvalidInputError as error:
             self.left_out.append(f"{layer}: {error}")
 
+    def audit(self, title: str, description: str = "") -> Audit:
+        left_out = tuple(dict.fromkeys(self.left_out))
+        return Audit(title=title, description=description, results=tuple(self.results), left_out=left_out)
+
 
 def audit_mechanism(
     mechanism: Mechanism | GaussianSum,
@@ -109,7 +113,7 @@ def audit_mechanism(
     tried.add("law", lambda: independence(mechanism, **drawn))
     if isinstance(mechanism, GaussianSum):
         tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
-        return Audit(title=f"Audit of {mechanism}", results=tried.results, left_out=tried.left_out)
+        return tried.audit(f"Audit of {mechanism}")
     votes, moved = tie(n_teachers, n_classes)
     what = f"a tie of {n_teachers:,} votes that nobody cast"
 
@@ -123,7 +127,8 @@ def audit_mechanism(
         runs = min(max(_ANSWERS // n_queries, _FEWEST), _MOST) if n_runs is None else n_runs
         ours, theirs = (np.repeat(v, n_queries, axis=0) for v in (votes, moved))
         promised = mechanism.charge(n_queries) if claim is None else claim
-        made = game(MechanismRelease(mechanism), ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
+        release: Any = MechanismRelease(mechanism)  # type: ignore[arg-type]  # others it refuses in words
+        made = game(release, ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
                     delta=delta, false_alarms=false_alarms, target=f"{mechanism}, {n_queries:,} queries",
                     published=True)  # fmt: skip
         return replace(made, figures=_of(made, "a tie"))
@@ -133,7 +138,7 @@ def audit_mechanism(
         tried.left_out.append("game: a run that stops after so many answers has no likelihood here.")
     else:
         tried.add("game", played)
-    return Audit(title=f"Audit of {mechanism}", results=tried.results, left_out=tried.left_out)
+    return tried.audit(f"Audit of {mechanism}")
 
 
 def _of(result: AuditResult, whom: str) -> tuple[Figure, ...]:
@@ -207,7 +212,7 @@ def audit_votes(
         )
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
     said = f"{held.n_queries:,} queries, {held.n_classes} classes, {held.n_teachers:,} teachers, {mechanism}."
-    return Audit(title="Audit of votes", description=said, results=tried.results, left_out=tried.left_out)
+    return tried.audit("Audit of votes", said)
 
 
 def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, published: bool) -> AuditResult:
@@ -246,11 +251,11 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
         false_alarms=0.0,
         seconds=perf_counter() - begun,
         limits="Of these votes and this neighbour of theirs alone, for queries fixed beforehand.",
-        figures=[
+        figures=(
             Figure(name="public epsilon", value=public),
             Figure(name="data-dependent epsilon", value=inner),
             replace(reached, of="the worst neighbour of the votes"),
-        ],
+        ),
         picture=_growing(votes, theirs, mechanism, delta, max_answers),
         settings={"delta": delta, "max_answers": max_answers, "n_queries": votes.n_queries},
         sensitive=not published,
@@ -333,7 +338,7 @@ def audit_statement(
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
     title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
-    return Audit(title=title, description=statement.headline, results=tried.results, left_out=tried.left_out)
+    return tried.audit(title, statement.headline)
 
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
@@ -360,5 +365,5 @@ def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> 
         finding=f"epsilon {value:.6g} at delta {g.delta:g} of the {g.epsilon:.6g} that are claimed",
         false_alarms=0.0,
         limits="That a ballot moves the sum no further than its bound is shown by replay, not here.",
-        figures=[Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)],
+        figures=(Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)),
     )

@@ -59,8 +59,8 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0) -
     --------
     >>> from pate import GNMax
     >>> worst_neighbour(Votes.from_counts([[9, 1], [5, 5]]), GNMax(2.0))
-    array([[8, 2],
-           [4, 6]])
+    array([[10,  0],
+           [ 4,  6]])
     """
     if not isinstance(mechanism, ExactLaw):
         raise InvalidInputError(f"worst_neighbour needs a mechanism with an exact law, got {mechanism!r}.")
