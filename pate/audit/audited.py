@@ -14,10 +14,10 @@ import numpy.typing as npt
 from pate.audit.claims import Claim
 from pate.audit.report import Audit
 from pate.audit.worst import tie, worst_neighbour
-from pate.core.checks import check_int
+from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
-from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.statement.model import PrivacyStatement
@@ -30,8 +30,8 @@ __all__ = ["audit_mechanism", "audit_statement", "audit_votes"]
 _ANSWERS, _FEWEST, _MOST = 200_000, 200, 2_000
 #: Relative rounding granted where one number is held against another.
 _MARGIN = 1e-9
-#: What a Renyi order has to be for "the worst neighbour" where the price names none.
-_ORDER = 8.0
+#: A Renyi order by which neighbours are worst, beside that of the price.
+_ORDER = 2.0
 _NO_RECORDS = "no private records were given, and a finished release cannot be trained again."
 
 
@@ -104,7 +104,13 @@ def audit_mechanism(
     from pate.audit import game, independence, law, pair
     from pate.audit.game import MechanismRelease
 
-    n_queries = check_int("n_queries", n_queries, low=1)
+    n_queries, delta = check_int("n_queries", n_queries, low=1), check_delta(delta)
+    check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
+    for name, most in (("max_releases", max_releases), ("n_runs", n_runs)):
+        if most is not None:
+            check_int(name, most, low=4)
+    if claim is not None:
+        claim = Claim.of(claim)
     tried = _Tried()
     drawn: dict[str, Any] = {"false_alarms": false_alarms}
     if max_releases is not None:
@@ -228,8 +234,7 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
             "the mechanism alone (audit_mechanism)."
         )
     inner = report.data_dependent.reveal().epsilon
-    moved = worst_neighbour(votes, mechanism, order=exact["rdp"].order or _ORDER)
-    theirs = Votes.from_counts(moved, n_teachers=votes.n_teachers, classes=votes.classes)
+    theirs = _worst(votes, mechanism, exact["rdp"].order, delta, max_answers)
     found = pair(votes, theirs, mechanism, delta=delta, max_answers=max_answers, published=True)
     reached = found["epsilon of the pair"]
     low = reached.value or 0.0
@@ -260,6 +265,20 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
         settings={"delta": delta, "max_answers": max_answers, "n_queries": votes.n_queries},
         sensitive=not published,
     )
+
+
+def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_answers: int | None) -> Votes:
+    """Return the neighbour that tells most of those that are worst at some orders, in either direction."""
+    from pate.audit.pair import laws_of
+
+    found: dict[float, Votes] = {}
+    for at in dict.fromkeys([_ORDER, order or _ORDER]):
+        for reverse in (False, True):
+            moved = worst_neighbour(votes, mechanism, order=at, reverse=reverse)
+            other = Votes.from_counts(moved, n_teachers=votes.n_teachers, classes=votes.classes)
+            laws, _ = laws_of(votes, other, mechanism, max_answers)
+            found.setdefault(laws.epsilon(delta).epsilon[0], other)
+    return found[max(found)]
 
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:

@@ -100,7 +100,8 @@ def audit_job(
 
         found = replay_search(job, private_rows.X, private_rows.y, private_rows.groups, classes=classes,
                               n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip
-    words = f"{'each kind' if n_pairs is None else n_pairs} of neighbouring tables, inner states compared"
+    asked = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
+    words = f"{asked} of neighbouring tables, inner states compared"
     # How many pairs there were, and which, follows from the private table: no word of it may be cited.
     told = replace(found, target="the job", tried=f"the job replayed on {words}")
     left = ("law, pair, game: audit what the job released (its statement), or the votes.",)
