@@ -103,7 +103,7 @@ def test_the_page_says_what_was_tried_and_what_came_of_it():
 def test_a_refuted_claim_is_an_alarm_and_says_what_was_found():
     shown = audit(result(refuted=True, finding="noise at 0.9 of sigma"))
     assert shown.refuted
-    assert "Refuted: GNMax(sigma=40.0) does not keep its exact law. noise at 0.9 of sigma." in shown.html()
+    assert "Refuted: GNMax(sigma=40.0) does not keep its exact law. Noise at 0.9 of sigma." in shown.html()
     assert "class='alarm'" in shown.html()
     assert "REFUTED" in repr(shown)
 
