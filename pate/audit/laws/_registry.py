@@ -48,6 +48,12 @@ class Entry:
         Of each histogram, where the caller does not say.
     wide : bool
         Whether a thousand classes may be asked about.
+
+    Examples
+    --------
+    >>> from pate import LNMax
+    >>> registered()[LNMax].examples
+    (LNMax(scale=20.0), LNMax(scale=3.0))
     """
 
     examples: tuple[Any, ...]
@@ -139,7 +145,16 @@ def register(
 
 
 def forget(kind: type) -> None:
-    """Take a type's entry away again."""
+    """Take a type's entry away again.
+
+    Examples
+    --------
+    >>> class Coin: ...
+    >>> register([Coin()], law=lambda coin, counts: np.full((len(counts), 2), 0.5))
+    >>> forget(Coin)
+    >>> Coin in registered()
+    False
+    """
     _ENTRIES.pop(kind, None)
 
 

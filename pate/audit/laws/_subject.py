@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.audit.laws._bank import WIDE, telling_height
+from pate.audit.laws._bank import wide_bank
 from pate.audit.laws._evidence import Cells
 from pate.audit.laws._numbers import Numbers
 from pate.audit.laws._registry import Entry, find
@@ -205,14 +205,9 @@ def _known(entry: Entry, mechanism: Any, n_classes: int | None) -> Subject:
     parts = [_part(law, mechanism, *_bank_of(entry.bank(mechanism, n_classes or entry.n_classes)), None)]
     if n_classes is None and entry.wide:
         # A leader as high as in the bank, over so many equals and over one.
-        high = int(parts[0].counts.max())
         scale = float(mechanism.exact_parameters()["noise"].scale) if hasattr(mechanism, "exact_parameters") else 1.0
-        for m, name in ((2, "two classes in all"), (WIDE, "a thousand classes")):
-            height = round(telling_height(m) * scale)
-            top = max(high, height)
-            row = np.full((1, m), top - height, dtype=np.int64)
-            row[0, m // 2] = top
-            parts.append(_part(law, mechanism, (name,), row, None))
+        wide = wide_bank(scale, int(parts[0].counts.max()))
+        parts += [_part(law, mechanism, (name,), row[None], None) for name, row in wide.items()]
     return Subject.of(parts)
 
 
