@@ -31,12 +31,12 @@ def telling_height(n_classes: int) -> float:
 def wide_bank(scale: float, top: int) -> dict[str, IntArray]:
     """Return histograms of two and of a thousand classes, with a leader at ``top`` votes at least.
 
-    Among a thousand it stands 3.3 scales above the others: nearly all that it can tell of the scale (3.7 tell most), and
-    a third more of noise that differs between classes.
+    Among a thousand it stands 3.3 scales above the others: that tells nearly as much of the scale as 3.7, and a third
+    more of noise that differs between classes.
 
     Examples
     --------
-    >>> {name: (row.max(), row.min()) for name, row in wide_bank(10.0, 100).items()}
+    >>> {name: (int(row.max()), int(row.min())) for name, row in wide_bank(10.0, 100).items()}
     {'two classes in all': (100, 79), 'a thousand classes': (100, 67)}
     """
     found = {}
@@ -53,9 +53,10 @@ def law_bank(
 ) -> dict[str, IntArray]:
     """Return histograms, by name, that exercise every branch of a noisy argmax (and of a threshold test).
 
-    Nobody votes; one teacher; all classes alike; a leader over equals, where its chance to win tells most of the scale (about 2.5 scales
+    Nobody votes; one teacher; a leader over equals, where its chance to win tells most of the scale (about 2.5 scales
     for ten classes), at the first, a middle and the last index; a tie of the first and the last class; two classes
     over empty ones; a staircase. With a threshold T the leaders stand at T - scale1, T, T + scale1 and T + 2 scale1,
+    and all classes are alike above it,
     so that every branch is taken and one histogram tells of both noises.
 
     Parameters
