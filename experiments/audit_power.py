@@ -83,6 +83,11 @@ def shared(rng: np.random.Generator) -> Any:
     return sample
 
 
+def whole(rng: np.random.Generator) -> Any:
+    """Return a sampler of a tenth of the noise, rounded to whole votes, whose ties go to the lowest index."""
+    return lambda counts: (counts + np.rint(rng.normal(0, S / 10, counts.shape))).argmax(axis=1)
+
+
 def forgetful(rng: np.random.Generator, *, numbers: bool = False) -> Any:
     """Return a sampler that leaves its noise out once in a thousand."""
 
@@ -118,6 +123,7 @@ FAULTS: dict[str, tuple[Any, Faulty, str, int | None]] = {
     "threshold noise on every count": (CONFIDENT, partial(confident, every_count=True), "law", 10),
     "unequal noise, 0.9 to 1.1": (CONFIDENT, partial(confident, spread=0.1), "law", 10),
     "noise on non-empty classes only": (CONFIDENT, partial(confident, empty=False), "law", 10),
+    "whole noise of sigma 4, ties to the lowest index": (GNMax(S / 10), whole, "law", 10),
     "whole noise, ties to the lowest index": (CONFIDENT, partial(confident, ties=True), "law", 10),
     "sigma x 0.9, with two and 1,000 classes": (
         CONFIDENT, as_claimed(ConfidentGNMax(T, S1, 0.9 * S)), "law", None),

@@ -55,7 +55,8 @@ def law(
         What is drawn, where that is not ``mechanism`` itself: ``sampler(counts)`` takes whole counts (n, m) and returns
         labels (n,), -1 where it refuses, or noisy counts (n, m), of whatever library it is.
     n_classes : int, optional
-        Of all histograms. When not given ten, and for noisy maxima one histogram of two and one of 1,000 classes.
+        Of all histograms. When not given ten, and for noisy maxima one histogram of two and one of 1,000 classes (not
+        in the test of fixed size).
     bank : array-like of shape (n_histograms, n_classes), or dict of names to histograms, optional
         Made from the mechanism's branches when not given (:func:`law_bank`).
     false_alarms : float
@@ -69,7 +70,7 @@ def law(
         ratios over alternatives on all histograms together and on each, and of Dirichlet mixtures). Fixed draws
         ``max_releases`` and simulates the p-values of chi-square and of the largest likelihood ratio, paid for by two.
     alternatives : dict of names to mechanisms or functions, optional
-        Laws to bet on, in place of none: those of the bank are bet on always.
+        Laws to bet on besides the faults that are bet on always: scaled, unequal or missing noise, and others.
 
     Returns
     -------
@@ -110,6 +111,8 @@ def law(
     if max_releases is None:
         usual = entry.max_releases if entry is not None else 20_000
         max_releases = min(usual, _FIXED_RELEASES) if fixed else usual
+    if fixed and n_classes is None and entry is not None:
+        n_classes = entry.n_classes  # a thousand classes are slow to simulate ten thousand times
     most = check_int("max_releases", max_releases, low=1)
     source = NoiseSource(noise_seed)
     subject = subject_of(mechanism, n_classes, bank, alternatives)

@@ -16,7 +16,7 @@ from pate.rivals import SampledNeighbours, StabilityTest, distance_to_instabilit
 
 def _units(row: IntArray) -> IntArray:
     """Return the units' votes, the nearest first: classes in turn, as long as they have votes left."""
-    order = np.concatenate([np.arange(n) * len(row) + c for c, n in enumerate(row)])
+    order = np.concatenate([np.arange(n, dtype=np.int64) * len(row) + c for c, n in enumerate(row)])
     return np.repeat(np.arange(len(row)), row)[np.argsort(order, kind="stable")]
 
 
@@ -30,7 +30,7 @@ def _neighbours_law(m: SampledNeighbours, counts: IntArray) -> FloatArray:
     laws = []
     for row in counts:
         votes = _units(row)
-        inside = np.array(list(product([False, True], repeat=len(votes))))
+        inside = np.array(list(product([False, True], repeat=len(votes))), dtype=bool)
         chance = np.where(inside, m.sample_rate, 1 - m.sample_rate).prod(axis=1)
         voting = inside & (inside.cumsum(axis=1) <= m.n_neighbors)
         tables = np.stack([(voting & (votes == c)).sum(axis=1) for c in range(len(row))], axis=1)

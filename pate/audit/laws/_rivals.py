@@ -54,9 +54,15 @@ def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool
     >>> winner_law(np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])).round(6)
     array([0.333333, 0.333333, 0.333333])
     """
-    pairs, where, repeats = np.unique(
-        np.stack([centres, np.broadcast_to(scales, centres.shape)]), axis=1, return_inverse=True, return_counts=True
-    )
+    wide = np.broadcast_to(np.asarray(scales, dtype=float), centres.shape)
+    return _winner_law(np.asarray(centres, dtype=float).tobytes(), wide.tobytes(), laplace)
+
+
+@lru_cache(maxsize=4096)
+def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
+    both = np.frombuffer(centres) + 1j * np.frombuffer(scales)
+    alike, where, repeats = np.unique(both, return_inverse=True, return_counts=True)
+    pairs = np.stack([alike.real, alike.imag])
     wins = np.empty(len(repeats))
     if len(repeats) > _FEW:  # the same numbers for all: scales are alike where so many differ
         reach = 25.0 if laplace else 8.0
@@ -71,7 +77,9 @@ def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool
         below = repeats @ _log_below((x - pairs[0][:, None]) / pairs[1][:, None], laplace)
         wins[j] = np.exp(below - _log_below((x - centre) / scale, laplace)).mean()
     law = wins[where.ravel()]
-    return np.asarray(law / law.sum())
+    law = np.asarray(law / law.sum())
+    law.setflags(write=False)
+    return law
 
 
 @lru_cache

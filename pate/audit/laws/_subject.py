@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -185,29 +184,17 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
             f"law knows no law of {type(mechanism).__name__}. Register it with pate.testing.register([...], law=..., "
             "sample=...), or pass a function: counts (n, m) to probabilities (n, n_outcomes)."
         )
-    if bank is None and alternatives is None and entry is not None:
-        try:
-            return _known(entry, mechanism, n_classes)
-        except TypeError:  # not hashable
-            pass
     if entry is None:
         if bank is None:
             raise InvalidInputError("bank must be histograms (n_histograms, n_classes) where the claim is a function.")
         return Subject.of([_part(mechanism, None, *_bank_of(bank), alternatives)])
-    histograms = entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank
+    # Nothing is kept from one call to the next: the law is that of the code as it is now.
     law = _law_of(entry, mechanism)
-    return Subject.of([_part(law, mechanism, *_bank_of(histograms), alternatives)])
-
-
-@lru_cache(maxsize=64)
-def _known(entry: Entry, mechanism: Any, n_classes: int | None) -> Subject:
-    law = _law_of(entry, mechanism)
-    parts = [_part(law, mechanism, *_bank_of(entry.bank(mechanism, n_classes or entry.n_classes)), None)]
-    if n_classes is None and entry.wide:
-        # A leader as high as in the bank, over so many equals and over one.
-        scale = float(mechanism.exact_parameters()["noise"].scale) if hasattr(mechanism, "exact_parameters") else 1.0
-        wide = wide_bank(scale, int(parts[0].counts.max()))
-        parts += [_part(law, mechanism, (name,), row[None], None) for name, row in wide.items()]
+    names, counts = _bank_of(entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank)
+    parts = [_part(law, mechanism, names, counts, alternatives)]
+    if bank is None and n_classes is None and entry.wide and hasattr(mechanism, "exact_parameters"):
+        wide = wide_bank(mechanism.exact_parameters()["noise"].scale, int(counts.max()))
+        parts += [_part(law, mechanism, (name,), row[None], alternatives) for name, row in wide.items()]
     return Subject.of(parts)
 
 
