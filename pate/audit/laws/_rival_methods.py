@@ -97,8 +97,10 @@ def _stability_bank(test: StabilityTest, n_classes: int) -> dict[str, IntArray]:
 register(
     [SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(4, 0.5, 2.0, threshold=3.0, screening_sigma=2.0)],
     law=_neighbours_law, bank=_neighbours_bank, sample=_neighbours, n_classes=3, max_releases=3_000,
+    noises=("sigma", "screening_sigma"),
 )  # fmt: skip
 register(
     [StabilityTest(17, 2.0, 4.0, 1)],
     law=_stability_law, bank=_stability_bank, sample=_stability, n_classes=3, max_releases=1_000,
+    noises=("threshold_scale", "query_scale"),
 )  # fmt: skip

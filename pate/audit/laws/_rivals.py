@@ -6,7 +6,7 @@ They need not be exact: any law may be bet on.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,23 +26,25 @@ _NODES = 256
 _FEW = 20
 
 
-def scaled_copies(mechanism: Any) -> dict[str, Any]:
-    """Return the mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`.
+def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
+    """Return a frozen mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`.
 
     Examples
     --------
     >>> from pate import ConfidentGNMax
-    >>> len(scaled_copies(ConfidentGNMax(200, 150, 40))), scaled_copies(3)
-    (36, {})
+    >>> len(scaled_copies(ConfidentGNMax(200, 150, 40), ("sigma_threshold", "sigma")))
+    36
     """
-    noises = getattr(mechanism, "_noises", ())
+    noises = [name for name in noises if getattr(mechanism, name) is not None]
     found = {
         f"{name} x {factor:g}": dataclasses.replace(mechanism, **{name: getattr(mechanism, name) * factor})
         for name in noises
         for factor in FACTORS
     }
-    if len(noises) != 1 and hasattr(mechanism, "scaled"):
-        found |= {f"all noise x {factor:g}": mechanism.scaled(factor) for factor in FACTORS}
+    if len(noises) > 1:
+        for factor in FACTORS:
+            changes = {name: getattr(mechanism, name) * factor for name in noises}
+            found[f"all noise x {factor:g}"] = dataclasses.replace(mechanism, **changes)
     return found
 
 

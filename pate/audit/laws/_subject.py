@@ -234,7 +234,7 @@ def _part(
     entry = find(mechanism) if mechanism is not None else None
     rivals: dict[str, FloatArray] = {}
     if entry is not None:
-        copies = scaled_copies(mechanism)
+        copies = scaled_copies(mechanism, entry.noises_of(mechanism))
         if hasattr(mechanism, "exact_parameters"):
             rivals = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
             rivals |= label_rivals(mechanism.exact_parameters(), counts, table)
