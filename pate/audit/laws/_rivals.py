@@ -22,8 +22,8 @@ FACTORS = (0.5, 0.7071, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.4142, 2.0
 #: How often noise is left out.
 _LEFT_OUT = (1e-3, 1e-2, 1e-1, 1.0)
 _NODES = 256
-#: Different classes that are looked at one by one.
-_FEW = 20
+#: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
+_ALIKE = 4.0
 
 
 def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
     alike, where, repeats = np.unique(both, return_inverse=True, return_counts=True)
     pairs = np.stack([alike.real, alike.imag])
     wins = np.empty(len(repeats))
-    if len(repeats) > _FEW:  # the same numbers for all: scales are alike where so many differ
+    if pairs[1].max() < _ALIKE * pairs[1].min():  # one grid for all
         reach = 25.0 if laplace else 8.0
         x = np.linspace((pairs[0] - reach * pairs[1]).max(), (pairs[0] + reach * pairs[1]).max(), _NODES)
         z = (x - pairs[0][:, None]) / pairs[1][:, None]
