@@ -192,6 +192,6 @@ def find(mechanism: Any) -> Entry | None:
                 import_module(home)
         if kind in _ENTRIES:
             return _ENTRIES[kind]
-    if hasattr(mechanism, "log_probs") and hasattr(mechanism, "sample"):
+    if hasattr(mechanism, "log_probs") and hasattr(mechanism, "sample") and not isinstance(mechanism, type):
         return Entry((mechanism,), _law, _bank, _sample, wide=True)
     return None

@@ -178,6 +178,9 @@ def drawn_by(sampler: Any, source: NoiseSource) -> Sampler:
 
 def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: Mapping[str, Any] | None) -> Subject:
     """Return what is tested of a claim: a registered mechanism, one with ``log_probs``, or a law of counts."""
+    if isinstance(mechanism, type):
+        name = mechanism.__name__
+        raise InvalidInputError(f"mechanism must be a value such as {name}(...), got the class {name} itself.")
     entry = find(mechanism)
     if entry is None and not callable(mechanism):
         raise InvalidInputError(
