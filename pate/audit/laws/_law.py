@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate.audit.laws._registry import find
-from pate.audit.laws._subject import ImpossibleError, Subject, drawn_by, subject_of
+from pate.audit.laws._subject import ImpossibleError, Sampler, Subject, drawn_by, subject_of
 from pate.core.checks import check_choice, check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.noise.source import NoiseSource
@@ -118,13 +118,10 @@ def law(
     subject = subject_of(mechanism, n_classes, bank, alternatives)
     draw = drawn_by(mechanism if sampler is None else sampler, source)
     started = time.perf_counter()
-    try:
-        if fixed:
-            n, refuted, finding, figures, picture = _fixed(subject, draw, most, alpha, noise_seed)
-        else:
-            n, refuted, finding, figures, picture = _sequential(subject, draw, most, alpha)
-    except ImpossibleError as impossible:
-        n, refuted, finding, figures, picture = 1, True, f"{impossible}.", [], None
+    if fixed:
+        n, refuted, finding, figures, picture = _fixed(subject, draw, most, alpha, noise_seed)
+    else:
+        n, refuted, finding, figures, picture = _sequential(subject, draw, most, alpha)
     histograms = subject.histograms
     return AuditResult(
         layer="law",
@@ -165,23 +162,16 @@ def looks(most: int) -> list[int]:
 Found = tuple[int, bool, str, list[Figure], Picture | None]
 
 
-def _sequential(subject: Subject, draw: Any, most: int, alpha: float) -> Found:
+def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Found:
     line, n = -math.log(alpha), 0
     tallies = np.zeros(subject.cells.law.shape, dtype=np.int64)
     path: list[tuple[int, float]] = []
     for n_next in looks(most):
-        tallies += subject.tallies(draw, n_next - n)
+        try:
+            tallies += _possible(subject, draw, n_next - n)
+        except ImpossibleError as impossible:
+            return n_next, True, f"{impossible}.", [], _path(path, line) if path else None
         n = n_next
-        odd = subject.cells.impossible(tallies)
-        if odd is not None:
-            cell, outcome = odd
-            return (
-                n,
-                True,
-                f"outcome {outcome} of {cell!r} came out, which the claim never gives.",
-                [],
-                _path(path, line),
-            )
         log_e, values = subject.cells.log_e(tallies)
         path.append((n, log_e))
         if log_e >= line:
@@ -193,6 +183,14 @@ def _sequential(subject: Subject, draw: Any, most: int, alpha: float) -> Found:
         return n, False, f"nothing in {n:,} releases of each histogram.", figures, _path(path, line)
     told = subject.cells.bets[best[0]]
     return n, True, f"{told!r} explains {n:,} releases of each histogram far better.", figures, _path(path, line)
+
+
+def _possible(subject: Subject, draw: Sampler, n: int) -> IntArray:
+    tallies = subject.tallies(draw, n)
+    odd = subject.cells.impossible(tallies)
+    if odd is not None:
+        raise ImpossibleError(f"outcome {odd[1]} of {odd[0]!r} came out, which the claim never gives")
+    return tallies
 
 
 def _path(path: list[tuple[int, float]], line: float) -> Picture:
@@ -207,12 +205,12 @@ def _path(path: list[tuple[int, float]], line: float) -> Picture:
     )
 
 
-def _fixed(subject: Subject, draw: Any, n: int, alpha: float, seed: int | None) -> Found:
+def _fixed(subject: Subject, draw: Sampler, n: int, alpha: float, seed: int | None) -> Found:
     cells = subject.cells
-    tallies = subject.tallies(draw, n)
-    odd = cells.impossible(tallies)
-    if odd is not None:
-        return n, True, f"outcome {odd[1]} of {odd[0]!r} came out, which the claim never gives.", [], None
+    try:
+        tallies = _possible(subject, draw, n)
+    except ImpossibleError as impossible:
+        return n, True, f"{impossible}.", [], None
     seen = cells.statistics(tallies)
     above = np.zeros(2)
     # Simulations are no secret, and no noise.
