@@ -421,6 +421,6 @@ def test_only_the_door_draws_noise_and_writes_charges():
     # their own mechanisms priced, in no ledger's currency. A game plays made-up releases that nobody is given.
     assert callers_of("NoiseSource") == {"release._door", "audit", "dpsgd", "noise", "rivals", "selection"}
     assert callers_of("sample") == {"release._door", "audit", "mechanisms"}
-    assert callers_of("release_smooth") == {"release._door"}
+    assert callers_of("release_smooth") == {"release._door", "audit"}
     # A gate pays from the purse that it is given (Ledger.pay), before it tests.
     assert callers_of("record") == {"release._door", "ledger", "dpsgd", "selection"}
