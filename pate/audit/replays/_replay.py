@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.replays._blame import Witness, blamed
+from pate.audit.replays._blame import Witness
 from pate.audit.replays._compare import Allowed, Moved, compare
 from pate.audit.replays._pipelines import Pipeline, as_pipeline
 from pate.audit.replays._records import ADJACENCIES, Distance, Records, distance
@@ -113,15 +113,13 @@ class Replayer:
         """Run both once more, watched, and return who looked at everybody's rows."""
         if apart.order or moved.differences[0].stage not in ("teachers", "votes", "draw", "student", "returned"):
             return ""
-        witnesses = []
+        stage, witness = moved.differences[0].stage, None
         for records in (D, D_prime):
-            witness = Witness(records.n)
+            witness = Witness(records.n, stage, witness, apart.touched)
             run_on_tape(self.pipeline, records, self._key, witness=witness)
             self.n_runs += 1
-            witnesses.append(witness)
-        who = blamed(witnesses[0], witnesses[1], apart.touched)
-        if who:
-            return f"{who} saw all shards"
+        if witness is not None and witness.found:
+            return f"{witness.found} saw all shards"
         if moved.rows > apart.touched:
             return (
                 f"the rows that teachers were given differ in {moved.rows:,} of {moved.n_rows:,} places, where the "
