@@ -34,7 +34,7 @@ LIMITS = (
 
 @dataclass(frozen=True, repr=False)
 class Found:
-    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both data sets alike."""
+    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both alike, or refused one at its door."""
 
     moved: Moved
     allowed: Allowed
@@ -91,7 +91,7 @@ class Replayer:
     def pair(self, D: Records, D_prime: Records, adjacency: str, what: str) -> Found:
         """Compare one pair."""
         apart = distance(D, D_prime, adjacency)
-        if apart.units != 1 and not apart.order:
+        if not apart.are_neighbours(adjacency) and not apart.order:
             raise InvalidInputError(_not_neighbours(apart, adjacency, D))
         ours = self.lead(D)
         if adjacency == "add-or-remove" and any(event.stage == "teachers" for event in ours.events):
@@ -105,6 +105,9 @@ class Replayer:
         allowed = _allowed(apart, adjacency, ours, D)
         if ours.error is not None and type(ours.error) is type(theirs.error):
             return Found(Moved(), allowed, what, failed=ours.error)
+        for run in (ours, theirs):
+            if run.refused:
+                return Found(Moved(), allowed, what, failed=run.error)
         moved = compare(ours, theirs, allowed)
         cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
         return Found(moved, allowed, what, cause)
@@ -131,6 +134,11 @@ class Replayer:
 def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
     if apart.units == 0:
         return "D and D_prime hold the same records in the same order. neighbours(X, y) makes pairs that differ."
+    if adjacency == "replace-one" and apart.sizes[0] != apart.sizes[1]:
+        return (
+            f"D and D_prime must have equally many {D.unit}s under replace-one adjacency, got {apart.sizes[0]} and "
+            f"{apart.sizes[1]}. Say adjacency='add-or-remove' for a pipeline that claims that."
+        )
     return (
         f"D and D_prime must be neighbours under {adjacency} adjacency, which differ in one {D.unit}; these are "
         f"{apart.units} steps apart. neighbours(X, y, groups) makes such pairs."
@@ -257,7 +265,8 @@ def result_of(
     pairs = [one for one in every if one.failed is None]
     if not pairs:
         raise every[0].failed or ReplayError("no pair was run.")
-    unseen = dict.fromkeys(one.what for one in every if one.failed is not None)
+    failed = "; ".join(dict.fromkeys(one.what for one in every if one.failed is not None))
+    unseen = f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}." if failed else ""
     bad = [one for one in pairs if one.finding]
     whats = dict.fromkeys(one.what for one in pairs)
     kinds = "; ".join(whats)
@@ -276,7 +285,7 @@ def result_of(
         false_alarms=0.0,
         n_releases=replayer.n_runs,
         seconds=perf_counter() - start,
-        limits=LIMITS + (f" The pipeline fails on both data sets where {'; '.join(unseen)}." if unseen else ""),
+        limits=LIMITS + unseen,
         figures=(
             Figure(name="teachers moved", value=float(max(one.moved.teachers for one in pairs)), of="the most"),
             Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),
