@@ -61,7 +61,7 @@ NEIGHBOURS: dict[tuple[str, str], str] = {
 }
 
 #: Folders with modules of their own, and modules right under pate/. One more is a decision: raise it with a reason.
-MOST_ROOMS = 44
+MOST_ROOMS = 45
 
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
