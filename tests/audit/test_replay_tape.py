@@ -23,6 +23,7 @@ from pate import (
     TeacherEnsemble,
     Votes,
     open_session,
+    partition,
     release_labels,
 )
 from pate.audit import replay
@@ -225,6 +226,30 @@ def test_no_secret_is_made_to_be_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
     kept = kept_secret(tmp_path / "shards.key")
     assert on_tape(lambda: kept_secret(tmp_path / "shards.key")) == kept
+
+
+def test_no_partition_is_kept(tmp_path):
+    made = on_tape(lambda: partition(20, 3))
+    with pytest.raises(ReplayError, match="makes no partition"):
+        on_tape(lambda: made.save(tmp_path / "shards.npz"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bits_of_a_replay_are_unknown_unless_a_seed_is_given():
+    def cut(seed):
+        found = []
+
+        def pipeline(X, y):
+            found.append(partition(len(X), 5).assignment.tolist())
+            return labels()
+
+        X, y = np.zeros((40, 1)), np.arange(40) % 2
+        replay(pipeline, (X, y), (X, np.where(np.arange(40) == 3, 1 - y, y)), random_state=seed)
+        assert found[0] == found[1] == found[2]
+        return found[0]
+
+    assert cut(None) != cut(None)
+    assert cut(3) == cut(3)
 
 
 def test_an_ensemble_keeps_neither_teachers_nor_secret(tmp_path):

@@ -18,6 +18,7 @@ from pate.audit.replays._run import check_repeats, run_on_tape
 from pate.audit.replays._trace import Run
 from pate.audit.replays.neighbours import Neighbour
 from pate.core.checks import check_choice, check_int
+from pate.core.seeds import unreplayed_bytes
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError, ReplayError
 from pate.report.audit_result import AuditResult, Figure
@@ -57,13 +58,18 @@ class Replayer:
     ----------
     target : callable or object
     X_public, mechanism : see :func:`replay`
-    random_state : int
+    random_state : int or None
     """
 
-    def __init__(self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int = 0) -> None:
+    def __init__(
+        self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int | None = None
+    ) -> None:
         self.pipeline, self.name = as_pipeline(target, X_public=X_public, mechanism=mechanism)
-        seed = check_int("random_state", random_state, low=0)
-        self._key = hashlib.sha256(f"pate replay {seed}".encode()).digest()
+        # Unknown to others by default: then nothing that a pipeline carries off hangs on bits that anybody can draw.
+        self._key = unreplayed_bytes(32)
+        if random_state is not None:
+            seed = check_int("random_state", random_state, low=0)
+            self._key = hashlib.sha256(f"pate replay {seed}".encode()).digest()
         self._led: tuple[Records, Run] | None = None
         self._checked = False
         self.n_runs = 0
@@ -74,7 +80,8 @@ class Replayer:
             return self._led[1]
         run = run_on_tape(self.pipeline, D, self._key)
         self.n_runs += 1
-        self._led = (D, run)
+        if self._led is None:  # what most neighbours are neighbours of comes first
+            self._led = (D, run)
         if run.error is not None:
             return run
         if not run.events:
@@ -171,7 +178,7 @@ def replay(
     mechanism: Any = None,
     adjacency: str = "replace-one",
     published: bool = False,
-    random_state: int = 0,
+    random_state: int | None = None,
 ) -> AuditResult:
     """Run a pipeline on two neighbouring data sets with the same randomness, and compare what happened inside.
 
@@ -197,8 +204,8 @@ def replay(
     adjacency : {"replace-one", "add-or-remove"}
     published : bool
         Whether the data are public or synthetic: else the result is sensitive.
-    random_state : int
-        Which random numbers fall.
+    random_state : int or None
+        Which random numbers fall; None draws a key for these runs. A number makes the audit repeatable.
 
     Returns
     -------
