@@ -27,9 +27,7 @@ def torches():
     from pate import TorchTeacherEnsemble
     from pate.networks import MLP
 
-    return TorchTeacherEnsemble(
-        MLP, 12, classes=range(10), epochs=2, device="cpu", random_state=0, partition_seed=3
-    )
+    return TorchTeacherEnsemble(MLP, 12, classes=range(10), epochs=2, device="cpu", random_state=0, partition_seed=3)
 
 
 def heads():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.base import clone
 
 from pate.audit.canaries._replaced import number_rows
 from pate.core.types import FloatArray, IntArray
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
 from pate.mechanisms import ExactLaw
 from pate.privacy.exact.given_pair import given_pair
 from pate.teachers import ShardEnsemble
@@ -73,7 +74,11 @@ def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int
     drawn = drawn[:n_records]
     theirs = clone(teachers)
     theirs.set_params(random_state=seed, partition_seed=seed, checkpoint_dir=None, classes=teachers.classes_)
-    return theirs.fit(X[drawn], y[drawn])
+    with warnings.catch_warnings():
+        # Nobody's privacy hangs on these teachers.
+        warnings.simplefilter("ignore", DuplicateRecordsWarning)
+        warnings.simplefilter("ignore", CuratorWarning)
+        return theirs.fit(X[drawn], y[drawn])
 
 
 def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
