@@ -48,7 +48,8 @@ def test_each_canary_moves_one_teacher_and_the_chain_holds(kind, queries):
     assert 0 <= low <= middle <= high
     assert {f.value for f in found.figures if f.name == "teachers moved"} <= {0.0, 1.0}
     assert all(f.value <= 1 for f in found.figures if f.name == "largest share of the claimed Renyi curve")
-    assert found.sensitive and not found.refuted
+    assert found.sensitive
+    assert not found.refuted
     assert found.cited()["tried"] == f"2 {kind} canaries against 30 {queries} queries"
     with pytest.raises(SensitiveValueError):
         found.rows()
@@ -71,7 +72,8 @@ def test_a_cap_on_answers():
         TEACHERS, X, Y, PUBLIC, mechanism=ConfidentGNMax(18, 12.0, 8.0), n_queries=20, max_answers=5, published=True
     )
     low, middle, high = chain_of(found)
-    assert 0 <= low <= middle <= high and found.settings["max_answers"] == 5
+    assert 0 <= low <= middle <= high
+    assert found.settings["max_answers"] == 5
 
 
 def test_a_whole_person_moves_one_teacher():
@@ -110,7 +112,8 @@ def test_a_crafted_record_and_query_reach_the_worst_case():
 
 def test_an_adversary_needs_no_private_rows():
     theirs = own_teachers(TEACHERS, PUBLIC, Y_PUBLIC, n_records=300, seed=5)
-    assert theirs.partition_.n_records == 300 and theirs.n_teachers == 30
+    assert theirs.partition_.n_records == 300
+    assert theirs.n_teachers == 30
     query = crafted_query(theirs, PUBLIC, GNMax(8.0), np.random.default_rng(0))
     told = contested(theirs.vote(query).counts, GNMax(8.0))
     assert told[0] >= contested(theirs.vote(PUBLIC).counts, GNMax(8.0)).max()
@@ -125,7 +128,8 @@ def test_an_adversary_needs_no_private_rows():
         adversary=(PUBLIC, Y_PUBLIC),
         published=True,
     )
-    assert found[CHAIN[0]].value > 0 and found.settings["n_queries"] == 300
+    assert found[CHAIN[0]].value > 0
+    assert found.settings["n_queries"] == 300
     with pytest.raises(InvalidInputError, match="of one length"):
         own_teachers(TEACHERS, PUBLIC, Y_PUBLIC[:-1], n_records=300, seed=0)
     with pytest.raises(InvalidInputError, match=r"\(rows, labels\)"):
@@ -178,7 +182,8 @@ def test_record_voters(space):
 def test_a_classifier_lends_its_teachers():
     model = PATEClassifier(GaussianNB(), n_teachers=20, classes=range(3), random_state=0)
     found = canary(model, X, Y, PUBLIC, mechanism=GNMax(8.0), n_queries=10, published=True)
-    assert found["teachers moved"].value <= 1 and not hasattr(model, "release_")
+    assert found["teachers moved"].value <= 1
+    assert not hasattr(model, "release_")
     with pytest.raises(InvalidInputError, match="lets records vote"):
         canary(PATEClassifier(classes=range(3)), X, Y, PUBLIC, mechanism=GNMax(8.0))
 
@@ -200,7 +205,8 @@ def test_tables_and_lists():
 def test_what_stands_in_a_record_s_place():
     rng = np.random.default_rng(0)
     changed = other_class(np.array([0, 1, 2, 2]), 3, rng)
-    assert (changed != [0, 1, 2, 2]).all() and set(changed) <= {0, 1, 2}
+    assert (changed != [0, 1, 2, 2]).all()
+    assert set(changed) <= {0, 1, 2}
     far = far_row(PUBLIC, X, rng)
     np.testing.assert_allclose(np.abs(far - PUBLIC.mean(axis=0)), 10 * PUBLIC.std(axis=0), rtol=1e-6)
 

@@ -97,8 +97,10 @@ def test_two_classes_in_closed_form(gap, sigma, n):
     k = np.arange(n + 1)
     exact = epsilon_of(binom.logpmf(k, n, p), binom.logpmf(k, n, q), 1e-5)
     low, high = given_pair([[top, 100]] * n, [[top - 1, 101]] * n, noise=GaussianNoise(sigma)).epsilon(1e-5).forward
-    assert low <= exact * (1 + 1e-10) and exact <= high * (1 + 1e-10)
-    assert low == pytest.approx(exact, rel=1e-4) and high == pytest.approx(exact, rel=5e-3)
+    assert low <= exact * (1 + 1e-10)
+    assert exact <= high * (1 + 1e-10)
+    assert low == pytest.approx(exact, rel=1e-4)
+    assert high == pytest.approx(exact, rel=5e-3)
 
 
 def test_clear_votes_at_small_noise_have_rare_large_losses():
@@ -108,7 +110,8 @@ def test_clear_votes_at_small_noise_have_rare_large_losses():
     for delta in (1e-3, 1e-9):
         told = found.epsilon(delta)
         for (low, high), exact in ((told.forward, epsilon_of(p, q, delta)), (told.reverse, epsilon_of(q, p, delta))):
-            assert low <= exact + 1e-12 and exact <= high + 1e-12
+            assert low <= exact + 1e-12
+            assert exact <= high + 1e-12
 
 
 def test_the_worst_neighbour_is_the_exact_analysis():
@@ -134,7 +137,8 @@ def test_pair_below_data_dependent_below_public(seed, mechanism):
     assert found[PAIR].low <= found[PAIR].high
     assert found[f"{PAIR}, forward"].low <= both.forward * (1 + 1e-9)
     assert found[f"{PAIR}, reverse"].low <= both.reverse * (1 + 1e-9)
-    assert not found.refuted and found["largest share of the claimed Renyi curve"].value <= 1
+    assert not found.refuted
+    assert found["largest share of the claimed Renyi curve"].value <= 1
     mirrored = pair(moved, counts, mechanism, delta=1e-4, published=True)
     assert mirrored[f"{PAIR}, forward"].value == pytest.approx(found[f"{PAIR}, reverse"].value, rel=1e-3, abs=1e-6)
     shorter = pair(counts[:4], moved[:4], mechanism, delta=1e-4, published=True)
@@ -156,13 +160,15 @@ def test_the_chain_on_published_votes(mechanism):
     above = pld_epsilon(counts, 1e-5, **mechanism.exact_parameters()).epsilon
     public = mechanism.charge(80).guarantee(1e-5).epsilon
     assert 0 < found[PAIR].low <= above <= public
-    assert not found.refuted and found.sensitive
+    assert not found.refuted
+    assert found.sensitive
 
 
 def test_noisy_histograms_are_gaussians():
     found = pair([[9, 1]] * 300, [[8, 2]] * 300, NoisyHistogram(40.0), published=True)
     assert found[PAIR].high == pytest.approx(gdp_to_epsilon(math.sqrt(600) / 40, 1e-5), rel=1e-12)
-    assert not found.refuted and found["share of the claimed epsilon"].value == pytest.approx(1, rel=1e-8)
+    assert not found.refuted
+    assert found["share of the claimed epsilon"].value == pytest.approx(1, rel=1e-8)
     half = pair([[9, 1]] * 300, [[8, 2]] * 300, NoisyHistogram(40.0), max_answers=150, published=True)
     assert half[PAIR].high == pytest.approx(gdp_to_epsilon(math.sqrt(300) / 40, 1e-5), rel=1e-12)
 
@@ -179,7 +185,8 @@ def test_ballot_sums_are_gaussians():
     distance = math.sqrt(((first.sums - second.sums).astype(float) ** 2).sum())
     wanted = gdp_to_epsilon(distance / (2.0 * math.sqrt(first.delta_squared)), 1e-5)
     assert found[PAIR].high == pytest.approx(wanted, rel=1e-9)
-    assert not found.refuted and found["teachers moved"].value == 1
+    assert not found.refuted
+    assert found["teachers moved"].value == 1
     with pytest.raises(InvalidInputError, match="more than one unit"):
         pair(first, voters.cast(X, 1 - y), mechanism)
     with pytest.raises(InvalidInputError, match="GaussianSum"):
@@ -218,7 +225,8 @@ class SmallOrdersWrong(GNMax):
 def test_a_price_that_is_too_low_is_refuted(mechanism):
     counts, moved = [[125, 125]] * 300, [[124, 126]] * 300
     found = pair(counts, moved, mechanism, published=True)
-    assert found.refuted and found.false_alarms == 0.0
+    assert found.refuted
+    assert found.false_alarms == 0.0
     honest = type(mechanism).__mro__[1](40.0)
     assert not pair(counts, moved, honest, published=True).refuted
 
@@ -259,7 +267,8 @@ def test_how_many_teachers_moved():
     moved = labels.copy()
     moved[1, 0] = 1
     one, other = (Votes.from_labels(a, classes=2) for a in (labels, moved))
-    assert n_moved(one, other) == 1 and n_moved(one, one) == 0
+    assert n_moved(one, other) == 1
+    assert n_moved(one, one) == 0
     moved[0, 1] = 0
     two = Votes.from_labels(moved, classes=2)
     assert n_moved(one, two) == 2  # one vote a query, and yet two teachers
@@ -276,7 +285,8 @@ def test_what_it_says_and_to_whom():
     assert hidden.sensitive
     with pytest.raises(SensitiveValueError):
         hidden.rows()
-    assert "epsilon" not in hidden.cited()["tried"] and hidden.cited()["stood"] is True
+    assert "epsilon" not in hidden.cited()["tried"]
+    assert hidden.cited()["stood"] is True
     shown = pair(counts, moved, GNMax(3.0), published=True)
     assert AuditResult.from_dict(json.loads(json.dumps(shown.to_dict()))) == shown
     assert {"public", "this pair"} == {c.label for c in shown.picture.curves}

@@ -180,8 +180,8 @@ def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardE
     who = model.who_votes()
     if who == "records":
         raise InvalidInputError(
-            "this PATEClassifier lets records vote, in a space that its plan chooses. Pass the RecordVoters themselves, "
-            "or a PATEClassifier with an estimator."
+            "this PATEClassifier lets records vote, in a space that its plan chooses. Pass the RecordVoters "
+            "themselves, or a PATEClassifier with an estimator."
         )
     teachers = clone(model).set_params(ledger=None)._ensemble(X_public)
     if who == "heads" and model.n_teachers is None:
