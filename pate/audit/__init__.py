@@ -9,7 +9,9 @@ Examples
 Claim('3-GDP')
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
@@ -36,3 +38,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+class _Names(ModuleType):
+    """Public names stay functions where a module of the same name is imported: ``audit.game`` can be called."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Names
