@@ -25,8 +25,10 @@ REPEATS = 300
 _ORDER = 2.0
 #: Lines between public rows of two classes, points on each, and how often the interval is narrowed.
 _LINES, _STEPS, _ROUNDS = 64, 9, 5
+#: Public rows are also taken so many times as far from their mean: teachers may agree on them the more.
+_STRETCHED = (3.0,)
 #: Public rows that the ends of lines are looked for among.
-_ENDS = 2000
+_ENDS = 1000
 
 
 def contested(counts: IntArray, mechanism: Any) -> FloatArray:
@@ -108,12 +110,14 @@ def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int
 def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
     """Return one row on which the teachers of ``voter`` are torn between two classes, shape (1, ...).
 
-    On lines between public rows that almost all agree on, towards where the vote is most contested.
+    On lines between public rows (or further out) that almost all agree on, towards where the vote is most contested.
     """
     rows = number_rows("X_public", X_public, "a crafted query")
     if len(rows) > _ENDS:
         rows = rows[rng.permutation(len(rows))[:_ENDS]]
     rows = rows.astype(np.result_type(rows.dtype, np.float32))
+    centre = rows.mean(axis=0, dtype=rows.dtype)
+    rows = np.concatenate([rows, *(centre + by * (rows - centre) for by in _STRETCHED)])
     counts = voter.vote(rows, keep_labels=False).counts
     starts, ends = _ends(counts, rng)
     value = turned(counts, mechanism)
