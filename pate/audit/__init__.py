@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Claim": "pate.audit.claims",
+    "attack": "pate.audit.attacks",
 }
 
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from pate.audit.attacks import attack
     from pate.audit.claims import Claim
 
 
