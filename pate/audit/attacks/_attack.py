@@ -125,8 +125,9 @@ def attack(
     **Guarantees.** Halves have a fixed size, so that a target with a record and one without it are neighbours by
     replacement, mixed over the others: a true claim bounds the true positive rate at every false positive rate.
     Intervals are about further models fitted on halves of these very records: a jackknife that leaves pairs of models
-    out, as targets and as what others are compared with, for the targets of one attack share these. ``refuted`` does not rest on them: it is a bet against the claim, pair after pair, in which each pair is
-    attacked by the models before it alone, and which a true claim lets win with probability ``false_alarms`` at most.
+    out, as targets and as what others are compared with, for the targets of one attack share these. ``refuted`` does
+    not rest on them: it is a bet against the claim, pair after pair, in which each pair is attacked by the models
+    before it alone, and which a true claim lets win with probability ``false_alarms`` at most.
 
     An attack is an access to private data, and not a release: nothing here is charged, nor counted as a fit of
     ``estimator``. Publish :meth:`AuditResult.cited` at most.

@@ -71,7 +71,7 @@ class Points:
         return float(np.trapezoid(self.true_positives, self.false_positives))
 
     def at(self, rate: float) -> float:
-        """Return the true positive rate at a false positive rate; between two thresholds that of a toss between both."""
+        """Return the true positive rate at a false positive rate; between two thresholds it is that of a toss."""
         return float(np.interp(rate, *self._upper))
 
     @cached_property
