@@ -1,1 +1,35 @@
-"""Tests by which a wrong epsilon is found."""
+"""Tests by which a wrong epsilon is found.
+
+Public names are loaded when first used.
+
+Examples
+--------
+>>> from pate import GNMax, audit
+>>> audit.law(GNMax(40.0), sampler=GNMax(30.0), n_classes=10, noise_seed=0)
+AuditResult(law: REFUTED; 7 figures)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "independence": "pate.audit.laws",
+    "law": "pate.audit.laws",
+}
+
+__all__ = [*sorted(_HOME)]
+
+if TYPE_CHECKING:
+    from pate.audit.laws import independence, law
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'pate.audit' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
