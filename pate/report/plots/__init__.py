@@ -12,7 +12,7 @@ need("matplotlib", extra="plots", why="A picture")
 
 # ruff: noqa: E402  (what follows imports matplotlib)
 from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
-from pate.report.plots._audit import audit_picture
+from pate.report.plots._audit import audit_picture, bounds_picture
 from pate.report.plots._comparison import comparison_curves, stretched, styles
 from pate.report.plots._display import Display
 from pate.report.plots._release import answers_per_class, cost_curves
@@ -26,6 +26,7 @@ __all__ = [
     "accuracy_bars",
     "answers_per_class",
     "audit_picture",
+    "bounds_picture",
     "comparison_curves",
     "cost_curves",
     "ensemble_curve",
