@@ -1,0 +1,134 @@
+"""Looks: one function per layer of the audit, each returning a look for ``wall.Mutant``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from wall import Found, Look
+
+from pate.audit.law_test import check_mechanism, law_test
+from pate.mechanisms import Mechanism
+from pate.noise.source import NoiseSource
+
+#: Cells of numbers whose law is told by their quantiles.
+_CELLS = 20
+DELTA = 1e-5
+
+
+def by_law(claimed: Mechanism, faulty: Mechanism, *, n_classes: int = 10, most: int = 400_000) -> Look:
+    """The exact law of what is claimed, against releases of what is run."""
+
+    def look(planted: bool, seed: int) -> Found:
+        run = faulty if planted else claimed
+        found = check_mechanism(
+            run, NoiseSource(seed), n_classes=n_classes, accounted_as=claimed, max_draws=most
+        )
+        first = max(found.evidence, key=lambda name: found.evidence[name])
+        return Found(found.rejected, found.n_draws, f"log e-value {found.log_e:.0f}, most from {first}")
+
+    return look
+
+
+def by_outcomes(
+    honest: Callable[[int, NoiseSource], np.ndarray],
+    faulty: Callable[[int, NoiseSource], np.ndarray],
+    law: np.ndarray | Callable[[], np.ndarray],
+    *,
+    faulty_law: Callable[[], np.ndarray] | None = None,
+    batch: int = 200,
+    most: int = 100_000,
+) -> Look:
+    """Any outcomes 0 .. k-1 of one known law: (n, source) to n outcomes."""
+
+    def look(planted: bool, seed: int) -> Found:
+        draw, source = (faulty if planted else honest), NoiseSource(seed)
+        null = faulty_law if planted and faulty_law is not None else law
+        null = np.asarray(null() if callable(null) else null)
+        found = law_test(
+            lambda counts: draw(len(counts), source),
+            lambda counts: np.repeat(null[None, :], len(counts), axis=0),
+            np.zeros((1, 2), dtype=np.int64),
+            batch=batch,
+            max_draws=most,
+        )
+        return Found(found.rejected, found.n_draws, f"log e-value {found.log_e:.0f}")
+
+    return look
+
+
+def quantile_cells(uniform: np.ndarray) -> np.ndarray:
+    """Cells of numbers in [0, 1] that are all equally likely."""
+    return np.clip((uniform * _CELLS).astype(np.int64), 0, _CELLS - 1)
+
+
+EVEN = np.full(_CELLS, 1 / _CELLS)
+
+
+def by_check(honest: Callable[[], Any], faulty: Callable[[], Any], holds: Callable[[Any], str]) -> Look:
+    """A check of accounts: ``holds`` says what is wrong with what an account gave, or nothing."""
+
+    def look(planted: bool, seed: int) -> Found:
+        wrong = holds((faulty if planted else honest)())
+        return Found(bool(wrong), 0, wrong)
+
+    return look
+
+
+def pair_epsilon(mechanism: Any, counts: np.ndarray, counts_prime: np.ndarray, times: int) -> float:
+    """The larger epsilon at ``DELTA`` of one pair of votes, each query asked ``times`` times; from below."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    p, q = (np.exp(mechanism.log_probs(np.atleast_2d(c))) for c in (counts, counts_prime))
+    worst = 0.0
+    for a, b in ((p, q), (q, p)):
+        whole = None
+        for row, other in zip(a, b, strict=True):
+            law, law_prime = (dict(enumerate(np.log(r).tolist())) for r in (row, other))
+            one = pld.from_two_probability_mass_functions(
+                law, law_prime, pessimistic_estimate=False, value_discretization_interval=1e-4, symmetric=True
+            )
+            many = one.self_compose(times)
+            whole = many if whole is None else whole.compose(many)
+        worst = max(worst, whole.get_epsilon_for_delta(DELTA))
+    return worst
+
+
+def by_sums(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
+    """Exact sums of ballots under D and D': they may differ by Delta, which the noise is scaled to."""
+
+    def look(planted: bool, seed: int) -> Found:
+        run, data = (faulty if planted else honest), make(seed)
+        one, other = run(*data), run(*change(data))
+        moved = int(np.square((one.sums - other.sums).astype(object)).sum())
+        times = (moved / one.delta_squared) ** 0.5
+        return Found(moved > one.delta_squared, 0, f"the sum moved by {times:.3g} times what one unit may move it")
+
+    return look
+
+
+def by_pair(
+    claimed: Callable[[], float], faulty: Callable[[], float], law: Any, votes: Any, votes_prime: Any, times: int = 1
+) -> Look:
+    """The exact divergence of one pair of votes, against the epsilon at ``DELTA`` that an account gives."""
+
+    def look(planted: bool, seed: int) -> Found:
+        found = pair_epsilon(law, np.array(votes), np.array(votes_prime), times)
+        told = (faulty if planted else claimed)()
+        return Found(found > told, 0, f"this pair has epsilon {found:.3g}, and {told:.3g} is charged")
+
+    return look
+
+
+def by_gradients(honest: Any, faulty: Any, module: Any, make: Any, change: Any, *, norm: float = 1.0) -> Look:
+    """Sums of clipped gradients of a batch under D and D': one record may move them by twice the norm."""
+
+    def look(planted: bool, seed: int) -> Found:
+        engine, data = (faulty if planted else honest)(module()), make(seed)
+        sums = [engine.clipped_sum(X, y, norm, seed=0) for X, y in (data, change(data))]
+        squares = sum(float((a - b).square().sum()) for a, b in zip(*sums, strict=True))
+        times = squares**0.5 / (2 * norm)
+        return Found(times > 1 + 1e-6, 0, f"the sum moved by {times:.3g} times what one record may move it")
+
+    return look
