@@ -93,13 +93,31 @@ MUTANTS = (
     Mutant(
         "sensitivity 1 for sqrt 2, Gaussian noise",
         "accounts that count one changed vote, where two counts change",
-        {"pair": by_pair(lambda: epsilon(GNMAX.charge(ASKED)), lambda: epsilon(SensitivityOne(40.0).charge(ASKED)), GNMAX, TIE, TIE_PRIME, ASKED)},
+        {
+            "pair": by_pair(
+                lambda: epsilon(GNMAX.charge(ASKED)),
+                lambda: epsilon(SensitivityOne(40.0).charge(ASKED)),
+                GNMAX,
+                TIE,
+                TIE_PRIME,
+                ASKED,
+            )
+        },
         blind={"law": "what is drawn is what was meant"},
     ),
     Mutant(
         "sensitivity 1 for 2, Laplace noise",
         "ports of the 2017 paper's noisy maximum",
-        {"pair": by_pair(lambda: LNMax(20.0).charge(1).pure, lambda: OneCount(20.0).charge(1).pure, LNMax(20.0), [30, 0], [29, 1], 1)},
+        {
+            "pair": by_pair(
+                lambda: LNMax(20.0).charge(1).pure,
+                lambda: OneCount(20.0).charge(1).pure,
+                LNMax(20.0),
+                [30, 0],
+                [29, 1],
+                1,
+            )
+        },
         blind={"law": "what is drawn is what was meant"},
     ),
     Mutant(
@@ -115,5 +133,9 @@ MUTANTS = (
             "law": by_law(GNMAX, ClassIdsAsCounts(40.0)),
         },
     ),
-    Mutant("quadrature that aliases for many classes", "a fixed grid for every number of classes", {"law": _law_of(exact_law)}),
+    Mutant(
+        "quadrature that aliases for many classes",
+        "a fixed grid for every number of classes",
+        {"law": _law_of(exact_law)},
+    ),
 )

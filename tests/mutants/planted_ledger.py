@@ -44,8 +44,6 @@ def _two_releases(accountant: Accountant) -> float:
     return accountant.add(half).add(half).guarantee(DELTA).epsilon
 
 
-
-
 # ---- stopping on what is private: a row of X holds one teacher's votes ----
 
 N_CLASSES = 10
@@ -132,9 +130,7 @@ MUTANTS = (
     Mutant(
         "two equal costs merged in a sum",
         "accounts kept in a set or by value",
-        _pair(
-            lambda: _two_releases(Accountant()), lambda: _two_releases(EqualCostsMerged()), GNMAX, TIE, TIE_PRIME
-        ),
+        _pair(lambda: _two_releases(Accountant()), lambda: _two_releases(EqualCostsMerged()), GNMAX, TIE, TIE_PRIME),
     ),
     Mutant(
         "answers stopped by data-dependent cost",

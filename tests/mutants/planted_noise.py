@@ -148,7 +148,12 @@ MUTANTS = (
     _law("noise at 0.9", "rounded or mistyped scales", CONFIDENT.scaled(0.9), CONFIDENT),
     _law("noise at 1.1", "rounded or mistyped scales", CONFIDENT.scaled(1.1), CONFIDENT),
     _law("noise at 1/sqrt 2", "Gaussian noise of variance sigma^2 / 2", CONFIDENT.scaled(2**-0.5), CONFIDENT),
-    _law("threshold noise on every count", "Confident-GNMax read as noise on the histogram", ThresholdOnEvery(200, 150, 40), CONFIDENT),
+    _law(
+        "threshold noise on every count",
+        "Confident-GNMax read as noise on the histogram",
+        ThresholdOnEvery(200, 150, 40),
+        CONFIDENT,
+    ),
     _law("noise on non-empty classes only", "counts kept in a dictionary", OnlyNonEmpty(40.0)),
     _law("unequal noise", "noise scaled by class weights", Unequal(40.0)),
     _law("ties to the lowest index", "numpy's argmax on whole numbers", LowestIndexTies(4.0), GNMax(4.0), n_classes=5),

@@ -254,18 +254,34 @@ MUTANTS = (
     Mutant(
         "class weights of all private labels", ON_ALL, _replayed(plain_weights, weights_of_all, world, another_label)
     ),
+    Mutant("epochs stopped by all private rows", ON_ALL, _replayed(stopped_before, stopped_on_all, world, thirtyfold)),
     Mutant(
-        "epochs stopped by all private rows", ON_ALL, _replayed(stopped_before, stopped_on_all, world, thirtyfold)
+        "stratified shards", "scikit-learn's splitters used to cut", _replayed(shards, stratified, world, another_label)
     ),
-    Mutant("stratified shards", "scikit-learn's splitters used to cut", _replayed(shards, stratified, world, another_label)),
-    Mutant("shards cut after sorting", "scripts that cut a sorted table in slices", _replayed(shards, in_sorted_order, world, opposite)),
-    Mutant("a person in two shards", "code that cuts by row", _replayed(whole_persons, persons_split, world, another_person)),
+    Mutant(
+        "shards cut after sorting",
+        "scripts that cut a sorted table in slices",
+        _replayed(shards, in_sorted_order, world, opposite),
+    ),
+    Mutant(
+        "a person in two shards",
+        "code that cuts by row",
+        _replayed(whole_persons, persons_split, world, another_person),
+    ),
     Mutant(
         "a known seed for the shards",
         "scripts that shuffle by seed 0 before they cut",
         {"check": by_check(secret_cut, known_cut, _alike)},
         blind={"replay": "the secret of the shards is held fixed in both runs"},
     ),
-    Mutant("a threshold tuned on private votes", "notebooks", _replayed(fixed_threshold, tuned_threshold, world, another_label)),
-    Mutant("a student validated on private rows", "notebooks", _replayed(student_of_release, student_seen_by_private, world, another_label)),
+    Mutant(
+        "a threshold tuned on private votes",
+        "notebooks",
+        _replayed(fixed_threshold, tuned_threshold, world, another_label),
+    ),
+    Mutant(
+        "a student validated on private rows",
+        "notebooks",
+        _replayed(student_of_release, student_seen_by_private, world, another_label),
+    ),
 )

@@ -34,7 +34,9 @@ def own_estimators(X, y, groups=None):
 
 def one_estimator(X, y, groups=None):
     """No clone: every teacher is the one object that was passed, and goes on where the last one stopped."""
-    with patch("pate.teachers.ensemble.seeded_clone", lambda estimator, seed, index: estimator.set_params(random_state=0)):
+    with patch(
+        "pate.teachers.ensemble.seeded_clone", lambda estimator, seed, index: estimator.set_params(random_state=0)
+    ):
         return shards(X, y, estimator=_sgd())
 
 
@@ -115,7 +117,14 @@ class Padded(TorchTeacherEnsemble):
 def _torch(ensemble: type[TorchTeacherEnsemble]) -> Any:
     def pipeline(X, y, groups=None):
         teachers = ensemble(
-            MLP, 8, module_kwargs={"hidden": (4,)}, classes=CLASSES, epochs=1, batch_size=8, device="cpu", random_state=0
+            MLP,
+            8,
+            module_kwargs={"hidden": (4,)},
+            classes=CLASSES,
+            epochs=1,
+            batch_size=8,
+            device="cpu",
+            random_state=0,
         )
         votes = teachers.fit(X, y, groups).vote(public().astype(np.float32))
         return release_labels(votes, GNMax(sigma=20.0), budget=BUDGET)
@@ -238,6 +247,8 @@ MUTANTS = (
         _ballots(hard_sum, two_cell_sum),
     ),
     Mutant(
-        "a representation fitted on private rows", "embeddings trained on all data", _ballots(public_map_sum, private_map_sum, thirtyfold)
+        "a representation fitted on private rows",
+        "embeddings trained on all data",
+        _ballots(public_map_sum, private_map_sum, thirtyfold),
     ),
 )

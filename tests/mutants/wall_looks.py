@@ -22,9 +22,7 @@ def by_law(claimed: Mechanism, faulty: Mechanism, *, n_classes: int = 10, most: 
 
     def look(planted: bool, seed: int) -> Found:
         run = faulty if planted else claimed
-        found = check_mechanism(
-            run, NoiseSource(seed), n_classes=n_classes, accounted_as=claimed, max_draws=most
-        )
+        found = check_mechanism(run, NoiseSource(seed), n_classes=n_classes, accounted_as=claimed, max_draws=most)
         first = max(found.evidence, key=lambda name: found.evidence[name])
         return Found(found.rejected, found.n_draws, f"log e-value {found.log_e:.0f}, most from {first}")
 
@@ -130,5 +128,18 @@ def by_gradients(honest: Any, faulty: Any, module: Any, make: Any, change: Any, 
         squares = sum(float((a - b).square().sum()) for a, b in zip(*sums, strict=True))
         times = squares**0.5 / (2 * norm)
         return Found(times > 1 + 1e-6, 0, f"the sum moved by {times:.3g} times what one record may move it")
+
+    return look
+
+
+def by_replay(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
+    """The pipeline on D and D' with the same randomness: what moved inside."""
+
+    def look(planted: bool, seed: int) -> Found:
+        from pate.audit import replay
+
+        data = make(seed)
+        found = replay(faulty if planted else honest, data, change(data), published=True)
+        return Found(found.refuted, found.n_releases, found.finding)
 
     return look
