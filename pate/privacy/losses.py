@@ -287,7 +287,7 @@ class Losses:
             return self._tilted(delta, interval)
         if self.slack >= delta:
             return math.inf
-        return float(self._composed(interval).get_epsilon_for_delta(delta - self.slack))
+        return float(self.distribution(interval).get_epsilon_for_delta(delta - self.slack))
 
     def _tilted(self, delta: float, interval: float) -> float:
         from pate.privacy.exact.sampled_gaussian import tilted_epsilon
@@ -309,7 +309,8 @@ class Losses:
             return math.inf
         return tilted_epsilon(kinds, delta, interval)
 
-    def _composed(self, interval: float) -> Any:
+    def distribution(self, interval: float) -> Any:
+        """Return the privacy loss distribution on a grid, rounded towards more loss; ``slack`` is not in it."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         found = None
