@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "audit.md"
 BEGIN, END = "<!-- wall:begin -->", "<!-- wall:end -->"
 
 sys.path.insert(0, str(ROOT / "tests" / "mutants"))
-from test_wall import GROUPS  # noqa: E402
+from planted import GROUPS  # noqa: E402
 from wall import COLUMNS, Look, Mutant  # noqa: E402
 
 from pate.core.provenance import provenance  # noqa: E402
@@ -61,7 +61,7 @@ def looked(look: Look, config: Config) -> dict[str, Any]:
 
 def row(mutant: Mutant, group: str, config: Config) -> dict[str, Any]:
     """Return one fault's row."""
-    layers = {layer: looked(look, config) for layer, look in {**mutant.finds, **mutant.misses}.items()}
+    layers = {layer: looked(look, config) for layer, look in {**mutant.finds, **mutant.tried}.items()}
     return {
         "name": mutant.name,
         "group": group,
@@ -75,11 +75,11 @@ def row(mutant: Mutant, group: str, config: Config) -> dict[str, Any]:
 def run(config: Config) -> dict[str, Any]:
     """Return the whole wall."""
     rows = []
-    for module in GROUPS:
-        for mutant in module.MUTANTS:
+    for group, mutants in GROUPS.items():
+        for mutant in mutants:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                rows.append(row(mutant, module.__name__.removeprefix("planted_"), config))
+                rows.append(row(mutant, group, config))
             print(f"{mutant.name}: {_cells(rows[-1])}", flush=True)
     return {"config": asdict(config), "rows": rows, "provenance": provenance()}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import (
@@ -61,7 +61,9 @@ def linear(X, y, groups=None):
 
 def trees(X, y, groups=None):
     mechanism = ConfidentGNMax(threshold=8, sigma_threshold=8, sigma=20)
-    return _voted(TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0), X, y, groups, mechanism)
+    return _voted(
+        TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0), X, y, groups, mechanism
+    )
 
 
 def torch_teachers(X, y, groups=None):
@@ -73,7 +75,9 @@ def torch_teachers(X, y, groups=None):
 
 def head_teachers(X, y, groups=None):
     scaler = StandardScaler().fit(PUBLIC)
-    return _voted(HeadTeacherEnsemble(scaler, TEACHERS, classes=CLASSES, random_state=0), X, y, groups, NoisyHistogram(sigma=20.0))
+    return _voted(
+        HeadTeacherEnsemble(scaler, TEACHERS, classes=CLASSES, random_state=0), X, y, groups, NoisyHistogram(sigma=20.0)
+    )
 
 
 def own_functions(X, y, groups=None):
@@ -134,7 +138,13 @@ def classifier_by_records(X, y, groups=None):
 
 def private_training(X, y, groups=None):
     made = DPSGDClassifier(
-        MLP, module_kwargs={"hidden": (4,)}, budget=Budget(3.0, 1e-5), classes=CLASSES, epochs=2, expected_batch_size=60, random_state=0
+        MLP,
+        module_kwargs={"hidden": (4,)},
+        budget=Budget(3.0, 1e-5),
+        classes=CLASSES,
+        epochs=2,
+        expected_batch_size=60,
+        random_state=0,
     )
     return made.fit(X, y, groups=groups).predict_proba(PUBLIC)
 

@@ -102,16 +102,16 @@ def _pair(claimed: Any, faulty: Any, law: Any, votes: Any, votes_prime: Any, tim
 
 
 #: Its test says more than its answers do.
-_LOUD = (250.0, 20.0, 100.0)
+LOUD_TEST = (250.0, 20.0, 100.0)
 _PASSES = (-1000.0, 150.0, 40.0)
 MUTANTS = (
     Mutant(
         "refused queries uncharged",
         "forks of Confident-GNMax, and of the sparse vector technique (Lyu, Su, Li 2017)",
         _pair(
-            lambda: epsilon(ConfidentGNMax(*_LOUD).charge(ASKED)),
-            lambda: epsilon(RefusalsAreFree(*_LOUD).charge(ASKED)),
-            ConfidentGNMax(*_LOUD),
+            lambda: epsilon(ConfidentGNMax(*LOUD_TEST).charge(ASKED)),
+            lambda: epsilon(RefusalsAreFree(*LOUD_TEST).charge(ASKED)),
+            ConfidentGNMax(*LOUD_TEST),
             SURE,
             SURE_PRIME,
         ),

@@ -15,7 +15,7 @@ from pate import Budget, ConfidentGNMax, GNMax, NoisyHistogram, Votes, release_l
 from pate.dpsgd._noise import gaussian
 from pate.mechanisms import Draw
 from pate.mechanisms._base import all_answered, capped
-from pate.noise import real_argmax, real_at_least, rounded_counts
+from pate.noise import real_argmax, rounded_counts
 from pate.noise.source import NoiseSource
 
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)

@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.metrics import log_loss

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import planted_accounting
-import planted_dpsgd
-import planted_ledger
-import planted_noise
-import planted_partition
-import planted_training
 import pytest
-from wall import COLUMNS, Mutant
+from planted import MUTANTS
+from planted_games import FOUND, TRIED
+from wall import Mutant
 
-GROUPS = (
-    planted_noise, planted_accounting, planted_ledger, planted_partition, planted_training, planted_dpsgd,
-)  # fmt: skip
-MUTANTS = [mutant for group in GROUPS for mutant in group.MUTANTS]
 FINDS = [(mutant, layer) for mutant in MUTANTS for layer in mutant.finds]
 NAMED = [f"{mutant.name}: {layer}" for mutant, layer in FINDS]
 
 
 def test_the_wall_is_high_enough():
     assert len(MUTANTS) >= 40
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    names = {mutant.name for mutant in MUTANTS}
+    assert len(names) == len(MUTANTS)
+    assert {*FOUND, *TRIED} <= names, "a game of no fault"
 
 
 @pytest.mark.parametrize(("mutant", "layer"), FINDS, ids=NAMED)

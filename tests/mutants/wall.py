@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-#: From certain to suggestive; "check" is a check of accounts, where nothing that is drawn can show the fault.
-COLUMNS = ("replay", "law", "pair", "game", "attack", "check")
+#: From certain to suggestive; "textbook" is a game's (epsilon, delta) bound by Clopper and Pearson alone, and "check" a
+#: check of something that the audit's layers hold fixed.
+COLUMNS = ("replay", "law", "pair", "game", "textbook", "attack", "check")
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Mutant:
         In which kind of code it was seen.
     finds : mapping of layer to look
         The layers that must find it.
-    misses : mapping of layer to look
-        Layers that were tried and do not find it with the releases that they are given.
+    tried : mapping of layer to look
+        Layers that are tried and need not find it with the releases that they are given.
     blind : mapping of layer to str
         Layers that cannot see it, and why.
     slow : bool
@@ -59,11 +60,11 @@ class Mutant:
     name: str
     seen: str
     finds: Mapping[str, Look]
-    misses: Mapping[str, Look] = field(default_factory=dict)
+    tried: Mapping[str, Look] = field(default_factory=dict)
     blind: Mapping[str, str] = field(default_factory=dict)
     slow: bool = False
 
     def __post_init__(self) -> None:
-        named = [*self.finds, *self.misses, *self.blind]
+        named = [*self.finds, *self.tried, *self.blind]
         if not self.finds or len(set(named)) < len(named) or set(named) - set(COLUMNS):
             raise ValueError(f"{self.name}: every layer once, of {COLUMNS}, and one at least that finds it")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from wall import Found, Look
 
+from pate.audit.bounds import curve_test, epsilon_bound
+from pate.audit.claims import Claim
 from pate.audit.law_test import check_mechanism, law_test
 from pate.mechanisms import Mechanism
 from pate.noise.source import NoiseSource
@@ -141,5 +143,43 @@ def by_replay(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
         data = make(seed)
         found = replay(faulty if planted else honest, data, change(data), published=True)
         return Found(found.refuted, found.n_releases, found.finding)
+
+    return look
+
+
+#: The probability that a true claim is refuted, over all sizes that are tried.
+FALSE_ALARMS = 1e-6
+#: Runs of each world that are looked at; a larger game has the smaller one's runs in it.
+SIZES = (30, 100, 300, 1_000, 4_000, 20_000, 60_000)
+#: The scores of n runs of world 0 or 1: (world, n, source).
+Scores = Callable[[int, int, NoiseSource], np.ndarray]
+
+
+def by_game(
+    honest: tuple[Scores, Any], faulty: tuple[Scores, Any], *, most: int = 4_000, textbook: bool = False
+) -> Look:
+    """Scores of whole runs in two worlds against a claim: its trade-off curve, or its epsilon at ``DELTA`` alone."""
+    sizes = [n for n in SIZES if n <= most]
+    alpha = FALSE_ALARMS / len(sizes)
+
+    def look(planted: bool, seed: int) -> Found:
+        scores, promised = faulty if planted else honest
+        claim, said, n = Claim.of(promised), "", 0
+        worlds = [np.zeros(0), np.zeros(0)]
+        sources = [NoiseSource(seed).child(1 + world) for world in (0, 1)]
+        for n in sizes:
+            worlds = [
+                np.concatenate([old, scores(world, n - len(old), source)])
+                for world, (old, source) in enumerate(zip(worlds, sources, strict=True))
+            ]
+            if textbook:
+                low = epsilon_bound(*worlds, delta=DELTA, level=1 - alpha, method="clopper-pearson")
+                refuted, said = low > claim.epsilon(DELTA), f"epsilon is at least {low:.3g}"
+            else:
+                p = curve_test(*worlds, claim).p_value
+                refuted, said = p <= alpha, f"p-value {p:.1g} against {claim}"
+            if refuted:
+                break
+        return Found(refuted, 2 * n, said)
 
     return look
