@@ -86,7 +86,7 @@ def _law_of(law: Any) -> Any:
     def draw(n: int, source: NoiseSource) -> np.ndarray:
         return GNMax(sigma=3.0).sample(np.repeat(counts, n, axis=0), source).labels
 
-    return by_outcomes(draw, draw, law, faulty_law=coarse_law, most=20_000)
+    return by_outcomes(draw, draw, law, faulty_law=coarse_law, most=4_000)
 
 
 MUTANTS = (

@@ -68,7 +68,9 @@ def refusals(mechanism: ConfidentGNMax, queries: int = 300) -> Scores:
 
 
 _TEST = ConfidentGNMax(*LOUD_TEST)
-REFUSED = both((refusals(_TEST), _TEST.charge(300)), (refusals(_TEST), RefusalsAreFree(*LOUD_TEST).charge(300)))
+REFUSED = both(
+    (refusals(_TEST), _TEST.charge(300)), (refusals(_TEST), RefusalsAreFree(*LOUD_TEST).charge(300)), most=1_000
+)
 
 
 # ---- what stops by private costs ----
@@ -110,10 +112,12 @@ def number_of_answers(stopped: bool) -> Scores:
 E1 = both(
     (later_answers(False), GNMAX.charge(1 + LATER)),
     (later_answers(True), Charge.at_order(LIMIT, order=ORDER)),
+    most=300,
 )
 STOPPED = both(
     (number_of_answers(False), GNMAX.charge(LATER)),
     (number_of_answers(True), Charge.at_order(LATER * LIMIT, order=ORDER)),
+    most=300,
 )
 
 
@@ -159,11 +163,11 @@ _FEW = PoissonSGD().charge(1.0, dpsgd.SHAPE)
 
 
 def gradients(engine: Any) -> tuple[Any, Any]:
-    return both((sums(dpsgd.PerRecordEngine), _FULL), (sums(engine), _FULL))
+    return both((sums(dpsgd.PerRecordEngine), _FULL), (sums(engine), _FULL), most=1_000)
 
 
 def noised(mechanism: PoissonSGD) -> tuple[Any, Any]:
-    return both((canary(PoissonSGD()), _FULL), (canary(mechanism), _FULL))
+    return both((canary(PoissonSGD()), _FULL), (canary(mechanism), _FULL), most=1_000)
 
 
 def sampled(mechanism: PoissonSGD) -> tuple[Any, Any]:

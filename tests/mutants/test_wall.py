@@ -29,3 +29,11 @@ def test_the_fault_is_found(mutant: Mutant, layer: str):
 def test_the_honest_code_passes(mutant: Mutant, layer: str):
     found = mutant.finds[layer](False, 1)
     assert not found.refuted, found.said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("mutant", "layer"), FINDS, ids=NAMED)
+def test_the_honest_code_passes_a_hundred_times(mutant: Mutant, layer: str):
+    refuted = [seed for seed in range(100) if mutant.finds[layer](False, seed).refuted]
+    assert refuted == []

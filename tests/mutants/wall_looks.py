@@ -19,7 +19,7 @@ _CELLS = 20
 DELTA = 1e-5
 
 
-def by_law(claimed: Mechanism, faulty: Mechanism, *, n_classes: int = 10, most: int = 400_000) -> Look:
+def by_law(claimed: Mechanism, faulty: Mechanism, *, n_classes: int = 10, most: int = 120_000) -> Look:
     """The exact law of what is claimed, against releases of what is run."""
 
     def look(planted: bool, seed: int) -> Found:
@@ -38,7 +38,7 @@ def by_outcomes(
     *,
     faulty_law: Callable[[], np.ndarray] | None = None,
     batch: int = 200,
-    most: int = 100_000,
+    most: int = 20_000,
 ) -> Look:
     """Any outcomes 0 .. k-1 of one known law: (n, source) to n outcomes."""
 
