@@ -4,7 +4,9 @@ Public names are loaded when first used.
 
 Examples
 --------
->>> from pate import audit
+>>> from pate import GNMax, audit
+>>> audit.law(GNMax(40.0), sampler=GNMax(30.0), n_classes=10, noise_seed=0)
+AuditResult(law: REFUTED; 7 figures)
 >>> audit.Claim.gaussian(3.0)
 Claim('3-GDP')
 """
@@ -14,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Claim": "pate.audit.claims",
+    "independence": "pate.audit.laws",
+    "law": "pate.audit.laws",
 }
 
 __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
     from pate.audit.claims import Claim
+    from pate.audit.laws import independence, law
 
 
 def __getattr__(name: str) -> Any:
