@@ -11,13 +11,17 @@ AuditResult(law: REFUTED; 7 figures)
 Claim('3-GDP')
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Claim": "pate.audit.claims",
     "independence": "pate.audit.laws",
     "law": "pate.audit.laws",
+    "game": "pate.audit.game",
+    "one_run": "pate.audit.one_run",
 }
 
 __all__ = [*sorted(_HOME)]
@@ -25,6 +29,8 @@ __all__ = [*sorted(_HOME)]
 if TYPE_CHECKING:
     from pate.audit.claims import Claim
     from pate.audit.laws import independence, law
+    from pate.audit.game import game
+    from pate.audit.one_run import one_run
 
 
 def __getattr__(name: str) -> Any:
@@ -37,3 +43,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+class _Names(ModuleType):
+    """Public names stay functions where a module of the same name is imported: ``audit.game`` can be called."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Names
