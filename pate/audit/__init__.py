@@ -34,8 +34,8 @@ _HOME = {
 __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
-    from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
     from pate.audit.attacks import attack
+    from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
     from pate.audit.claims import Claim
     from pate.audit.game import game
     from pate.audit.jobs import audit_job

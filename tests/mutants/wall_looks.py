@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from pate.audit.law_test import check_mechanism, law_test
 from wall import Found, Look
 
 from pate.audit.bounds import curve_test, epsilon_bound
 from pate.audit.claims import Claim
-from pate.audit.law_test import check_mechanism, law_test
 from pate.mechanisms import Mechanism
 from pate.noise.source import NoiseSource
 
