@@ -195,12 +195,9 @@ class Claim:
         if self.mu is not None:
             found = np.minimum(found, ndtr(ndtri(a) + self.mu))
         if self.points:
-            flat = a.ravel()
-            e, d = self._hull
-            for start in range(0, len(flat), 256):
-                part = flat[start : start + 256, None]
-                up = np.minimum(e * part + d, 1 - (1 - d - part) / e).min(axis=1)
-                found.reshape(-1)[start : start + 256] = np.minimum(found.reshape(-1)[start : start + 256], up)
+            starts, slopes, heights = self._lines
+            line = np.searchsorted(starts, a, side="right") - 1
+            found = np.minimum(found, slopes[line] * a + heights[line])
         return np.clip(found, 0.0, 1.0)
 
     @cached_property
@@ -217,6 +214,19 @@ class Claim:
                 hull.pop()
             hull.append((x, y))
         return np.array([p[0] for p in hull]), np.array([p[1] for p in hull])
+
+    @cached_property
+    def _lines(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The lines that the curve is made of: from which false positive rate on, slope, height at 0.
+
+        Any of them bounds the curve from above everywhere, so that rounding of where they meet cannot hurt a claim.
+        """
+        e, d = self._hull
+        slopes = np.concatenate([e[::-1], 1 / e])
+        heights = np.concatenate([d[::-1], 1 - (1 - d) / e])
+        drop, rise = -np.diff(slopes), np.diff(heights)
+        meet = np.divide(rise, drop, out=np.zeros(len(drop)), where=drop > 0)
+        return np.concatenate([[0.0], np.maximum.accumulate(np.clip(meet, 0.0, 1.0))]), slopes, heights
 
 
 def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
@@ -269,7 +279,7 @@ def _of_charge(charge: Charge) -> Claim:
     deltas = [*_USUAL, *np.geomspace(max(1e-15, 1.01 * charge.delta0), 0.9, 120)]
     points = [(charge.guarantee(d).epsilon, d) for d in map(float, deltas) if d > charge.delta0 * 1.001]
     if charge.losses is not None and charge.losses.n_steps:
-        points += _of_losses(charge, dict((d, e) for e, d in points).get(1e-5, math.inf))
+        points += _of_losses(charge, {d: e for e, d in points}.get(1e-5, math.inf))
     if math.isfinite(charge.pure):
         points.append((charge.pure, charge.delta0))
     return Claim("pld", _curve_text("a charge", points), mu=mu, points=tuple(points))
