@@ -149,7 +149,7 @@ def attack(
     n_shadows, targets = _numbers(n_shadows, targets)
     level = check_real("level", level, low=0.5, high=1, low_open=True, high_open=True)
     false_alarms = check_real("false_alarms", false_alarms, low=0, high=0.5, low_open=True)
-    mould = check_estimator(estimator)
+    mould = check_estimator(estimator, X_public)
     rows = read_rows(plain_rows(X))
     units = Units.made(rows.shape[0], groups)
     labels = check_labels("y", plain_column(y), rows.shape[0])

@@ -124,7 +124,7 @@ def scores(
     -----
     With t the log odds of the right class, and mean and variance over the other models with a unit (in) and without it
     (out): **lira** is log N(t; in) - log N(t; out) (Carlini et al. 2022, online; one variance for all units where there
-    are fewer than 31 models on a side); **lira-offline** is (t - mean out) / sd out, which needs no model with the unit.
+    are fewer than 31 models on a side); **lira-offline** is (t - mean out) / sd out, which needs no model with it.
     **rmia** is the share of units z with p(x) / P(x) >= p(z) / P(z), where p is the target's probability of the right
     class and P the mean over other models with and without the unit (Zarifzadeh et al. 2024, gamma = 1; the population
     are the units themselves). **loss** is -log p(x) turned round (Yeom et al. 2018), which needs no other model.
