@@ -64,7 +64,7 @@ DIGITS = Config(
     (0, 1, 2),
     128,
 )  # fmt: skip
-MNIST = Config("mnist", ("network", "DP-SGD, epsilon 1"), (0,), 16, n_records=2_000)
+MNIST = Config("mnist", ("network", "DP-SGD, epsilon 1"), (0,), 16, n_records=1_000)
 SMOKE = Config("digits", ("kernel", "PATE, shards, epsilon 1"), (100,), 8, n_records=200)
 
 
@@ -94,7 +94,7 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
 class NetworkClassifier(ClassifierMixin, BaseEstimator):
     """A small convolutional network, trained without privacy."""
 
-    def __init__(self, epochs: int = 30, random_state: int | None = None) -> None:
+    def __init__(self, epochs: int = 20, random_state: int | None = None) -> None:
         self.epochs = epochs
         self.random_state = random_state
 

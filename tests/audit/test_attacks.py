@@ -155,7 +155,7 @@ def test_private_models_stay_below_their_ceilings(blobs, model):
             model,
             X,
             y,
-            n_shadows=8,
+            n_shadows=10,
             attack=("lira", "rmia"),
             random_state=0,
             X_public=public if takes_public else None,
@@ -301,9 +301,7 @@ def test_guarantees_of_other_adjacencies_and_units_set_other_ceilings(blobs):
     found = attack(GaussianNB(), *blobs, claim=said, **more)
     assert found[MOST].value == pytest.approx(np.e * 0.01, rel=1e-6)
     assert "where a record is replaced" in found.claim
-    one_record = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), classes=range(3), n_steps=2, **SMALL)
-    hidden = make_pipeline(one_record)  # a pipeline has no statement
-    assert attack(hidden, *blobs, **more).claim == "nothing"
+    assert attack(GaussianNB(), *blobs, **more).claim == "nothing"
 
 
 def test_votes_of_a_mechanism_are_a_claim(blobs):
