@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 _HOME = {
     "Audit": "pate.audit.report",
     "Claim": "pate.audit.claims",
+    "attack": "pate.audit.attacks",
     "audit_job": "pate.audit.jobs",
     "audit_mechanism": "pate.audit.audited",
     "audit_statement": "pate.audit.audited",
@@ -35,6 +36,7 @@ _HOME = {
 __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
+    from pate.audit.attacks import attack
     from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
     from pate.audit.canaries import canary
     from pate.audit.claims import Claim
