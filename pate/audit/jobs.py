@@ -27,7 +27,11 @@ _OWN = {"ledger": None, "checkpoint_dir": None, "new_ledger": False, "n_jobs": 1
 
 
 def audit_job(
-    arguments: Mapping[str, Any], *, n_pairs: int | None = None, published: bool = False, random_state: int = 0
+    arguments: Mapping[str, Any],
+    *,
+    n_pairs: int | None = None,
+    published: bool = False,
+    random_state: int | None = None,
 ) -> Audit:
     """Replay a job on pairs of neighbouring private tables with the same randomness, and compare inner states.
 
@@ -44,8 +48,8 @@ def audit_job(
         One of each kind of neighbour when not given.
     published : bool
         The private table is public or made up.
-    random_state : int
-        Which records are changed, and which random numbers fall.
+    random_state : int or None
+        As in :func:`pate.audit.replay_search`.
 
     Raises
     ------

@@ -65,9 +65,6 @@ def test_votes_are_audited_and_what_is_private_stays_inside(here):
         assert str(pair.value)[:8] not in text
         assert "the worst neighbour of the given votes on 12 queries" in text
     assert stat.S_IMODE((folder / "audit.sensitive.html").stat().st_mode) == 0o600
-    assert "command" in inside.to_dict()
-    code, _ = run("votes.npy", *GNMAX, *QUICK)
-    assert (here / "votes.audit-2" / "audit.html").is_file()
 
 
 def test_a_false_claim_ends_with_one(here):
@@ -112,12 +109,14 @@ def test_a_statement_a_run_and_a_model_are_audited_alike(here):
     assert not (here / "labels.statement.audit" / "audit.sensitive.html").exists()
 
     (here / "run").mkdir()
+    (here / "run.audit").mkdir()
+    (here / "run.audit" / "audit.html").touch()  # taken: the next one has a number
     weak = statement()
     weak = PrivacyStatement.from_dict({**weak.to_dict(), **_claiming(weak, 0.1)})
     write_json(here / "run" / "statement.json", weak.to_dict())
     code, said = run("run", *QUICK)
     assert (code, "Refuted: GNMax(sigma=8.0), 12 queries" in said) == (1, True)
-    assert (here / "run.audit" / "audit.html").is_file()
+    assert (here / "run.audit-2" / "audit.html").is_file()
 
     X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
     clf = PATEClassifier(n_teachers=4, mechanism=GNMax(2.0), n_queries=3, budget=Budget(50, 1e-5), classes=[0, 1],
