@@ -22,11 +22,13 @@ _HOME = {
     "audit_mechanism": "pate.audit.audited",
     "audit_statement": "pate.audit.audited",
     "audit_votes": "pate.audit.audited",
+    "canary": "pate.audit.canaries",
     "game": "pate.audit.game",
     "independence": "pate.audit.laws",
     "law": "pate.audit.laws",
     "neighbours": "pate.audit.replays",
     "one_run": "pate.audit.one_run",
+    "pair": "pate.audit.pair",
     "replay": "pate.audit.replays",
     "replay_search": "pate.audit.replays",
 }
@@ -36,11 +38,13 @@ __all__ = [*sorted(_HOME)]
 if TYPE_CHECKING:
     from pate.audit.attacks import attack
     from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
+    from pate.audit.canaries import canary
     from pate.audit.claims import Claim
     from pate.audit.game import game
     from pate.audit.jobs import audit_job
     from pate.audit.laws import independence, law
     from pate.audit.one_run import one_run
+    from pate.audit.pair import pair
     from pate.audit.replays import neighbours, replay, replay_search
     from pate.audit.report import Audit
 

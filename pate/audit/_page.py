@@ -23,6 +23,8 @@ PROVES = (
     "An audit can show that a claim is false. It cannot show that one is true: that is a proof's work. A claim that "
     "stood withstood what was tried, and no more."
 )
+#: How the names of figures begin that the price says, and end that are of one direction.
+_PRICES, _SIDES = ("public", "data-dependent", "claimed"), ("forward", "reverse")
 _TONES = {"REFUTED": "refuted", "stood": "stood", "suggests only": "undecided"}
 
 
@@ -46,7 +48,7 @@ def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> l
     --------
     >>> answer([AuditResult(layer="law", target="GNMax(sigma=40.0)", claim="its exact law", tried="x", refuted=True,
     ...                     finding="too narrow", false_alarms=1e-6)], [])
-    ['Refuted: GNMax(sigma=40.0) does not keep its exact law. too narrow.']
+    ['Refuted: GNMax(sigma=40.0) does not keep its exact law. Too narrow.']
     >>> answer([], [CitedAudit(layer="pair", claim="(1, 1e-05)-DP", tried="one record", stood=True)])[0]
     'No claim was refuted by 1 audit (pair).'
     """
@@ -63,7 +65,8 @@ def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> l
 
 
 def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    told = text[:1].upper() + text[1:]
+    return told if told.endswith((".", "!", "?")) else f"{told}."
 
 
 def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
@@ -78,14 +81,15 @@ def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
     ...                                          finding="y", figures=found)])]
     ['public epsilon', 'pair epsilon']
     """
-    seen: dict[tuple[str, str, float], dict[str, Any]] = {}
+    seen: dict[Any, dict[str, Any]] = {}
     for result in results:
         for f in result.figures:
-            if f.value is None or "epsilon" not in f.name:
+            if f.value is None or "epsilon" not in f.name or f.name.startswith("share") or f.name.endswith(_SIDES):
                 continue
-            price = any(name in f.name for name in ("public", "data-dependent"))
+            price = f.name.startswith(_PRICES)
+            # One price may stand in several audits, as what is claimed and as what is public.
             seen.setdefault(
-                (f.name, f.of, f.value),
+                float(f"{f.value:.6g}") if price else (f.name, f.of, f.value),
                 {
                     "label": f"{f.name}{f': {f.of}' if f.of else ''}",
                     "value": f.value,
@@ -101,14 +105,14 @@ def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
 def tried(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> Sheet:
     """Return every audit as a line: what, against which claim, how, and what came of it."""
     rows = [
-        (r.layer, r.target, r.claim, r.tried, outcome(r), _alarms(r), f"{r.n_releases:,}", f"{r.seconds:.1f}")
+        (r.layer, outcome(r), r.target, r.claim, r.tried, _alarms(r), f"{r.n_releases:,}", f"{r.seconds:.1f}")
         for r in results
     ]
-    rows += [(c.layer, "–", c.claim, c.tried, outcome(c), "–", "–", "–") for c in citations]
+    rows += [(c.layer, outcome(c), "–", c.claim, c.tried, "–", "–", "–") for c in citations]
     order = list(LAYERS)
     rows.sort(key=lambda row: order.index(row[0]))
-    heads = ["Layer", "Audited", "Claim", "Tried", "Outcome", "False alarms", "Releases", "Seconds"]
-    strong = [(i, 4) for i, row in enumerate(rows) if row[4] == "REFUTED"]
+    heads = ["Layer", "Outcome", "Audited", "Claim", "Tried", "False alarms", "Releases", "Seconds"]
+    strong = [(i, 1) for i, row in enumerate(rows) if row[1] == "REFUTED"]
     return Sheet(heads=heads, rows=rows, kind="stack", strong=strong)
 
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from pate.audit.claims import Claim
 from pate.audit.report import Audit
 from pate.audit.worst import tie, worst_neighbour
-from pate.core.checks import check_int
+from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
-from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.statement.model import PrivacyStatement
@@ -30,8 +30,8 @@ __all__ = ["audit_mechanism", "audit_statement", "audit_votes"]
 _ANSWERS, _FEWEST, _MOST = 200_000, 200, 2_000
 #: Relative rounding granted where one number is held against another.
 _MARGIN = 1e-9
-#: What a Renyi order has to be for "the worst neighbour" where the price names none.
-_ORDER = 8.0
+#: A Renyi order by which neighbours are worst, beside that of the price.
+_ORDER = 2.0
 _NO_RECORDS = "no private records were given, and a finished release cannot be trained again."
 
 
@@ -47,6 +47,10 @@ class _Tried:
             self.results.append(run())
         except InvalidInputError as error:
             self.left_out.append(f"{layer}: {error}")
+
+    def audit(self, title: str, description: str = "") -> Audit:
+        left_out = tuple(dict.fromkeys(self.left_out))
+        return Audit(title=title, description=description, results=tuple(self.results), left_out=left_out)
 
 
 def audit_mechanism(
@@ -100,7 +104,13 @@ def audit_mechanism(
     from pate.audit import game, independence, law, pair
     from pate.audit.game import MechanismRelease
 
-    n_queries = check_int("n_queries", n_queries, low=1)
+    n_queries, delta = check_int("n_queries", n_queries, low=1), check_delta(delta)
+    check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
+    for name, most in (("max_releases", max_releases), ("n_runs", n_runs)):
+        if most is not None:
+            check_int(name, most, low=4)
+    if claim is not None:
+        claim = Claim.of(claim)
     tried = _Tried()
     drawn: dict[str, Any] = {"false_alarms": false_alarms}
     if max_releases is not None:
@@ -109,7 +119,7 @@ def audit_mechanism(
     tried.add("law", lambda: independence(mechanism, **drawn))
     if isinstance(mechanism, GaussianSum):
         tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
-        return Audit(title=f"Audit of {mechanism}", results=tried.results, left_out=tried.left_out)
+        return tried.audit(f"Audit of {mechanism}")
     votes, moved = tie(n_teachers, n_classes)
     what = f"a tie of {n_teachers:,} votes that nobody cast"
 
@@ -123,7 +133,8 @@ def audit_mechanism(
         runs = min(max(_ANSWERS // n_queries, _FEWEST), _MOST) if n_runs is None else n_runs
         ours, theirs = (np.repeat(v, n_queries, axis=0) for v in (votes, moved))
         promised = mechanism.charge(n_queries) if claim is None else claim
-        made = game(MechanismRelease(mechanism), ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
+        release: Any = MechanismRelease(mechanism)  # type: ignore[arg-type]  # others it refuses in words
+        made = game(release, ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
                     delta=delta, false_alarms=false_alarms, target=f"{mechanism}, {n_queries:,} queries",
                     published=True)  # fmt: skip
         return replace(made, figures=_of(made, "a tie"))
@@ -133,7 +144,7 @@ def audit_mechanism(
         tried.left_out.append("game: a run that stops after so many answers has no likelihood here.")
     else:
         tried.add("game", played)
-    return Audit(title=f"Audit of {mechanism}", results=tried.results, left_out=tried.left_out)
+    return tried.audit(f"Audit of {mechanism}")
 
 
 def _of(result: AuditResult, whom: str) -> tuple[Figure, ...]:
@@ -207,7 +218,7 @@ def audit_votes(
         )
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
     said = f"{held.n_queries:,} queries, {held.n_classes} classes, {held.n_teachers:,} teachers, {mechanism}."
-    return Audit(title="Audit of votes", description=said, results=tried.results, left_out=tried.left_out)
+    return tried.audit("Audit of votes", said)
 
 
 def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, published: bool) -> AuditResult:
@@ -223,8 +234,7 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
             "the mechanism alone (audit_mechanism)."
         )
     inner = report.data_dependent.reveal().epsilon
-    moved = worst_neighbour(votes, mechanism, order=exact["rdp"].order or _ORDER)
-    theirs = Votes.from_counts(moved, n_teachers=votes.n_teachers, classes=votes.classes)
+    theirs = _worst(votes, mechanism, exact["rdp"].order, delta, max_answers)
     found = pair(votes, theirs, mechanism, delta=delta, max_answers=max_answers, published=True)
     reached = found["epsilon of the pair"]
     low = reached.value or 0.0
@@ -246,15 +256,29 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
         false_alarms=0.0,
         seconds=perf_counter() - begun,
         limits="Of these votes and this neighbour of theirs alone, for queries fixed beforehand.",
-        figures=[
+        figures=(
             Figure(name="public epsilon", value=public),
             Figure(name="data-dependent epsilon", value=inner),
             replace(reached, of="the worst neighbour of the votes"),
-        ],
+        ),
         picture=_growing(votes, theirs, mechanism, delta, max_answers),
         settings={"delta": delta, "max_answers": max_answers, "n_queries": votes.n_queries},
         sensitive=not published,
     )
+
+
+def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_answers: int | None) -> Votes:
+    """Return the neighbour that tells most of those that are worst at some orders, in either direction."""
+    from pate.audit.pair import laws_of
+
+    found: dict[float, Votes] = {}
+    for at in dict.fromkeys([_ORDER, order or _ORDER]):
+        for reverse in (False, True):
+            moved = worst_neighbour(votes, mechanism, order=at, reverse=reverse)
+            other = Votes.from_counts(moved, n_teachers=votes.n_teachers, classes=votes.classes)
+            laws, _ = laws_of(votes, other, mechanism, max_answers)
+            found.setdefault(laws.epsilon(delta).epsilon[0], other)
+    return found[max(found)]
 
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
@@ -333,7 +357,7 @@ def audit_statement(
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
     title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
-    return Audit(title=title, description=statement.headline, results=tried.results, left_out=tried.left_out)
+    return tried.audit(title, statement.headline)
 
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
@@ -360,5 +384,5 @@ def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> 
         finding=f"epsilon {value:.6g} at delta {g.delta:g} of the {g.epsilon:.6g} that are claimed",
         false_alarms=0.0,
         limits="That a ballot moves the sum no further than its bound is shown by replay, not here.",
-        figures=[Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)],
+        figures=(Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)),
     )

@@ -100,12 +100,13 @@ def audit_job(
 
         found = replay_search(job, private_rows.X, private_rows.y, private_rows.groups, classes=classes,
                               n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip
-    words = f"{'each kind' if n_pairs is None else n_pairs} of neighbouring tables, inner states compared"
+    asked = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
+    words = f"{asked} of neighbouring tables, inner states compared"
     # How many pairs there were, and which, follows from the private table: no word of it may be cited.
     told = replace(found, target="the job", tried=f"the job replayed on {words}")
-    left = ["law, pair, game: audit what the job released (its statement), or the votes."]
-    return Audit(title="Audit of a job", description="The job's recipe on its private table.", results=[told],
-                 left_out=left)  # fmt: skip
+    left = ("law, pair, game: audit what the job released (its statement), or the votes.",)
+    said = "The job's recipe on its private table."
+    return Audit(title="Audit of a job", description=said, results=(told,), left_out=left)
 
 
 def _write(rows: pd.DataFrame, path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self
 
 from pate.core.checks import check_choice
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Longer than this no audit is.
 _MAX_BYTES = 50_000_000
+#: Letters of a cell of the printed table; the page has it whole.
+_WIDTH = 56
 _FILES = ("audit.json", "audit.html", "audit.sensitive.json", "audit.sensitive.html")
 
 
@@ -312,4 +315,5 @@ class Audit(PrivateRecord):
 
     def __repr__(self) -> str:
         told = self.summary()
-        return "\n".join([f"{self.title}: {told[:1].lower()}{told[1:]}", *lined_up(self.table())])
+        lines = [tuple(shorten(text, _WIDTH, placeholder=" ...") for text in row) for row in self.table()]
+        return "\n".join([f"{self.title}: {told[:1].lower()}{told[1:]}", *lined_up(lines)])

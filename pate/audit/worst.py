@@ -33,7 +33,7 @@ def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
     return votes, moved
 
 
-def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0) -> IntArray:
+def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, reverse: bool = False) -> IntArray:
     """Return counts that differ by one teacher's votes, as far from these as the exact law can tell.
 
     Parameters
@@ -43,7 +43,10 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0) -
         one vote of every query.
     mechanism : GNMax, LNMax or ConfidentGNMax
     order : float
-        The Renyi order by which "far" is meant, above 1: that of the price.
+        The Renyi order by which "far" is meant, above 1.
+    reverse : bool
+        How far the neighbour is from these votes, not these from the neighbour. One direction for all queries: what is
+        far forwards in one and backwards in another adds up to less.
 
     Returns
     -------
@@ -59,8 +62,8 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0) -
     --------
     >>> from pate import GNMax
     >>> worst_neighbour(Votes.from_counts([[9, 1], [5, 5]]), GNMax(2.0))
-    array([[8, 2],
-           [4, 6]])
+    array([[10,  0],
+           [ 4,  6]])
     """
     if not isinstance(mechanism, ExactLaw):
         raise InvalidInputError(f"worst_neighbour needs a mechanism with an exact law, got {mechanism!r}.")
@@ -75,10 +78,10 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0) -
     gains = np.zeros(len(groups.values), dtype=np.int64)
     far = np.full(len(groups.values), -np.inf)
     for index, values, pair in all_laws(groups, law["noise"]):
-        moved = _distance(values[:, 0], pair, law["threshold"], order)
+        moved = _distance(values[:, 0], pair, law["threshold"], order if reverse else 1 - order)
         places = groups.offsets[index][:, None] + np.arange(values.shape[1])
         gains[places], far[places] = moved.argmax(axis=2), moved.max(axis=2)
-    losers = _losers(votes, mechanism, order, far)
+    losers = _losers(votes, mechanism, order, reverse)
     out = counts.copy()
     for q, row in enumerate(found.inverse):
         span = slice(groups.offsets[row], groups.offsets[row + 1])
@@ -95,26 +98,23 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0) -
     return out
 
 
-def _losers(votes: Votes, mechanism: ExactLaw, order: float, far: FloatArray) -> npt.NDArray[np.integer] | None:
+def _losers(votes: Votes, mechanism: ExactLaw, order: float, reverse: bool) -> npt.NDArray[np.integer] | None:
     """Return the class that the most costly teacher voted for in every query; None where nobody's labels are known."""
     if votes.labels is None:
         return None
     cost = per_teacher_rdp(vote_groups(votes.labels, counts=votes.counts), [order], **mechanism.exact_parameters())
-    return np.asarray(votes.labels)[int(cost[:, 0].max(axis=1).argmax())]
+    return np.asarray(votes.labels)[int(cost[:, 0, int(reverse)].argmax())]
 
 
-def _distance(top: IntArray, pair: PairLaw, threshold: ThresholdTest | None, order: float) -> FloatArray:
-    """Return log of the larger direction's moment, (B, G, G) by losing and gaining group; -inf where nothing moves."""
+def _distance(top: IntArray, pair: PairLaw, threshold: ThresholdTest | None, power: float) -> FloatArray:
+    """Return log E[(P'/P)^power] under P, (B, G, G) by losing and gaining group; -inf where nothing can move."""
     with np.errstate(under="ignore", over="ignore", divide="ignore"):
-        both = []
-        for power in (1 - order, order):
-            logs = np.where(pair.weight > 0, power * pair.log_ratio, -np.inf)
-            peak = np.maximum(logs.max(axis=1), 0.0)
-            inner = np.log((pair.weight * np.exp(logs - peak[:, None])).sum(axis=1)) + peak
-            if threshold is not None:
-                inner = _joined(inner, top, pair.change, threshold, power)
-            both.append(inner)
-    return np.where(pair.valid, np.maximum(*both), -np.inf)
+        logs = np.where(pair.weight > 0, power * pair.log_ratio, -np.inf)
+        peak = np.maximum(logs.max(axis=1), 0.0)
+        found = np.log((pair.weight * np.exp(logs - peak[:, None])).sum(axis=1)) + peak
+        if threshold is not None:
+            found = _joined(found, top, pair.change, threshold, power)
+    return np.where(pair.valid, found, -np.inf)
 
 
 def _joined(

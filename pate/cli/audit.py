@@ -212,7 +212,7 @@ def _tell(found: Any, goal: Path, cite: Path | None) -> None:
     document = found.to_dict()
     say_json({**document, "refuted": found.refuted, "folder": goal, "cited_in": cite})
     heading, *lines = found.table()
-    show_table(found.title, heading, lines)
+    show_table(found.title, heading, lines, texts=True)
     answer(found.summary())
     for text in found.left_out:
         say(f"Not tried: {text}")

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import json
 import re
 import stat
@@ -12,13 +13,15 @@ from typing import Any, get_args, get_type_hints
 
 import jsonschema
 import matplotlib.image
+import numpy as np
 import pytest
 from chromium import CHROMIUM, WHY, Browser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pate import Budget, GNMax, Votes, release_labels
-from pate.audit import Audit
+from pate import Budget, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, Votes, release_labels
+from pate.audit import Audit, pair
+from pate.audit.worst import worst_neighbour
 from pate.exceptions import InvalidInputError, PateError, RunFolderError, SensitiveValueError
 from pate.report._record import Record
 from pate.report.audit_result import SCHEMA, AuditResult, Curve, Figure, Picture
@@ -100,7 +103,7 @@ def test_the_page_says_what_was_tried_and_what_came_of_it():
 def test_a_refuted_claim_is_an_alarm_and_says_what_was_found():
     shown = audit(result(refuted=True, finding="noise at 0.9 of sigma"))
     assert shown.refuted
-    assert "Refuted: GNMax(sigma=40.0) does not keep its exact law. noise at 0.9 of sigma." in shown.html()
+    assert "Refuted: GNMax(sigma=40.0) does not keep its exact law. Noise at 0.9 of sigma." in shown.html()
     assert "class='alarm'" in shown.html()
     assert "REFUTED" in repr(shown)
 
@@ -320,3 +323,56 @@ def test_light_is_light_and_dark_is_dark(browser, folder):
         shade[dark] = matplotlib.image.imread(io.BytesIO(png))[..., :3].mean()
     assert shade[False] > 0.8
     assert shade[True] < 0.35
+
+
+# The worst neighbour of given votes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", [GNMax(3.0), LNMax(4.0), ConfidentGNMax(9, 4.0, 2.0)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_worst_neighbour_is_the_worst_of_all(mechanism, reverse):
+    """Against every vote moved by hand, one query at a time; of labels only the moves of one teacher."""
+    order, rng = 5.0, np.random.default_rng(0)
+
+    def far(p, q):
+        p, q = (q, p) if reverse else (p, q)
+        return np.log(np.exp(order * p + (1 - order) * q).sum())
+
+    labels = rng.choice(4, p=[0.6, 0.2, 0.1, 0.1], size=(20, 9))
+    by_teacher = Votes.from_labels(labels, classes=range(4))
+    counts = by_teacher.counts
+    for votes in (Votes.from_counts(counts), by_teacher):
+        found = worst_neighbour(votes, mechanism, order=order, reverse=reverse)
+        assert (np.abs(found - counts).sum(axis=1) == 2).all()
+        best = np.zeros((20 if votes.labels is not None else 1, len(counts)))
+        for q, row in enumerate(counts):
+            law = mechanism.log_probs([row])[0]
+            for lose, gain in itertools.permutations(range(4), 2):
+                if row[lose]:
+                    moved = row - np.eye(4, dtype=int)[lose] + np.eye(4, dtype=int)[gain]
+                    who = slice(None) if votes.labels is None else labels[:, q] == lose
+                    best[who, q] = np.maximum(best[who, q], far(law, mechanism.log_probs([moved])[0]))
+        laws = zip(mechanism.log_probs(counts), mechanism.log_probs(found), strict=True)
+        assert sum(far(p, q) for p, q in laws) == pytest.approx(best.sum(axis=1).max(), rel=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", [GNMax(8.0), LNMax(9.0), ConfidentGNMax(30, 20.0, 8.0)], ids=str)
+def test_the_chain_holds_on_many_votes_and_no_neighbour_beats_its_worst_one(mechanism):
+    from pate.audit.audited import _chain
+
+    rng = np.random.default_rng(3)
+    for shares in ([0.4, 0.35, 0.25], [0.9, 0.06, 0.04]):
+        counts = rng.multinomial(50, shares, size=12)
+        found = _chain(Votes.from_counts(counts), mechanism, 1e-5, None, False)
+        public, inner, reached = (f.value for f in found.figures)
+        assert not found.refuted
+        assert reached <= inner <= public * (1 + 1e-9)
+        for lose, gain in itertools.permutations(range(3), 2):
+            other = counts.copy()
+            moves = other[:, lose] > 0
+            other[moves, lose] -= 1
+            other[moves, gain] += 1
+            one = pair(counts, other, mechanism)["epsilon of the pair"].value
+            assert one <= reached * 1.02  # worst at some Renyi order, not at delta itself
+    with pytest.raises(InvalidInputError, match="exact law"):
+        worst_neighbour(Votes.from_counts(counts), NoisyHistogram(3.0))

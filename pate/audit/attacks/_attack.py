@@ -32,6 +32,8 @@ __all__ = ["attack"]
 #: Standard deviations of the noise on the copies of a record, in those of each column.
 _NOISES = (0.1, 0.2, 0.4, 0.8)
 _COPIES = 0xC0B1
+#: Shadow models, and targets: with fewer pairs there is nothing to compare with, or no interval.
+_FEWEST = 8
 _LIMITS = (
     "It shows what these attacks find on models fitted on random halves of these records: an attack that fails proves "
     "nothing, as a stronger one, a crafted record or one unlucky record may be told by more."
@@ -79,7 +81,7 @@ def attack(
         Whose each record is: then a person's records are in a half together, and persons are attacked, by the mean over
         their records.
     n_shadows : int
-        Even, and at least 4. From 64 on each record has a variance of its own.
+        Even, and at least 8. From 64 on each record has a variance of its own.
     targets : int or None
         How many of them are attacked; None: all.
     claim : None, Claim, Guarantee, Budget, Charge or (epsilon, delta)
@@ -122,9 +124,10 @@ def attack(
     -----
     **Guarantees.** Halves have a fixed size, so that a target with a record and one without it are neighbours by
     replacement, mixed over the others: a true claim bounds the true positive rate at every false positive rate.
-    Intervals are about further models fitted on halves of these very records: a jackknife over pairs of targets, which
-    share no record. ``refuted`` does not rest on them: it is a bet against the claim, pair after pair, in which each pair is
-    attacked by the models before it alone, and which a true claim lets win with probability ``false_alarms`` at most.
+    Intervals are about further models fitted on halves of these very records: a jackknife that leaves pairs of models
+    out, as targets and as what others are compared with, for the targets of one attack share these. ``refuted`` does
+    not rest on them: it is a bet against the claim, pair after pair, in which each pair is attacked by the models
+    before it alone, and which a true claim lets win with probability ``false_alarms`` at most.
 
     An attack is an access to private data, and not a release: nothing here is charged, nor counted as a fit of
     ``estimator``. Publish :meth:`AuditResult.cited` at most.
@@ -139,14 +142,14 @@ def attack(
     (True, 0.0272)
     >>> attack(KNeighborsClassifier(1), X, y, n_shadows=3)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: n_shadows must be a whole number >= 4, got 3. ...
+    pate.exceptions.InvalidInputError: n_shadows must be a whole number >= 8, got 3. ...
     """
     began = time.monotonic()
     kinds = _kinds(attack)
     n_shadows, targets = _numbers(n_shadows, targets)
     level = check_real("level", level, low=0.5, high=1, low_open=True, high_open=True)
     false_alarms = check_real("false_alarms", false_alarms, low=0, high=0.5, low_open=True)
-    mould = check_estimator(estimator)
+    mould = check_estimator(estimator, X_public)
     rows = read_rows(plain_rows(X))
     units = Units.made(rows.shape[0], groups)
     labels = check_labels("y", plain_column(y), rows.shape[0])
@@ -164,12 +167,14 @@ def attack(
     robust = None if copies is None else units.mean(np.stack([s.robust for s in shadows if s.robust is not None]))
     answers = Answers(units.mean(np.stack([s.logit for s in shadows])), halves, robust)
     ceiling = promised(claim, [s.promise for s in shadows], units.name)
-    members = halves[-targets:]
-    found = {kind: scores(kind, answers, targets) for kind in kinds}
-    rocs = {kind: roc_of(found[kind], members) for kind in kinds}
+    attacked = np.arange(n_shadows - targets, n_shadows)  # the last, so that a bet has others before it
+    members = halves[attacked]
+    rocs, found = {}, {}
+    for kind in kinds:
+        rocs[kind], found[kind] = roc_of(kind, answers, attacked)
     log_e, refuted = None, False
     if ceiling.claim is not None:
-        bets = [wealth_against(ceiling.claim, scores(k, answers, targets, earlier=True), members) for k in kinds]
+        bets = [wealth_against(ceiling.claim, scores(k, answers, attacked, earlier=True), members) for k in kinds]
         best = float(np.mean(bets, axis=0).max())  # a mean of such wealths is one
         log_e, refuted = math.log(best), best >= 1 / false_alarms
     right = np.stack([s.right for s in shadows])
@@ -218,8 +223,10 @@ def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
 
 def _numbers(n_shadows: Any, targets: Any) -> tuple[int, int]:
     remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give intervals worth reading."
-    n_shadows = check_int("n_shadows", n_shadows, low=4, remedy=remedy)
-    targets = n_shadows if targets is None else check_int("targets", targets, low=4, high=n_shadows, remedy=remedy)
+    n_shadows = check_int("n_shadows", n_shadows, low=_FEWEST, remedy=remedy)
+    targets = (
+        n_shadows if targets is None else check_int("targets", targets, low=_FEWEST, high=n_shadows, remedy=remedy)
+    )
     for name, value in (("n_shadows", n_shadows), ("targets", targets)):
         if value % 2:
             raise InvalidInputError(f"{name} must be even, got {value}. {remedy}")

@@ -1,20 +1,26 @@
-"""How often members are found at so many false alarms, over all targets, with intervals over their pairs.
+"""How often members are found at so many false alarms, over all targets, with intervals over pairs of models.
 
-One threshold serves all targets. What one pair of halves gives is one observation: its two targets share no unit, and
-the units of one target share its training. Intervals are of the delete-one jackknife over pairs, with Student's t.
-They are about further targets fitted on halves of these very units, the other models held as they are.
+One threshold serves all targets. Two models of a pair share no unit, and the units of one target share its training: so
+pairs are what repeats. Intervals are of the jackknife with Student's t: pairs are left out, a group at a time, as
+targets *and* as what the other targets are compared with, and everything is computed anew. They are about further
+models fitted on halves of these very units.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import stdtrit
 
-from pate.core.types import FloatArray, Mask
+from pate.audit.attacks._scores import Answers, scores
+from pate.core.types import FloatArray, IndexArray, Mask
 
-#: Thresholds that the curve is kept at: all of the highest scores, then so many spread in both ways.
+#: Pairs are left out in so many groups at most.
+_N_GROUPS = 16
+#: Thresholds that a curve is kept at: all of the highest scores, then so many spread in two ways.
 _SPREAD = 1_500
 #: So many false alarms at least stand behind a rate that is told.
 _FEWEST_ALARMS = 10
@@ -30,93 +36,109 @@ class Interval:
 
 
 @dataclass(frozen=True, repr=False)
-class Roc:
-    """The ROC of an attack: of all targets together, and of all but one pair.
+class Points:
+    """One ROC: rates that rise from 0 to 1.
 
     Attributes
     ----------
-    false_positives, true_positives : arrays of shape (1 + n_pairs, n_points)
-        Rates, rising along the points from 0 to 1; the first row is of all targets.
-    thresholds : array of shape (n_points - 1,)
-        Falling; at point j the units at or above ``thresholds[j - 1]`` are taken for members.
-    n_out : int
-        Of how many units that a target was not fitted on, over all targets.
+    false_positives, true_positives : arrays of shape (n_points + 1,)
+    thresholds : array of shape (n_points,)
+        Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
     """
 
     false_positives: FloatArray
     true_positives: FloatArray
     thresholds: FloatArray
-    n_out: int
 
-    @property
-    def n_pairs(self) -> int:
-        """Of how many pairs it is."""
-        return len(self.false_positives) - 1
+    @classmethod
+    def of(cls, found: FloatArray, member: Mask) -> Points:
+        """Return the ROC of scores and members, of one shape.
+
+        Examples
+        --------
+        >>> Points.of(np.array([[3.0, 1.0, 2.0]]), np.array([[True, False, False]])).at(0.5)
+        1.0
+        """
+        ranked = np.sort(found, axis=None)[::-1]
+        n = len(ranked)
+        ranks = np.concatenate([np.geomspace(1, n, _SPREAD), np.linspace(1, n, _SPREAD)]).astype(int)
+        thresholds = np.unique(ranked[np.unique(ranks) - 1])[::-1]
+        false, true = (np.append(0.0, _share_above(found[side], thresholds)) for side in (~member, member))
+        return cls(false, true, thresholds)
+
+    def auc(self) -> float:
+        """Return the area under the curve."""
+        return float(np.trapezoid(self.true_positives, self.false_positives))
+
+    def at(self, rate: float) -> float:
+        """Return the true positive rate at a false positive rate; between two thresholds it is that of a toss."""
+        return float(np.interp(rate, *self._upper))
+
+    @cached_property
+    def _upper(self) -> tuple[FloatArray, FloatArray]:
+        # Of what goes straight up only the top: it costs no further false alarm.
+        last = np.append(np.diff(self.false_positives) > 0, True)
+        return self.false_positives[last], self.true_positives[last]
+
+
+@dataclass(frozen=True, repr=False)
+class Roc:
+    """The ROC of an attack, and what it is without some pairs of models.
+
+    Attributes
+    ----------
+    whole : Points
+    left_out : sequence of Points
+    n_out : int
+        Of how many units that a target was not fitted on, over all targets.
+    """
+
+    whole: Points
+    left_out: Sequence[Points]
+    n_out: int
 
     def auc(self, level: float) -> Interval:
         """Return the area under the curve."""
-        return _interval(np.asarray(np.trapezoid(self.true_positives, self.false_positives, axis=1)), level)
+        return self._interval(self.whole.auc(), [points.auc() for points in self.left_out], level)
 
     def at(self, rate: float, level: float) -> Interval | None:
-        """Return the true positive rate at a false positive rate; None where too few units could be false alarms.
-
-        Between two thresholds it is that of a toss between both.
-        """
+        """Return the true positive rate at a false positive rate; None where too few units could be false alarms."""
         if rate * self.n_out < _FEWEST_ALARMS:
             return None
-        return _interval(self._interpolated(rate), level)
+        return self._interval(self.whole.at(rate), [points.at(rate) for points in self.left_out], level)
 
     def threshold(self, rate: float) -> float:
-        """Return the least threshold with at most that false positive rate."""
-        below = np.searchsorted(self.false_positives[0], rate, side="right") - 1
-        return np.inf if below == 0 else float(self.thresholds[below - 1])
+        """Return the least threshold with at most that false positive rate; infinite where there is none."""
+        below = np.searchsorted(self.whole.false_positives, rate, side="right") - 1
+        return np.inf if below == 0 else float(self.whole.thresholds[below - 1])
 
-    def _interpolated(self, rate: float) -> FloatArray:
-        pairs = zip(self.false_positives, self.true_positives, strict=True)
-        # Straight up is read at its top: no further false alarm is needed for it.
-        return np.array([np.interp(rate, *_upper(fp, tp)) for fp, tp in pairs])
+    def _interval(self, value: float, without: list[float], level: float) -> Interval:
+        n = len(without)
+        error = np.sqrt((n - 1) * np.var(without))
+        half = float(stdtrit(n - 1, (1 + level) / 2) * error)
+        return Interval(value, max(0.0, value - half), min(1.0, value + half))
 
 
-def roc_of(scores: FloatArray, member: Mask) -> Roc:
-    """Return the ROC of scores of shape (n_targets, n_units).
+def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, FloatArray]:
+    """Return the ROC of an attack, and the scores of shape (n_targets, n_units).
 
     Examples
     --------
-    >>> member = np.tile([[True, False], [False, True]], (2, 1))
-    >>> made = roc_of(np.where(member, 1.0, 0.0), member)
-    >>> made.auc(0.95), made.n_pairs
-    (Interval(value=1.0, low=1.0, high=1.0), 2)
+    >>> member = np.tile([[True, False], [False, True]], (4, 1))
+    >>> roc, found = roc_of("lira", Answers(np.where(member, 1.0, 0.0), member), np.arange(8))
+    >>> roc.auc(0.95), found.shape
+    (Interval(value=1.0, low=1.0, high=1.0), (8, 2))
     """
-    thresholds = _thresholds(scores)
-    by_target = [
-        [len(found) - np.searchsorted(np.sort(found), thresholds, side="left") for found in (row[~of], row[of])]
-        for row, of in zip(scores, member, strict=True)
-    ]
-    counts = np.array(by_target, dtype=float)  # (n_targets, 2, n_points)
-    pairs = counts[0::2] + counts[1::2]
-    total = pairs.sum(axis=0)
-    kept = np.concatenate([total[None], total - pairs])
-    rates = kept / kept[:, :, -1:]  # the last threshold is the least score
-    rates = np.concatenate([np.zeros((*rates.shape[:2], 1)), rates], axis=2)
-    return Roc(rates[:, 0], rates[:, 1], thresholds, int((~member).sum()))
+    found = scores(attack, answers, targets)
+    pairs = np.arange(len(answers.member) // 2)
+    left_out = []
+    for group in range(min(_N_GROUPS, len(pairs))):
+        without = pairs[group :: min(_N_GROUPS, len(pairs))]
+        left = targets[~np.isin(targets // 2, without)]
+        left_out.append(Points.of(scores(attack, answers, left, without=without), answers.member[left]))
+    n_out = int((~answers.member[targets]).sum())
+    return Roc(Points.of(found, answers.member[targets]), left_out, n_out), found
 
 
-def _thresholds(scores: FloatArray) -> FloatArray:
-    ranked = np.sort(scores, axis=None)[::-1]
-    n = len(ranked)
-    ranks = np.concatenate([np.geomspace(1, n, _SPREAD), np.linspace(1, n, _SPREAD)])
-    return np.unique(ranked[np.unique(ranks.astype(int)) - 1])[::-1]
-
-
-def _upper(fp: FloatArray, tp: FloatArray) -> tuple[FloatArray, FloatArray]:
-    last = np.append(np.diff(fp) > 0, True)
-    return fp[last], tp[last]
-
-
-def _interval(estimates: FloatArray, level: float) -> Interval:
-    """Return the first of the estimates with its jackknife interval; the others leave out one pair each."""
-    value, left_out = float(estimates[0]), estimates[1:]
-    n = len(left_out)
-    error = np.sqrt((n - 1) / n * ((left_out - left_out.mean()) ** 2).sum())
-    half = float(stdtrit(n - 1, (1 + level) / 2) * error)
-    return Interval(value, max(0.0, value - half), min(1.0, value + half))
+def _share_above(found: FloatArray, thresholds: FloatArray) -> FloatArray:
+    return np.asarray(1 - np.searchsorted(np.sort(found), thresholds, side="left") / len(found))

@@ -77,7 +77,7 @@ class Shadow:
     promise: dict[str, Any]
 
 
-def check_estimator(estimator: Any) -> Any:
+def check_estimator(estimator: Any, X_public: Any = None) -> Any:
     """Return an unfitted clone that is no kin of the user's own, so that shadow models are not counted as its fits.
 
     Examples
@@ -97,6 +97,10 @@ def check_estimator(estimator: Any) -> Any:
         why = _NONE_HERE.get(name.rpartition("__")[2])
         if why and value is not None:
             raise InvalidInputError(f"estimator must have {name}=None for an attack, as {why}. Leave it out.")
+    if X_public is not None and "X_public" not in inspect.signature(estimator.fit).parameters:
+        raise InvalidInputError(
+            f"X_public is given, but {type(estimator).__name__}.fit takes no public rows. Leave it out."
+        )
     with counted_elsewhere():
         return clone(estimator)
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-from pate.audit.replays._blame import Witness
+from pate.audit.replays._blame import Seen, Witness
 from pate.audit.replays._compare import Allowed, Difference, compare
 from pate.audit.replays._pipelines import Pipeline
 from pate.audit.replays._records import Records
@@ -57,6 +57,8 @@ def run_on_tape(
                 raise
             except Exception as error:
                 return Run(tuple(trace.events), tuple(tape.outcomes), error)
+            except Seen:
+                return Run(tuple(trace.events), tuple(tape.outcomes))
         trace.returned(value)
     return Run(tuple(trace.events), tuple(tape.outcomes))
 

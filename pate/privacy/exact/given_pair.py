@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,10 @@ from pate.privacy.exact.orders import log_terms
 
 __all__ = ["GivenPair", "PairEpsilon", "given_pair"]
 
-#: Lattice points on either side of 0, and at least so many for a run that stops.
-_HALF, _LEAST_HALF = 1 << 14, 1 << 7
+#: Lattice points on either side of 0; and for a run that stops.
+_HALF, _LEAST_HALF, _MOST_HALF_STOPPED = 1 << 14, 1 << 7, 1 << 11
 #: Numbers that may be added up, roughly: seconds of one core.
-_WORK = 4e9
+_WORK = 1e9
 #: Deviations of the whole loss that the lattice reaches beyond its mean.
 _DEVIATIONS = 10.0
 #: An outcome below this under both laws is given up, which is counted against the bound from above.
@@ -81,6 +82,8 @@ class GivenPair:
     ----------
     log_p, log_q : (n_queries, n_outcomes) array
         Natural logarithms, under either list; a refusal stands last.
+    places : (n_queries,) array
+        Which queries of the list they are: without a cap only those with a changed vote, which alone say something.
     cap : int or None
         The run ends with so many answers; None: it never ends early.
 
@@ -97,13 +100,26 @@ class GivenPair:
 
     log_p: FloatArray = field(repr=False)
     log_q: FloatArray = field(repr=False)
+    places: IntArray = field(repr=False)
     cap: int | None = None
 
     def __repr__(self) -> str:
         return f"GivenPair(n_queries={len(self.log_p)}, n_outcomes={self.log_p.shape[1]})"
 
+    def first(self, n_queries: int) -> GivenPair:
+        """Return the pair of the first so many queries of the list.
+
+        Examples
+        --------
+        >>> from pate.privacy.exact import GaussianNoise
+        >>> given_pair([[5, 5]] * 9, [[6, 4]] * 9, noise=GaussianNoise(4.0)).first(2)
+        GivenPair(n_queries=2, n_outcomes=2)
+        """
+        kept = int(np.searchsorted(self.places, n_queries))
+        return GivenPair(self.log_p[:kept], self.log_q[:kept], self.places[:kept], self.cap)
+
     def epsilon(self, delta: float) -> PairEpsilon:
-        """Return epsilon at ``delta``, both directions.
+        """Return epsilon at ``delta``, both directions; the laws are worked out once for all deltas.
 
         With a cap the value from above is that of the run without it, which tells more. From below, a run that is too
         long for a computation of seconds is looked at as far as that reaches: post-processing too.
@@ -114,21 +130,50 @@ class GivenPair:
             A delta outside (0, 1).
         """
         delta = check_delta(delta)
-        laws = np.stack([_probabilities(self.log_p), _probabilities(self.log_q)])
-        loss = self.log_p - self.log_q
-        used = (laws > _RARE).any(axis=0)
-        spread = _spread(laws, loss)
-        if not spread:
+        if self._spread == 0.0:
             return PairEpsilon(delta, (0.0, 0.0), (0.0, 0.0))
-        laws = np.where(used, laws, 0.0)
-        n_queries, half = len(loss), _HALF
-        if self.cap is not None:
-            affordable = _WORK / (n_queries * min(self.cap, n_queries) * 4.0 * loss.shape[1])
-            half = int(min(_HALF, max(_LEAST_HALF, affordable)))
-            n_queries = int(max(self.cap, min(n_queries, n_queries * affordable / half)))
-        low = _from_below(laws[:, :n_queries], loss[:n_queries], spread, half, self.cap, delta)
-        high = _from_above(laws, loss, spread, delta)
+        low = _from_below(*self._rounded, delta, self._slack)
+        high = _from_above(*self._split, delta, self._slack)
         return PairEpsilon(delta, (low[0], max(low[0], high[0])), (low[1], max(low[1], high[1])))
+
+    @cached_property
+    def _laws(self) -> FloatArray:
+        laws = np.stack([_probabilities(self.log_p), _probabilities(self.log_q)])
+        return np.where((laws > _RARE).any(axis=0), laws, 0.0)
+
+    @cached_property
+    def _spread(self) -> float:
+        return _spread(self._laws, self.log_p - self.log_q)
+
+    @property
+    def _slack(self) -> float:
+        return 4 * PROBABILITY_ERROR * len(self.log_p) + _ROUNDING
+
+    @cached_property
+    def _rounded(self) -> tuple[FloatArray, FloatArray]:
+        """The laws of the sum of rounded losses, under P and under Q."""
+        n_queries, n_outcomes = self.log_p.shape
+        half = _HALF
+        if self.cap is not None:
+            affordable = _WORK / (4.0 * n_queries * min(self.cap, n_queries) * n_outcomes)
+            half = int(min(_MOST_HALF_STOPPED, max(_LEAST_HALF, affordable)))
+            n_queries = int(max(self.cap, min(n_queries, n_queries * affordable / half)))
+        loss = (self.log_p - self.log_q)[:n_queries]
+        index = np.clip(np.rint(loss * (half / self._spread)), -half, half).astype(np.int64)
+        p, q = _walk(index, self._laws[:, :n_queries], half, self.cap)
+        return p, q
+
+    @cached_property
+    def _split(self) -> tuple[FloatArray, FloatArray]:
+        """The same of the pair whose losses lie on the lattice."""
+        step, loss, first = self._spread / _HALF, self.log_p - self.log_q, self._laws[0]
+        at = np.clip(np.floor(loss / step), -_HALF, _HALF - 1)
+        # Both probabilities are kept: P's by the two shares, Q's by P e^-loss.
+        share = np.clip(np.expm1((at + 1) * step - loss) / math.expm1(step), 0.0, 1.0)
+        masses = np.concatenate([first * share, first * (1 - share)], axis=1)
+        p = _walk(np.concatenate([at, at + 1], axis=1).astype(np.int64), masses[None], _HALF)[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return p, np.where(p > 0, p * np.exp(-step * np.arange(-_HALF, _HALF + 1)), 0.0)
 
     def rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> FloatArray:
         """Return the Renyi divergence of the whole lists, both directions: (2, n_orders).
@@ -139,8 +184,24 @@ class GivenPair:
         """
         alphas = check_orders(orders)
         both = (self.log_p, self.log_q), (self.log_q, self.log_p)
-        of = _rdp if self.cap is None else _stopped_rdp
-        return np.stack([of(first, second, alphas, self.cap or 0) for first, second in both])
+        if self.cap is not None:
+            return np.stack([_stopped_rdp(first, second, alphas, self.cap) for first, second in both])
+        if not len(self.log_p):
+            return np.zeros((2, len(alphas)))
+        return np.stack([self.rdp_by_query(order).sum(axis=1) for order in alphas.tolist()], axis=1)
+
+    def rdp_by_query(self, order: float) -> FloatArray:
+        """Return the Renyi divergence of every query by itself, both directions: (2, n_queries).
+
+        Examples
+        --------
+        >>> from pate.privacy.exact import GaussianNoise
+        >>> pair = given_pair([[5, 5], [9, 1]], [[6, 4], [8, 2]], noise=GaussianNoise(4.0))
+        >>> pair.rdp_by_query(2.0).argmax(axis=1).tolist()
+        [0, 0]
+        """
+        both = (self.log_p, self.log_q), (self.log_q, self.log_p)
+        return np.stack([_rdp(first, second, order) for first, second in both])
 
 
 def given_pair(
@@ -176,9 +237,8 @@ def given_pair(
     --------
     >>> from pate.privacy.exact import GaussianNoise
     >>> pair = given_pair([[125, 125]], [[124, 126]], noise=GaussianNoise(40.0))
-    >>> pair.rdp([2.0]).round(6)
-    array([[0.000796],
-           [0.000796]])
+    >>> float(pair.rdp([2.0]).max().round(6))
+    0.000796
     """
     first, second = check_counts(counts), check_counts(counts_prime)
     if first.shape != second.shape:
@@ -190,14 +250,14 @@ def given_pair(
         first, second, cap = first[:cap], second[:cap], None
     if cap is not None and cap >= len(first):
         cap = None
+    places = np.arange(len(first))
     if cap is None:  # a query without a changed vote says nothing of the pair
-        changed = (first != second).any(axis=1)
-        first, second = first[changed], second[changed]
-    if not len(first) or cap == 0:
+        places = np.flatnonzero((first != second).any(axis=1))
+    if not len(places) or cap == 0:
         nothing = np.zeros((0, first.shape[1] + (threshold is not None)))
-        return GivenPair(nothing, nothing)
-    of_p, of_q = (log_probs(c, noise=noise, threshold=threshold) for c in (first, second))
-    return GivenPair(of_p, of_q, cap)
+        return GivenPair(nothing, nothing, places[:0])
+    of_p, of_q = (log_probs(c[places], noise=noise, threshold=threshold) for c in (first, second))
+    return GivenPair(of_p, of_q, places, cap)
 
 
 def _probabilities(logs: FloatArray) -> FloatArray:
@@ -238,13 +298,13 @@ def _walk(index: IntArray, laws: FloatArray, half: int, cap: int | None = None) 
     done = np.zeros((len(laws), 2 * half + 1))
     state[:, 0, half] = 1.0
     begin = end = half
-    live = laws.any(axis=0)
+    live = np.asarray(laws.any(axis=0))
     for i in range(n_queries):
         reached = 1 if cap is None else min(i + 1, rows)
         said: dict[tuple[int, bool], FloatArray] = {}
         for j in np.flatnonzero(live[i]):
             key = int(index[i, j]), cap is not None and j < n_outcomes - 1
-            said[key] = said.get(key, 0.0) + laws[:, i, j]
+            said[key] = said[key] + laws[:, i, j] if key in said else laws[:, i, j]
         if not said:
             continue
         old_begin, old_end = begin, end
@@ -277,27 +337,12 @@ def _best_test(hit: FloatArray, false: FloatArray, delta: float) -> float:
         return max(0.0, float((np.log(above[good] - delta) - np.log(under[good])).max()))
 
 
-def _from_below(
-    laws: FloatArray, loss: FloatArray, spread: float, half: int, cap: int | None, delta: float
-) -> tuple[float, float]:
-    index = np.clip(np.rint(loss * (half / spread)), -half, half).astype(np.int64)
-    p, q = _walk(index, laws, half, cap)
-    slack = 4 * PROBABILITY_ERROR * len(loss) + _ROUNDING
-    found = (_best_test(p, q, delta + slack), _best_test(q[::-1], p[::-1], delta + slack))
+def _from_below(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tuple[float, float]:
+    found = _best_test(p, q, delta + slack), _best_test(q[::-1], p[::-1], delta + slack)
     return max(0.0, found[0] - slack), max(0.0, found[1] - slack)
 
 
-def _from_above(laws: FloatArray, loss: FloatArray, spread: float, delta: float) -> tuple[float, float]:
-    step = spread / _HALF
-    at = np.clip(np.floor(loss / step), -_HALF, _HALF - 1)
-    # Both probabilities are kept: P's by the two shares, Q's by P e^-loss.
-    share = np.clip(np.expm1((at + 1) * step - loss) / math.expm1(step), 0.0, 1.0)
-    masses = np.concatenate([laws[0] * share, laws[0] * (1 - share)], axis=1)
-    index = np.concatenate([at, at + 1], axis=1).astype(np.int64)
-    p = _walk(index, masses[None], _HALF)[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        q = np.where(p > 0, p * np.exp(-step * np.arange(-_HALF, _HALF + 1)), 0.0)
-    slack = 4 * PROBABILITY_ERROR * len(loss) + _ROUNDING
+def _from_above(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tuple[float, float]:
     found = []
     for hit, false in ((p, q), (q[::-1], p[::-1])):
         lost = max(0.0, 1 - float(hit.sum())) + slack
@@ -305,19 +350,14 @@ def _from_above(laws: FloatArray, loss: FloatArray, spread: float, delta: float)
     return found[0], found[1]
 
 
-def _rdp(log_p: FloatArray, log_q: FloatArray, orders: FloatArray, cap: int) -> FloatArray:
-    """Return the Renyi divergence of lists of queries that are all asked, (n_orders,)."""
-    total = np.zeros(len(orders))
-    if not len(log_p):
-        return total
-    for k, order in enumerate(orders):
-        terms = log_q + log_terms(order, log_p - log_q)
-        peak = terms.max(axis=1)
-        safe = np.where(np.isfinite(peak), peak, 0.0)
-        with np.errstate(divide="ignore", under="ignore"):
-            log_k = safe + np.log(np.exp(terms - safe[:, None]).sum(axis=1))
-        total[k] = np.logaddexp(0.0, log_k).sum() / (order - 1)
-    return total
+def _rdp(log_p: FloatArray, log_q: FloatArray, order: float) -> FloatArray:
+    """Return the Renyi divergence of each query, (n_queries,)."""
+    terms = log_q + log_terms(order, log_p - log_q)
+    peak = terms.max(axis=1)
+    safe = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        log_k = safe + np.log(np.exp(terms - safe[:, None]).sum(axis=1))
+    return np.asarray(np.logaddexp(0.0, log_k) / (order - 1))
 
 
 def _stopped_rdp(log_p: FloatArray, log_q: FloatArray, orders: FloatArray, cap: int) -> FloatArray:
