@@ -34,9 +34,9 @@ class Config:
     sigma: float = 40.0
     n_queries: int = 300
     delta: float = 1e-5
-    records: int = 5
+    records: int = 3
     #: Seeds of the partition, the teachers and the canaries.
-    seeds: tuple[int, ...] = (100, 101, 102)
+    seeds: tuple[int, ...] = (100, 101)
     #: Canary, queries, who crafts the query.
     rows: tuple[tuple[str, str, str], ...] = (
         ("natural", "given", ""),
