@@ -28,8 +28,8 @@ __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
     from pate.audit.claims import Claim
-    from pate.audit.laws import independence, law
     from pate.audit.game import game
+    from pate.audit.laws import independence, law
     from pate.audit.one_run import one_run
 
 

@@ -55,7 +55,10 @@ def test_blanks_misses_and_blindness_are_told_apart(script):
     def cell(**changes):
         return {"found": 5, "of": 5, "releases": 1200, "seconds": 0.25, "said": "", "honest_refuted": 0, **changes}
 
-    row = {"layers": {"law": cell(), "game": cell(found=0), "pair": cell(releases=0, found=3)}, "blind": {"replay": "x"}}
+    row = {
+        "layers": {"law": cell(), "game": cell(found=0), "pair": cell(releases=0, found=3)},
+        "blind": {"replay": "x"},
+    }
     assert script._cells(row) == {
         "law": "1,200 releases, 0.25 s",
         "game": "missed (1,200 releases, 0.25 s)",

@@ -67,9 +67,9 @@ NEAR_TIES = [31] + [30] * (MANY - 1)
 
 
 def coarse_law() -> np.ndarray:
-    """The law of many classes by steps of one sigma, where nothing checks the error."""
+    """The law of many classes by steps of one and a half sigma, where nothing checks the error."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(quadrature, "STEP", 1.0))
+        stack.enter_context(patch.object(quadrature, "STEP", 1.5))
         stack.enter_context(patch.object(quadrature, "allowance", lambda step: (7.0 * step, 1e9)))
         stack.enter_context(patch.object(pair_law, "SUM_ERROR", 1e9))
         return exact_law()
@@ -79,14 +79,9 @@ def exact_law() -> np.ndarray:
     return np.exp(log_probs([NEAR_TIES], noise=GaussianNoise(3.0)))[0]
 
 
-def _law_of(law: Any) -> Any:
-    """Releases of many classes by the honest mechanism, against the law that is accounted."""
-    counts = np.array([NEAR_TIES])
-
-    def draw(n: int, source: NoiseSource) -> np.ndarray:
-        return GNMax(sigma=3.0).sample(np.repeat(counts, n, axis=0), source).labels
-
-    return by_outcomes(draw, draw, law, faulty_law=coarse_law, most=4_000)
+def _drawn(n: int, source: NoiseSource) -> np.ndarray:
+    """Releases of many classes by the honest mechanism."""
+    return GNMax(sigma=3.0).sample(np.repeat([NEAR_TIES], n, axis=0), source).labels
 
 
 MUTANTS = (
@@ -136,6 +131,6 @@ MUTANTS = (
     Mutant(
         "quadrature that aliases for many classes",
         "a fixed grid for every number of classes",
-        {"law": _law_of(exact_law)},
+        {"law": by_outcomes(_drawn, exact_law, coarse_law, most=4_000)},
     ),
 )
