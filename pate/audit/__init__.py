@@ -31,6 +31,23 @@ if TYPE_CHECKING:
     from pate.audit.game import game
     from pate.audit.laws import independence, law
     from pate.audit.one_run import one_run
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "neighbours": "pate.audit.replays",
+    "replay": "pate.audit.replays",
+    "replay_search": "pate.audit.replays",
+}
+
+__all__ = sorted(_HOME)
+
+if TYPE_CHECKING:
+    from pate.audit.replays import neighbours as neighbours
+    from pate.audit.replays import replay as replay
+    from pate.audit.replays import replay_search as replay_search
 
 
 def __getattr__(name: str) -> Any:
