@@ -22,11 +22,14 @@ _HOME = {
     "law": "pate.audit.laws",
     "game": "pate.audit.game",
     "one_run": "pate.audit.one_run",
+    "canary": "pate.audit.canaries",
+    "pair": "pate.audit.pair",
 }
 
 __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
+    from pate.audit.canaries import canary
     from pate.audit.claims import Claim
     from pate.audit.game import game
     from pate.audit.laws import independence, law
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from pate.audit.replays import neighbours as neighbours
     from pate.audit.replays import replay as replay
     from pate.audit.replays import replay_search as replay_search
+    from pate.audit.pair import pair
 
 
 def __getattr__(name: str) -> Any:

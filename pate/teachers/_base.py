@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -28,7 +29,7 @@ from pate.teachers._failed import fixed_vote, tell_of_failures
 from pate.teachers._records import read_labels, warn_of_duplicates
 from pate.teachers._rows import hash_rows, slices
 from pate.teachers._shards import Asked, Failure
-from pate.teachers._training import Trains, kept_seed, secret_of_store, watched
+from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
 from pate.teachers._usable import check_any, owned
 from pate.teachers.checkpoints import CheckpointStore
 from pate.votes import Votes
@@ -267,6 +268,57 @@ class ShardEnsemble(Trains, BaseEstimator):
         """
         self._secret_file = Path(path)
         return self
+
+    def with_shard(self, X: Any, y: Any, groups: Any = None, *, shard: int) -> Self:
+        """Return a copy in which the teacher of one shard is trained anew, on a neighbouring data set in the same cut.
+
+        What a ``fit`` on that data set would give under this partition and this seed, for the cost of one teacher: for
+        audits of what one unit's records can move. All other teachers are these very ones.
+
+        Parameters
+        ----------
+        X, y, groups : as in :meth:`fit`
+            As many records, in the same places. Records of other shards are read, and not looked at.
+        shard : int
+
+        Raises
+        ------
+        InvalidInputError
+            Another number of records, or no such shard.
+
+        Examples
+        --------
+        >>> from pate import TeacherEnsemble
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = np.arange(8.0).reshape(8, 1), np.array([0, 0, 0, 0, 1, 1, 1, 1])
+        >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=(0, 1), random_state=0).fit(X, y)
+        >>> moved = teachers.with_shard(X, np.where(teachers.partition_.assignment == 1, 0, y), shard=1)
+        >>> moved.vote([[7.0]]).counts.tolist(), moved.teachers_[0] is teachers.teachers_[0]
+        ([[1, 1]], True)
+        """
+        check_is_fitted(self, "teachers_")
+        shard = check_int("shard", shard, low=0, high=len(self.teachers_) - 1)
+        y, groups = plain_column(y), plain_column(groups, name="groups")
+        read = X if isinstance(X, ReadRows) else quietly("X", self.read_private, X)
+        n_records = read.rows.shape[0]
+        check_int("the number of records", n_records, low=self.partition_.n_records, high=self.partition_.n_records)
+        _, labels = read_labels(y, self.classes_, n_records)
+        _, has_owner = quietly("groups", owned, groups, n_records)
+        usable = read.usable & (labels >= 0) & has_owner
+        shards = [rows[usable[rows]] for rows in self.partition_.shards()]
+        moved = copy(self)
+        moved.teachers_, moved.failed_ = list(self.teachers_), {i: w for i, w in self.failed_.items() if i != shard}
+        moved.teachers_[shard] = None
+        if not len(shards[shard]):
+            moved.failed_[shard] = NO_RECORD
+            return moved
+        keys: list[bytes | None] = [None] * len(shards)
+        with closing(moved._train([shard], keys, read.rows, labels, shards)) as finished:
+            for trained in finished:
+                moved.teachers_[trained.index] = trained.model
+                if trained.failure is not None:
+                    moved.failed_[trained.index] = trained.failure.why
+        return moved
 
     def _key_of_cut(self, store: CheckpointStore | None, groups: Any, fingerprint: str) -> dict[str, Any]:
         """Return by what :func:`pate.partition` cuts this fit's data."""

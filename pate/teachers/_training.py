@@ -21,6 +21,8 @@ from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 
 #: Rows of one shard, ascending.
 Shard = IntArray
+#: Why a teacher of an empty shard failed.
+NO_RECORD = "its shard holds no record that can be used"
 
 
 class Trains(ABC):
@@ -63,7 +65,7 @@ class Trains(ABC):
         n_shards = len(shards)
         teachers: list[Any] = [None] * n_shards
         keys: list[bytes | None] = [None] * n_shards
-        failed = {i: "its shard holds no record that can be used" for i, shard in enumerate(shards) if not len(shard)}
+        failed = {i: NO_RECORD for i, shard in enumerate(shards) if not len(shard)}
         if store is not None:
             for i in track(range(n_shards), total=n_shards, label="checkpoints", show=self.verbose):
                 if i not in failed:

@@ -1,0 +1,136 @@
+"""Which queries are asked: given ones, the most contested, or one that an adversary crafted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from pate.audit.canaries._replaced import number_rows
+from pate.core.types import FloatArray, IntArray
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import ExactLaw
+from pate.privacy.exact.given_pair import given_pair
+from pate.teachers import ShardEnsemble
+from pate.votes import Votes
+
+#: Kinds of queries.
+QUERIES = ("given", "most contested", "crafted")
+#: How often a crafted query is asked where nothing else is said.
+REPEATS = 300
+#: Renyi order by which queries are ranked: of many queries asked together, the small orders decide.
+_ORDER = 2.0
+#: Lines between public rows of two classes, points on each, and how often the interval is narrowed.
+_LINES, _STEPS, _ROUNDS = 24, 9, 4
+#: Public rows that the ends of lines are looked for among.
+_ENDS = 2000
+
+
+def contested(counts: IntArray, mechanism: Any) -> FloatArray:
+    """Return how much one vote can move the answer of each query: its exact Renyi divergence, else minus the gap.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> int(contested(np.array([[9, 1], [5, 5]]), GNMax(8.0)).argmax())
+    1
+    """
+    if isinstance(mechanism, ExactLaw):
+        return mechanism.exact_rdp(counts, [_ORDER])[:, 0]
+    top = np.sort(counts, axis=1)
+    return (top[:, -2] - top[:, -1]).astype(np.float64)
+
+
+def contested_move(counts: IntArray, of: int, to: int, mechanism: Any) -> float:
+    """Return how much one vote moved between two classes moves the answer of one query.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> moved = [contested_move(np.array([5, 4, 0]), 0, to, GNMax(8.0)) for to in (0, 1, 2)]
+    >>> moved[0] == 0.0, bool(moved[1] > moved[2])
+    (True, True)
+    """
+    if of == to:
+        return 0.0
+    other = np.array(counts)
+    other[of] -= 1
+    other[to] += 1
+    if isinstance(mechanism, ExactLaw):
+        return float(given_pair([counts], [other], **mechanism.exact_parameters()).rdp([_ORDER]).max())
+    return float(((other - counts) ** 2).sum())
+
+
+def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int, seed: int) -> ShardEnsemble:
+    """Return an adversary's ensemble of the same kind, on their own rows, redrawn to as many as the private ones."""
+    rng = np.random.default_rng(seed)
+    X, y = number_rows("adversary[0]", rows, "an adversary's teachers"), np.asarray(labels)
+    if len(X) != len(y):
+        raise InvalidInputError(f"adversary must be (rows, labels) of one length, got {len(X)} and {len(y)}.")
+    drawn = rng.permutation(len(X)) if len(X) >= n_records else rng.integers(len(X), size=n_records)
+    drawn = drawn[:n_records]
+    theirs = clone(teachers)
+    theirs.set_params(random_state=seed, partition_seed=seed, checkpoint_dir=None, classes=teachers.classes_)
+    return theirs.fit(X[drawn], y[drawn])
+
+
+def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Return one row on which the teachers of ``voter`` are torn between two classes, shape (1, ...).
+
+    On lines between public rows that almost all agree on, towards where the vote is most contested.
+    """
+    rows = number_rows("X_public", X_public, "a crafted query")
+    if len(rows) > _ENDS:
+        rows = rows[rng.permutation(len(rows))[:_ENDS]]
+    rows = rows.astype(np.result_type(rows.dtype, np.float32))
+    counts = voter.vote(rows, keep_labels=False).counts
+    starts, ends = _ends(counts, rng)
+    value = contested(counts, mechanism)
+    best, worth = rows[[int(value.argmax())]], float(value.max())
+    low, high = np.zeros(len(starts)), np.ones(len(starts))
+    for _ in range(_ROUNDS):
+        t = low + (high - low) * np.linspace(0.0, 1.0, _STEPS)[:, None]  # (steps, lines)
+        mix = t.reshape(-1, *[1] * (rows.ndim - 1))
+        first, last = (np.tile(rows[side], (_STEPS, *[1] * (rows.ndim - 1))) for side in (starts, ends))
+        line = (first + mix * (last - first)).astype(rows.dtype)
+        value = contested(voter.vote(line, keep_labels=False).counts, mechanism).reshape(_STEPS, -1)
+        at = value.argmax(axis=0)
+        if float(value.max()) > worth:
+            step, number = np.unravel_index(int(value.argmax()), value.shape)
+            best, worth = line[[int(step) * len(starts) + int(number)]], float(value.max())
+        lines = np.arange(len(starts))
+        low, high = t[np.maximum(at - 1, 0), lines], t[np.minimum(at + 1, _STEPS - 1), lines]
+    return best
+
+
+def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return the ends of lines: clear rows of two classes each."""
+    winner, margin = counts.argmax(axis=1), np.sort(counts, axis=1)
+    clear = margin[:, -1] - margin[:, -2]
+    of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in _by_class(winner)]
+    if len(of_class) < 2:
+        raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
+    starts, ends = [], []
+    for _ in range(_LINES):
+        a, b = rng.choice(len(of_class), size=2, replace=False)
+        starts.append(int(rng.choice(of_class[a])))
+        ends.append(int(rng.choice(of_class[b])))
+    return np.array(starts), np.array(ends)
+
+
+def _by_class(winner: IntArray) -> list[IntArray]:
+    return [np.flatnonzero(winner == c) for c in np.unique(winner)]
+
+
+def most_contested(votes: Votes, n_queries: int | None, mechanism: Any) -> IntArray:
+    """Return the places of the queries whose answer one vote can move most.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> most_contested(Votes.from_counts([[9, 1], [5, 5], [6, 4]]), 2, GNMax(8.0))
+    array([1, 2])
+    """
+    return np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]

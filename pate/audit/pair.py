@@ -1,0 +1,334 @@
+"""The exact divergence of one pair of neighbours: what their votes tell apart, with no sampling."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.audit.claims import Claim
+from pate.core.checks import check_int, shown
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
+from pate.privacy.convert import check_delta, gdp_to_epsilon
+from pate.privacy.cost import Charge
+from pate.privacy.exact.given_pair import PairEpsilon, given_pair
+from pate.records import BallotSum
+from pate.report.audit_result import AuditResult, Curve, Figure, Picture
+from pate.votes import Votes, as_votes
+
+__all__ = ["pair"]
+
+#: Relative rounding of a closed form, and of a claim that a pair may meet exactly.
+_MARGIN = 1e-9
+#: Absolute rounding of a query's Renyi divergence.
+_RDP_ERROR = 1e-11
+#: Where the claim's whole curve is looked at, besides the delta asked for.
+_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+#: Orders that a run which may stop is looked at; all of a claim's otherwise.
+_FEW_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
+_POINTS = 6
+
+
+class PairOfLaws(Protocol):
+    """Two laws of one list of queries, of which every divergence can be worked out."""
+
+    def first(self, n_queries: int) -> PairOfLaws:
+        """Return the laws of the first so many queries."""
+        ...
+
+    def epsilon(self, delta: float) -> PairEpsilon:
+        """Return epsilon in both directions, each from below and from above."""
+        ...
+
+    def rdp(self, orders: npt.ArrayLike) -> FloatArray:
+        """Return the Renyi divergences, (2, n_orders)."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianPair:
+    """Two Gaussians of one covariance: ``squares`` are the squared distances of each query's means, in deviations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> GaussianPair(np.array([0.5, 0.5])).rdp([2.0])
+    array([[1.],
+           [1.]])
+    """
+
+    squares: FloatArray
+
+    def first(self, n_queries: int) -> GaussianPair:
+        """Return the first so many queries."""
+        return GaussianPair(self.squares[:n_queries])
+
+    def epsilon(self, delta: float) -> PairEpsilon:
+        """Return the closed form (Balle and Wang 2018, Theorem 8), the same in both directions."""
+        high = gdp_to_epsilon(math.sqrt(float(self.squares.sum())), delta)
+        return PairEpsilon(delta, (high * (1 - _MARGIN), high), (high * (1 - _MARGIN), high))
+
+    def rdp(self, orders: npt.ArrayLike) -> FloatArray:
+        """Return alpha mu^2 / 2."""
+        return np.tile(np.asarray(orders, dtype=np.float64) * float(self.squares.sum()) / 2, (2, 1))
+
+
+def pair(
+    votes: Votes | BallotSum | npt.ArrayLike,
+    votes_prime: Votes | BallotSum | npt.ArrayLike,
+    mechanism: Mechanism | GaussianSum,
+    *,
+    delta: float = 1e-5,
+    max_answers: int | None = None,
+    claim: Any = None,
+    max_moved: int = 1,
+    published: bool = False,
+) -> AuditResult:
+    """Return the exact divergence of what a mechanism lets out of votes under D and under D', against what it claims.
+
+    No sampling, and no bound over neighbours: this pair alone. Its epsilon is a lower bound on the mechanism's, so a
+    claim below it is false for certain (``false_alarms=0``). The claim is looked at where the pair is: epsilon at
+    ``delta`` and at seven other deltas, and, of a charge, its Renyi curve at all orders.
+
+    Parameters
+    ----------
+    votes, votes_prime : Votes, counts of shape (n_queries, n_classes), or BallotSum
+        Of the same queries, under D and under D'. **Sensitive**, and so is what comes of them.
+    mechanism : GNMax, LNMax, ConfidentGNMax, NoisyHistogram; GaussianSum for a BallotSum
+        Fixed queries, each answered as drawn. Equal queries may be asked many times; a ledger would answer them once.
+    delta : float
+        In (0, 1).
+    max_answers : int or None
+        The run ends with so many answers.
+    claim : Claim, Guarantee, Budget, Charge, (epsilon, delta) or None
+        What is claimed of this release; None: what the mechanism charges for it.
+    max_moved : int
+        How many teachers may have changed their votes. More than one is a leak in itself, where one unit was replaced
+        (see ``pate.audit.replay``); the claim is still the one for a single unit.
+    published : bool
+        The data are public or made up: the result is then no secret.
+
+    Returns
+    -------
+    AuditResult
+        Figures: ``"epsilon of the pair"`` (``value``, which is ``low``, is never above the true value, ``high`` never
+        below), the same ``", forward"`` (D against D') and ``", reverse"``, ``"claimed epsilon"``, ``"share of the
+        claimed epsilon"``, ``"largest share of the claimed Renyi curve"`` and ``"teachers moved"`` (at least, where
+        votes have no labels). **Sensitive** unless published.
+
+    Raises
+    ------
+    InvalidInputError
+        Votes of other queries, classes or teachers, more teachers moved than ``max_moved``, a ballot sum moved further
+        than one unit can, or a mechanism whose law is not known here.
+
+    Notes
+    -----
+    Noisy maxima by :mod:`pate.privacy.exact.given_pair`; noisy histograms and ballot sums are Gaussians, of which the
+    rounding to the public grid (post-processing) is left out: it lowers mu by less than 1e-9, relative.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> tied = pair([[125, 125]] * 300, [[124, 126]] * 300, GNMax(40.0), published=True)
+    >>> tied.refuted, round(tied["epsilon of the pair"].value, 3), round(tied["claimed epsilon"].value, 3)
+    (False, 1.935, 2.121)
+    """
+    begun = time.perf_counter()
+    delta = check_delta(delta)
+    max_moved = check_int("max_moved", max_moved, low=1)
+    laws: PairOfLaws
+    if isinstance(votes, BallotSum) or isinstance(votes_prime, BallotSum):
+        laws, charge, moved = _of_ballots(votes, votes_prime, mechanism, max_answers)
+        n_queries, what = 1, "the sums of ballots of one pair of neighbours, by their exact laws"
+    else:
+        first, second = _same_queries(votes, votes_prime)
+        laws, charge = laws_of(first, second, mechanism, max_answers)
+        moved, n_queries = n_moved(first, second), first.n_queries
+        what = f"the votes of one pair of neighbours on {n_queries:,} queries, by their exact laws"
+        if moved > max_moved:
+            raise InvalidInputError(
+                f"votes and votes_prime differ in {moved} teachers' votes, more than max_moved={max_moved}. One unit "
+                "stands behind one teacher; if it was one unit that was replaced, something is shared between teachers "
+                "(pate.audit.replay names it). Pass max_moved to measure what that costs."
+            )
+    told = charge if claim is None else claim
+    claimed = charge.guarantee(delta).epsilon if claim is None else Claim.of(told).epsilon(delta)
+    found = laws.epsilon(delta)
+    few = _FEW_ORDERS if max_answers is not None and max_answers < n_queries else None
+    share = _renyi_share(laws, told, n_queries, few)
+    beyond = _beyond(laws, told, delta, claimed, share)
+    return AuditResult(
+        layer="pair",
+        target=repr(mechanism),
+        claim=str(charge.guarantee(delta) if claim is None else Claim.of(claim)),
+        tried=what,
+        refuted=bool(beyond),
+        finding=beyond or f"epsilon {found.epsilon[0]:.4g} at delta {delta:g} of the {claimed:.4g} that are claimed",
+        false_alarms=0.0,
+        seconds=time.perf_counter() - begun,
+        limits="Of this pair and these queries alone: other neighbours, or other queries, may tell more.",
+        figures=(*pair_figures(found, claimed, share), Figure(name="teachers moved", value=float(moved))),
+        picture=_picture(laws, mechanism, n_queries, max_answers, delta) if claim is None else None,
+        settings={"delta": delta, "max_answers": max_answers, "n_queries": n_queries, "max_moved": max_moved},
+        sensitive=not published,
+    )
+
+
+def pair_figures(found: PairEpsilon, claimed: float, share: float | None, of: str = "") -> list[Figure]:
+    """Return what a pair gave, as figures."""
+    name = "epsilon of the pair"
+    sides = {name: found.epsilon, f"{name}, forward": found.forward, f"{name}, reverse": found.reverse}
+    # An infinite bound says nothing.
+    rows = [
+        Figure(name=k, value=low, low=low, high=high if math.isfinite(high) else None, of=of)
+        for k, (low, high) in sides.items()
+    ]
+    if math.isfinite(claimed):
+        rows.append(Figure(name="claimed epsilon", value=claimed, of=of))
+        if claimed > 0:
+            rows.append(Figure(name="share of the claimed epsilon", value=found.epsilon[0] / claimed, of=of))
+    if share is not None:
+        rows.append(Figure(name="largest share of the claimed Renyi curve", value=share, of=of))
+    return rows
+
+
+def laws_of(first: Votes, second: Votes, mechanism: Any, max_answers: int | None) -> tuple[PairOfLaws, Charge]:
+    """Return the laws of a mechanism over two lists of votes, and what it charges for such a list."""
+    cap = None if max_answers is None else check_int("max_answers", max_answers, low=0)
+    if isinstance(mechanism, ExactLaw) and isinstance(mechanism, Mechanism):
+        law = mechanism.exact_parameters()
+        laws: PairOfLaws = given_pair(first.counts, second.counts, cap=cap, **law)
+    elif isinstance(mechanism, NoisyHistogram):
+        squares = ((first.counts - second.counts)[:cap].astype(np.float64) ** 2).sum(axis=1)
+        laws = GaussianPair(squares / mechanism.sigma**2)
+    else:
+        raise InvalidInputError(
+            "mechanism must be a GNMax, LNMax, ConfidentGNMax or NoisyHistogram for votes (a GaussianSum for a "
+            f"BallotSum), got {shown(mechanism)}. Of others no exact law is known here: try pate.audit.game."
+        )
+    return laws, mechanism.charge(first.n_queries, cap)
+
+
+def n_moved(first: Votes, second: Votes) -> int:
+    """Return how many teachers' votes differ; at least how many, where there are no labels.
+
+    Examples
+    --------
+    >>> n_moved(Votes.from_counts([[3, 2], [5, 0]]), Votes.from_counts([[1, 4], [4, 1]]))
+    2
+    """
+    if first.labels is not None and second.labels is not None:
+        return int((first.labels != second.labels).any(axis=1).sum())
+    change = second.counts.astype(np.int64) - first.counts
+    return int(max(np.maximum(change, 0).sum(axis=1).max(initial=0), np.maximum(-change, 0).sum(axis=1).max(initial=0)))
+
+
+def _same_queries(votes: Any, votes_prime: Any) -> tuple[Votes, Votes]:
+    first, second = as_votes(votes), as_votes(votes_prime)
+    for name in ("n_queries", "n_classes", "n_teachers", "classes", "query_hashes"):
+        one, other = getattr(first, name), getattr(second, name)
+        if one != other and not (name == "query_hashes" and None in (one, other)):
+            said = f" ({one} and {other})" if isinstance(one, int) else ""
+            raise InvalidInputError(
+                f"votes and votes_prime must have the same {name}{said}. Ask both ensembles about the same public rows."
+            )
+    return first, second
+
+
+def _of_ballots(
+    votes: Any, votes_prime: Any, mechanism: Any, max_answers: int | None
+) -> tuple[GaussianPair, Charge, int]:
+    if not (isinstance(votes, BallotSum) and isinstance(votes_prime, BallotSum)):
+        raise InvalidInputError(
+            f"votes and votes_prime must both be a BallotSum, got {shown(votes)} and {shown(votes_prime)}. Cast both."
+        )
+    if not isinstance(mechanism, GaussianSum):
+        raise InvalidInputError(f"mechanism must be a GaussianSum for a BallotSum, got {shown(mechanism)}.")
+    if max_answers is not None:
+        raise InvalidInputError("max_answers is for labels: a sum of ballots is released whole. Leave it out.")
+    if votes.facts != votes_prime.facts:
+        raise InvalidInputError(
+            "votes and votes_prime must be sums of the same voters, adjacency and number of units. Cast both parts by "
+            "the same voters."
+        )
+    # Whole numbers of up to 2^62: their squares need Python's.
+    square = sum(int(d) ** 2 for d in (votes.sums - votes_prime.sums).ravel())
+    if square > votes.delta_squared:
+        raise InvalidInputError(
+            "the sums differ by more than one unit can move them: these are no neighbours. Replace the records of one "
+            "unit only."
+        )
+    mu_squared = square / mechanism.scale(votes.delta_squared) ** 2
+    return GaussianPair(np.array([mu_squared])), mechanism.charge(1), int(square > 0)
+
+
+def _renyi_share(laws: PairOfLaws, claim: Any, n_queries: int, few: tuple[float, ...] | None) -> float | None:
+    """Return the pair's largest Renyi divergence over a charge's, over all orders; None where it claims no curve."""
+    if not isinstance(claim, Charge) or claim.delta0:
+        return None
+    orders = np.array(claim.orders if few is None else few)
+    claimed = claim.rdp_at(orders)
+    known = np.isfinite(claimed)
+    if not known.any():
+        return None
+    rdp = np.maximum(laws.rdp(orders[known]).max(axis=0) - _RDP_ERROR * n_queries, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(rdp > 0, rdp / claimed[known], 0.0)
+    return float(np.nan_to_num(share.max(), posinf=1e9))
+
+
+def _beyond(laws: PairOfLaws, claim: Any, delta: float, claimed: float, share: float | None) -> str:
+    """Return in which way the pair is beyond the claim, or nothing."""
+    low = laws.epsilon(delta).epsilon[0]
+    if low > claimed * (1 + _MARGIN):
+        return f"epsilon is at least {low:.6g} at delta {delta:g}, where {claimed:.6g} is claimed"
+    whole = Claim.of(claim)
+    for other in _DELTAS:
+        low, most = laws.epsilon(other).epsilon[0], whole.epsilon(other)
+        if low > most * (1 + _MARGIN):
+            return f"epsilon is at least {low:.6g} at delta {other:g}, where {most:.6g} is claimed"
+    if share is not None and share > 1 + 1e-8:
+        return f"the Renyi divergence is {share:.6g} times what is claimed, at some order"
+    return ""
+
+
+def some_places(n_queries: int) -> list[int]:
+    """Return numbers of queries to draw a picture at, by even steps of the root.
+
+    Examples
+    --------
+    >>> some_places(300)
+    [1, 18, 57, 116, 198, 300]
+    """
+    return np.unique((np.linspace(1, max(1, n_queries) ** 0.5, _POINTS) ** 2).round().astype(int)).tolist()
+
+
+def _picture(laws: PairOfLaws, mechanism: Any, n_queries: int, max_answers: int | None, delta: float) -> Picture | None:
+    if not n_queries or (max_answers is not None and max_answers < n_queries):
+        return None  # a run that stops is worked out anew for every place, slowly
+    places = some_places(n_queries)
+    public = [mechanism.charge(n, max_answers).guarantee(delta).epsilon for n in places]
+    return bounds_picture(places, {"this pair": [laws.first(n).epsilon(delta).epsilon[0] for n in places]}, public)
+
+
+def bounds_picture(places: list[int], measured: dict[str, list[float]], public: list[float]) -> Picture:
+    """Return bounds on epsilon by the number of queries, side by side; what is 0 has no place on log axes."""
+
+    def curve(label: str, values: list[float], role: str) -> Curve:
+        kept = [(n, e) for n, e in zip(places, values, strict=True) if e > 0 and math.isfinite(e)]
+        return Curve(label=label, x=tuple(float(n) for n, _ in kept), y=tuple(e for _, e in kept), role=role)
+
+    curves = [curve(label, values, "measured") for label, values in measured.items()]
+    return Picture(
+        x_label="queries",
+        y_label="epsilon",
+        scale="log",
+        curves=(*(c for c in curves if c.x), curve("public", public, "claim")),
+    )
