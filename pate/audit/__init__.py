@@ -4,9 +4,7 @@ Public names are loaded when first used.
 
 Examples
 --------
->>> from pate import GNMax, audit
->>> audit.law(GNMax(40.0), sampler=GNMax(30.0), n_classes=10, noise_seed=0)
-AuditResult(law: REFUTED; 7 figures)
+>>> from pate import audit
 >>> audit.Claim.gaussian(3.0)
 Claim('3-GDP')
 """
@@ -18,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Claim": "pate.audit.claims",
+    "canary": "pate.audit.canaries",
+    "game": "pate.audit.game",
     "independence": "pate.audit.laws",
     "law": "pate.audit.laws",
-    "game": "pate.audit.game",
+    "neighbours": "pate.audit.replays",
     "one_run": "pate.audit.one_run",
-    "canary": "pate.audit.canaries",
     "pair": "pate.audit.pair",
+    "replay": "pate.audit.replays",
+    "replay_search": "pate.audit.replays",
 }
 
 __all__ = [*sorted(_HOME)]
@@ -34,24 +35,8 @@ if TYPE_CHECKING:
     from pate.audit.game import game
     from pate.audit.laws import independence, law
     from pate.audit.one_run import one_run
-"""
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-_HOME = {
-    "neighbours": "pate.audit.replays",
-    "replay": "pate.audit.replays",
-    "replay_search": "pate.audit.replays",
-}
-
-__all__ = sorted(_HOME)
-
-if TYPE_CHECKING:
-    from pate.audit.replays import neighbours as neighbours
-    from pate.audit.replays import replay as replay
-    from pate.audit.replays import replay_search as replay_search
     from pate.audit.pair import pair
+    from pate.audit.replays import neighbours, replay, replay_search
 
 
 def __getattr__(name: str) -> Any:
