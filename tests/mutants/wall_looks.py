@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from wall import Found, Look
 
-from pate.audit import Claim, independence, law
+from pate.audit import Claim, independence, law, pair, replay
 from pate.audit.bounds import curve_test, epsilon_bound
 from pate.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult
@@ -66,34 +66,12 @@ def by_outcomes(
 # ---- pair ----
 
 
-def pair_epsilon(mechanism: Any, counts: np.ndarray, counts_prime: np.ndarray, times: int) -> float:
-    """The larger epsilon at ``DELTA`` of one pair of votes, each query asked ``times`` times; from below."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    p, q = (np.exp(mechanism.log_probs(np.atleast_2d(c))) for c in (counts, counts_prime))
-    worst = 0.0
-    for a, b in ((p, q), (q, p)):
-        whole = None
-        for row, other in zip(a, b, strict=True):
-            one_law, law_prime = (dict(enumerate(np.log(r).tolist())) for r in (row, other))
-            one = pld.from_two_probability_mass_functions(
-                one_law, law_prime, pessimistic_estimate=False, value_discretization_interval=1e-4, symmetric=True
-            )
-            many = one.self_compose(times)
-            whole = many if whole is None else whole.compose(many)
-        worst = max(worst, whole.get_epsilon_for_delta(DELTA))
-    return worst
-
-
-def by_pair(
-    claimed: Callable[[], float], faulty: Callable[[], float], law: Any, votes: Any, votes_prime: Any, times: int = 1
-) -> Look:
-    """The exact divergence of one pair of votes, against the epsilon at ``DELTA`` that an account gives."""
+def by_pair(claimed: Callable[[], Any], faulty: Callable[[], Any], law: Any, votes: Any, other: Any, n: int) -> Look:
+    """The exact divergence of one pair of votes, asked about ``n`` times, against the charge or guarantee told."""
 
     def look(planted: bool, seed: int) -> Found:
-        found = pair_epsilon(law, np.array(votes), np.array(votes_prime), times)
         told = (faulty if planted else claimed)()
-        return Found(found > told, 0, f"this pair has epsilon {found:.3g}, and {told:.3g} is charged")
+        return _found(pair([votes] * n, [other] * n, law, claim=told, delta=DELTA, published=True))
 
     return look
 
@@ -131,8 +109,6 @@ def by_replay(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
     """The pipeline on D and D' with the same randomness: what moved inside."""
 
     def look(planted: bool, seed: int) -> Found:
-        from pate.audit import replay
-
         data = make(seed)
         return _found(replay(faulty if planted else honest, data, change(data), published=True))
 
