@@ -26,9 +26,11 @@ def world(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(X.astype(np.float32)), torch.from_numpy(y)
 
 
-def thirtyfold(data: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def far_out(data: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """A record is replaced by one far out, with the label that the model finds least likely."""
     X, y = data[0].clone(), data[1].clone()
-    X[7], y[7] = -30.0 * X[7], (y[7] + 1) % CLASSES
+    X[7] = -1000.0 * X[7]
+    y[7] = int(module()(X[7]).argmin())
     return X, y
 
 
@@ -122,14 +124,14 @@ MUTANTS = (
         "DP-SGD over a module that mixes rows (cumsum)",
         "per-sample gradients by hooks, which take the module's word for it",
         {
-            "pair": by_gradients(PerRecordEngine, MixesRows, module, world, thirtyfold),
+            "pair": by_gradients(PerRecordEngine, MixesRows, module, world, far_out),
             "check": by_check(lambda: nn.Linear, lambda: Summed, _refused),
         },
     ),
     Mutant(
         "gradients averaged over the batch before clipping",
         "training loops that call clip_grad_norm_ on the mean loss",
-        {"pair": by_gradients(PerRecordEngine, ClipsTheMean, module, world, thirtyfold)},
+        {"pair": by_gradients(PerRecordEngine, ClipsTheMean, module, world, far_out)},
     ),
     Mutant(
         "a wrong sampling rate",

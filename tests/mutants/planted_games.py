@@ -131,7 +131,7 @@ def sums(engine: Any) -> Scores:
     module = dpsgd.module()
     found = [
         np.concatenate([s.numpy().ravel() for s in engine(module).clipped_sum(X, y, 1.0, seed=0)])
-        for X, y in (dpsgd.world(0), dpsgd.thirtyfold(dpsgd.world(0)))
+        for X, y in (dpsgd.world(0), dpsgd.far_out(dpsgd.world(0)))
     ]
     line = found[1] - found[0]
     line /= np.linalg.norm(line)
