@@ -1,7 +1,7 @@
 """The wall of bugs: what each layer of the audit needs to find each of some forty faults planted in our own code.
 
     python experiments/wall_of_bugs.py            # some minutes of one core: every fault by every layer, then the page
-    python experiments/wall_of_bugs.py --only "a person in two shards"        # one fault again, put into the JSON
+    python experiments/wall_of_bugs.py --only "a person in two shards"        # that one again, put into the JSON
     python experiments/wall_of_bugs.py --page     # the table of docs/audit.md from the stored JSON
     python experiments/wall_of_bugs.py --smoke    # does it run?
 
@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,13 +74,13 @@ def row(mutant: Mutant, group: str, config: Config) -> dict[str, Any]:
     }
 
 
-def run(config: Config, before: dict[str, Any] | None = None, only: str = "") -> dict[str, Any]:
-    """Return the whole wall; with ``only`` that fault's row is made again, and the others are taken from ``before``."""
+def run(config: Config, before: dict[str, Any] | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the whole wall; with ``only`` their rows alone are made, and the others are taken from ``before``."""
     known = {r["name"]: r for r in before["rows"]} if before else {}
     rows = []
     for group, mutants in GROUPS.items():
         for mutant in mutants:
-            if only and mutant.name != only:
+            if only and mutant.name not in only:
                 rows.append(known[mutant.name])
                 continue
             with warnings.catch_warnings():
@@ -149,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="one seed, nothing written")
     parser.add_argument("--page", action="store_true", help="write the table of docs/audit.md again")
-    parser.add_argument("--only", default="", help="the name of one fault: its row is made again")
+    parser.add_argument("--only", default=[], nargs="*", help="names of faults: their rows alone are made again")
     given = parser.parse_args()
     if given.smoke:
         print(table(run(Config(seeds=(1,)))))
