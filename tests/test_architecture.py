@@ -62,7 +62,7 @@ NEIGHBOURS: dict[tuple[str, str], str] = {
 }
 
 #: Folders with modules of their own, and modules right under pate/. One more is a decision: raise it with a reason.
-MOST_ROOMS = 47
+MOST_ROOMS = 50  # five of them folders of the audit
 
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
@@ -246,7 +246,7 @@ def test_rooms_are_few():
 def test_the_tests_mirror_the_package():
     """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills, the scripts and the pages have folders of their own."""
     folders = {path.parent.name for path in (ROOT.parent / "tests").glob("*/test_*.py")}
-    assert folders - {"crash", "docs", "experiments", "mutants"} <= set(FLOORS), "a folder of tests without its room"
+    assert folders - {"crash", "docs", "experiments"} <= set(FLOORS), "a folder of tests without its room"
 
 
 def test_neighbours_do_not_import_in_circles():
@@ -418,10 +418,9 @@ def test_only_the_door_draws_noise_and_writes_charges():
     """Whoever samples a mechanism or makes a noise source outside the door would release past the budget."""
     # A source makes its own children. An audit samples made-up votes; the door makes a run of capped votes.
     # A private selection draws its runs and its split, and noises the scores that it has paid for. Rivals draw what
-    # their own mechanisms priced, in no ledger's currency.
     # their own mechanisms priced, in no ledger's currency. A game plays made-up releases that nobody is given.
     assert callers_of("NoiseSource") == {"release._door", "audit", "dpsgd", "noise", "rivals", "selection"}
     assert callers_of("sample") == {"release._door", "audit", "mechanisms"}
-    assert callers_of("release_smooth") == {"release._door"}
+    assert callers_of("release_smooth") == {"release._door", "audit"}
     # A gate pays from the purse that it is given (Ledger.pay), before it tests.
     assert callers_of("record") == {"release._door", "ledger", "dpsgd", "selection"}

@@ -21,9 +21,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, betaincinv, expit, logit
 
 from pate.audit.claims import Claim
@@ -36,9 +38,12 @@ __all__ = ["CurveTest", "bayesian_interval", "curve_test", "epsilon_bound", "mu_
 #: Ranks grow by this factor; between two of them little power is lost.
 _RATIO = 2 ** (1 / 3)
 #: Cells of the upper sum, and how far it reaches, in standard deviations of a rank's logit.
-_CELLS, _REACH = 320, 14.0
+_CELLS, _REACH = 240, 14.0
 #: Beyond it nothing is looked for.
 _MOST_EPSILON, _MOST_MU = 50.0, 50.0
+_LEAST = 1e-9
+#: Quantiles of each posterior.
+_NODES = 500
 
 
 @dataclass(frozen=True)
@@ -205,17 +210,12 @@ def bayesian_interval(
     >>> rates_bound(5, 1000, 400, 1000, delta=1e-5) < low < high
     True
     """
-    a, b = false_positives + 0.5, n_out - false_positives + 0.5
-    c, d = false_negatives + 0.5, n_in - false_negatives + 0.5
-    rate = betaincinv(a, b, (np.arange(2000) + 0.5) / 2000)
-
-    def below(epsilon: float) -> float:
-        """Return the posterior probability that epsilon is at most this."""
-        needed = np.maximum((1 - delta - rate) * math.exp(-epsilon), 1 - delta - rate * math.exp(epsilon))
-        return float(np.mean(betaincc(c, d, np.clip(needed, 0.0, 1.0))))
-
-    tail = (1 - level) / 2
-    return _root(lambda e: below(e) >= tail), _root(lambda e: below(e) >= 1 - tail)
+    middles = (np.arange(_NODES) + 0.5) / _NODES
+    a = betaincinv(false_positives + 0.5, n_out - false_positives + 0.5, middles)
+    b = betaincinv(false_negatives + 0.5, n_in - false_negatives + 0.5, middles)
+    epsilon = _epsilon_of(a[:, None], b[None, :], delta)
+    low, high = np.quantile(np.minimum(epsilon, _MOST_EPSILON), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 def half_counts(
@@ -275,22 +275,21 @@ def _largest_refuted(
 ) -> float:
     level = check_real("level", level, low=0, high=1, low_open=True, high_open=True)
     ranked = _Ranked.of(_check(out, "out"), _check(in_, "in_"))
-    return _root(lambda x: _ranked(ranked, claim_of(max(x, 1e-9))).p_value > 1 - level, most=most)
 
+    def excess(x: float) -> float:
+        return math.log(max(_ranked(ranked, claim_of(x)).p_value, 1e-300) / (1 - level))
 
-def _root(passed: Callable[[float], bool], *, most: float = _MOST_EPSILON) -> float:
-    """Return about the largest number below which a condition that comes true once is still false; 0 for none."""
-    low, high = 0.0, 1.0
-    if passed(low):
+    low, high = _LEAST, 1.0
+    if excess(low) > 0:
         return 0.0
-    while not passed(high):
+    while excess(high) <= 0:
         low, high = high, 2 * high
         if low >= most:
             return most
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if passed(middle) else (middle, high)
-    return low
+    found = float(brentq(excess, low, high, xtol=1e-4))
+    while excess(found) > 0:  # on the side that is refuted
+        found -= 1e-4
+    return found
 
 
 @dataclass(frozen=True)
@@ -308,6 +307,15 @@ class _Ranked:
         low, high = _untied(out, in_, rng)
         parts = [_tries(low, high), _tries(-high, -low)]
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    @cached_property
+    def cells(self) -> tuple[FloatArray, FloatArray]:
+        """Rates in cells, and what mass of Beta(k, n - k + 1) is in each; the last cell ends at 1."""
+        k, n = (np.asarray(v, dtype=np.float64)[:, None] for v in (self.k, self.n))
+        centre, width = logit(k / (n + 1)), np.sqrt(1 / k + 1 / (n - k + 1))
+        u = expit(centre + width * np.linspace(-_REACH / 3, _REACH, _CELLS))
+        ends = [np.ones((len(k), 1)), betaincc(k, n - k + 1, u), np.zeros((len(k), 1))]
+        return u, -np.diff(np.concatenate(ends, axis=1))
 
 
 def _tries(low: IntArray, high: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -328,11 +336,8 @@ def _untied(out: FloatArray, in_: FloatArray, rng: np.random.Generator) -> tuple
 
 
 def _ranked(tries: _Ranked, claim: Claim) -> CurveTest:
-    k, n, x, m = (np.asarray(v, dtype=np.float64)[:, None] for v in (tries.k, tries.n, tries.beyond, tries.n_other))
-    centre, width = logit(k / (n + 1)), np.sqrt(1 / k + 1 / (n - k + 1))
-    u = expit(centre + width * np.linspace(-_REACH / 3, _REACH, _CELLS))
-    above = betaincc(k, n - k + 1, u)
-    masses = np.diff(np.concatenate([np.ones(above[:, :1].shape), above, np.zeros(above[:, :1].shape)], axis=1) * -1)
+    u, masses = tries.cells
+    x, m = (np.asarray(v, dtype=np.float64)[:, None] for v in (tries.beyond, tries.n_other))
     caps = np.concatenate([claim.true_positives(u), np.ones(u[:, :1].shape)], axis=1)
     # P(Binomial(m, cap) >= x), at the upper end of each cell.
     tails = np.where(x > 0, betainc(np.maximum(x, 1.0), m - np.maximum(x, 1.0) + 1, caps), 1.0)

@@ -111,8 +111,10 @@ def confirmed(question: str) -> bool:
     return said.strip().lower() in ("y", "yes")
 
 
-def show_table(title: str, heading: tuple[str, ...], rows: Sequence[tuple[str, ...]], **style: str) -> None:
-    """Print a table on standard output, its first column to the left."""
+def show_table(
+    title: str, heading: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, texts: bool = False, **style: str
+) -> None:
+    """Print a table on standard output, its first column to the left, and all of them where they are ``texts``."""
     if manner.json:
         return
     from rich.console import Console
@@ -120,7 +122,7 @@ def show_table(title: str, heading: tuple[str, ...], rows: Sequence[tuple[str, .
 
     table = Table(title=title, title_justify="left", **style)  # type: ignore[arg-type]
     for i, name in enumerate(heading):
-        table.add_column(name, justify="right" if i else "left")
+        table.add_column(name, justify="right" if i and not texts else "left")
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 110).print(table)

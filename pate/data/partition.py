@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_int, quietly
 from pate.core.files import atomic_path
 from pate.core.secret import check_secret, derive, fresh_secret, from_seed
-from pate.core.tape import note
+from pate.core.tape import note, refuse_on_tape
 from pate.data._ids import distinct_ids
 from pate.data.files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
@@ -159,6 +159,7 @@ class Partition:
         >>> Partition.load(file).fingerprint() == p.fingerprint()
         True
         """
+        refuse_on_tape("partition that is kept")
         with atomic_path(path, mode=0o600) as part, open(part, "wb") as file:
             np.savez_compressed(
                 file,

@@ -252,13 +252,20 @@ def test_quick_laws_to_bet_on_are_near_the_exact_ones(mechanism):
     )
 
 
-def test_many_unlike_scales_are_handled_like_few():
-    centres, scales = np.zeros(30), np.linspace(0.8, 1.2, 30)
-    many = winner_law(centres, scales)
-    few = winner_law(centres[::6], scales[::6])
-    assert many.sum() == pytest.approx(1)
-    assert (np.diff(many) > 0).all()
-    assert (np.diff(few) > 0).all()
+def test_laws_of_a_thousand_classes_to_bet_on():
+    counts = np.r_[132, np.zeros(999, dtype=np.int64)][None]
+    for mechanism in (GNMax(40.0), GNMax(36.0), LNMax(20.0)):
+        exact = np.exp(mechanism.log_probs(counts))
+        np.testing.assert_allclose(about(mechanism.exact_parameters(), counts)[0, :2], exact[0, :2], rtol=0.02)
+
+
+def test_unlike_scales_to_bet_on():
+    """Alike ones on one grid, others by the quantiles of each: the same where both can be had."""
+    rng = np.random.default_rng(2)
+    for low in (0.5, 0.2, 0.01):
+        centres, scales = np.array([0.0, 0.5, 0.2]), np.array([1.0, 0.8, low])
+        seen = (centres + scales * rng.standard_normal((200_000, 3))).argmax(axis=1)
+        np.testing.assert_allclose(winner_law(centres, scales), np.bincount(seen) / len(seen), atol=0.006)
 
 
 # ---- the bank ----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,12 +10,15 @@ import pytest
 import pate.dpsgd.mechanisms
 import pate.mechanisms
 import pate.rivals
-from pate import GNMax, InvalidInputError
+from pate import GaussianSum, GNMax, InvalidInputError, VoteCap
 from pate.audit import independence, law
-from pate.audit.laws._gates import SmoothRelease
+from pate.audit.laws._gates import SmoothRelease, _of
 from pate.audit.laws._training import Batches
+from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
 from pate.mechanisms import Mechanism
+from pate.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate
+from pate.rivals import SampledNeighbours, StabilityTest
 from pate.testing import forget, register, registered
 
 ENTRIES = registered()
@@ -81,6 +84,69 @@ def test_thoroughly(kind, example):
 def test_noise_is_drawn_afresh(kind):
     found = independence(ENTRIES[kind].examples[0], max_releases=200_000)
     assert not found.refuted, found.finding
+
+
+@dataclass(frozen=True)
+class Forgets(VoteCap):
+    """Its teachers vote on, whatever they have voted before."""
+
+    def session(self, *, n_teachers, n_classes, noise):
+        return replace(self, max_votes=10**9).session_of_base(n_teachers=n_teachers, n_classes=n_classes, noise=noise)
+
+    def session_of_base(self, **terms):
+        return VoteCap.session(self, **terms)
+
+
+def noise_of(mechanism, factor=1.0, claim=None):
+    """A sampler of a training mechanism's noise, scaled, made independent by the matrix of another (None: of none)."""
+
+    source = NoiseSource(3)
+
+    def sample(counts):
+        shape = Shape(64, 0.5, counts.shape[1], 32)
+        steps = [step.numpy() for step in mechanism.noise(shape, len(counts), source)]
+        matrix = np.eye(counts.shape[1]) if claim is None else claim.strategy(shape).dense()
+        return factor * np.stack(steps, axis=1) @ np.linalg.cholesky(matrix.T @ matrix)
+
+    return sample
+
+
+GATE = ENTRIES[PTRGate].examples[0]
+SMOOTH = ENTRIES[SmoothRelease].examples[0]
+
+#: For every kind: a claim, and something else that is sampled.
+FAULTS = {
+    "sum, a tenth less noise": (GaussianSum(4.0), GaussianSum(3.6)),
+    "capped votes, a tenth less noise": (VoteCap(500, 10.0), VoteCap(500, 9.0)),
+    "votes beyond the cap": (VoteCap(500, 10.0), Forgets(500, 10.0)),
+    "neighbours, less noise": (SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(4, 0.5, 1.7)),
+    "neighbours, another rate": (SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(4, 0.8, 2.0)),
+    "neighbours, more of them": (SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(9, 0.5, 2.0)),
+    "stability, less noise": (StabilityTest(17, 2.0, 4.0, 1), StabilityTest(17, 2.0, 2.0, 1)),
+    "stability, another line": (StabilityTest(17, 2.0, 4.0, 1), StabilityTest(17, 4.0, 4.0, 1)),
+    "a gate of half the width": (GATE, PTRGate(**{**_of(GATE), "width": GATE.width / 2})),
+    "smooth, half the noise": (SMOOTH, replace(SMOOTH, how=replace(SMOOTH.how, noise_scale=2.0))),
+    "DP-SGD, a tenth less noise": (PoissonSGD(), noise_of(PoissonSGD(), 0.9)),
+    "shuffled, a tenth less noise": (ShuffledSGD(), noise_of(PoissonSGD(), 0.9)),
+    "truncated, a tenth less noise": (TruncatedPoissonSGD(2), noise_of(PoissonSGD(), 0.9)),
+    "bands charged as independent": (PoissonSGD(), noise_of(BandedFTRL(2))),
+    "independent noise charged as bands": (BandedFTRL(2), noise_of(PoissonSGD(), claim=BandedFTRL(2))),
+    "trees begun again": (TreeFTRL(), noise_of(TreeFTRL(restart=2), claim=TreeFTRL())),
+    "fixed batches charged as Poisson": (Batches(PoissonSGD()), Batches(ShuffledSGD())),
+    "Poisson charged as fixed batches": (Batches(ShuffledSGD()), Batches(PoissonSGD())),
+    "cut batches charged as Poisson": (Batches(PoissonSGD()), Batches(TruncatedPoissonSGD(2))),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_test_can_fail_for_every_kind(name):
+    claim, sampled = FAULTS[name]
+    assert law(claim, sampler=sampled, noise_seed=11, n_classes=ENTRIES[type(claim)].n_classes).refuted
+
+
+def test_every_kind_has_a_fault():
+    of_votes = {k for k in ENTRIES if issubclass(k, Mechanism)}  # in test_law.py
+    assert {type(claim) for claim, _ in FAULTS.values()} | of_votes == set(ENTRIES)
 
 
 @dataclass(frozen=True)

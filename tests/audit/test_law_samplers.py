@@ -75,6 +75,8 @@ def test_banks_that_are_none(bank):
 def test_claims_that_are_none():
     with pytest.raises(InvalidInputError, match=r"pate\.testing\.register"):
         law(3)
+    with pytest.raises(InvalidInputError, match="got the class GNMax itself"):
+        law(GNMax)
     with pytest.raises(InvalidInputError, match="bank must be histograms"):
         law(lambda c: c)
     with pytest.raises(InvalidInputError, match="rows sum to 1"):

@@ -14,8 +14,10 @@ from pate.audit.canaries._replaced import another, far_row, other_class, with_co
 from pate.core.checks import shown
 from pate.core.frames import plain_column
 from pate.data._fingerprint import records_fingerprint
+from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.records import BallotSum, RecordVoters
+from pate.release import default_heads
 from pate.teachers import ShardEnsemble, class_indices
 from pate.teachers._rows import take_rows
 from pate.votes import Votes
@@ -76,12 +78,14 @@ class OfShards(Asked):
     """
 
     def __init__(self, voters: Any, X: Any, y: Any, groups: Any, X_public: Any) -> None:
+        super().__init__(X, y, groups, X_public)
+        if isinstance(voters, PATEClassifier):
+            voters = _ensemble_of(voters, self.n_records, X_public)
         if not isinstance(voters, ShardEnsemble):
             raise InvalidInputError(
-                "voters must be a TeacherEnsemble, TorchTeacherEnsemble, HeadTeacherEnsemble or RecordVoters, got "
-                f"{shown(voters)}. Of anybody else's votes under D and D', take pate.audit.pair."
+                "voters must be a TeacherEnsemble, TorchTeacherEnsemble, HeadTeacherEnsemble, PATEClassifier or "
+                f"RecordVoters, got {shown(voters)}. Of anybody else's votes under D and D', take pate.audit.pair."
             )
-        super().__init__(X, y, groups, X_public)
         if not hasattr(voters, "teachers_"):
             voters = clone(voters).fit(X, y, groups)
         elif voters._fingerprint != records_fingerprint(class_indices(self.y, voters.classes_), groups):
@@ -169,6 +173,20 @@ class OfRecords(Asked):
         else:
             X, y = self.replaced(kind, record, rng)
         return self.votes, self.voters.cast(X, y, self.groups), record
+
+
+def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardEnsemble:
+    """Return the unfitted teachers of a classifier whose voters are teachers."""
+    who = model.who_votes()
+    if who == "records":
+        raise InvalidInputError(
+            "this PATEClassifier lets records vote, in a space that its plan chooses. Pass the RecordVoters "
+            "themselves, or a PATEClassifier with an estimator."
+        )
+    teachers = clone(model).set_params(ledger=None)._ensemble(X_public)
+    if who == "heads" and model.n_teachers is None:
+        teachers.set_params(n_teachers=default_heads(n_records))
+    return teachers
 
 
 def _two(adversary: Any) -> tuple[Any, Any]:

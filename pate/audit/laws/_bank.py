@@ -7,7 +7,7 @@ import numpy as np
 from pate.core.checks import check_int, check_real
 from pate.core.types import IntArray
 
-__all__ = ["WIDE", "law_bank"]
+__all__ = ["WIDE", "law_bank", "telling_height", "wide_bank"]
 
 #: Many classes: the largest of so many noises moves with their scale, which one release of ten classes hardly shows.
 WIDE = 1_000
@@ -28,6 +28,26 @@ def telling_height(n_classes: int) -> float:
     return float(np.interp(np.log(n_classes), known, [height for _, height in _HEIGHTS]))
 
 
+def wide_bank(scale: float, top: int) -> dict[str, IntArray]:
+    """Return histograms of two and of a thousand classes, with a leader at ``top`` votes at least.
+
+    Among a thousand it stands 3.3 scales above the others: that tells nearly as much of the scale as 3.7, and a third
+    more of noise that differs between classes.
+
+    Examples
+    --------
+    >>> {name: (int(row.max()), int(row.min())) for name, row in wide_bank(10.0, 100).items()}
+    {'two classes in all': (100, 79), 'a thousand classes': (100, 67)}
+    """
+    found = {}
+    for m, name, height in ((2, "two classes in all", telling_height(2)), (WIDE, "a thousand classes", 3.3)):
+        gap = round(height * scale)
+        row = np.full(m, max(top, gap) - gap, dtype=np.int64)
+        row[m // 2] += gap
+        found[name] = row
+    return found
+
+
 def law_bank(
     n_classes: int, scale: float, *, threshold: float | None = None, scale1: float | None = None
 ) -> dict[str, IntArray]:
@@ -36,6 +56,7 @@ def law_bank(
     Nobody votes; one teacher; a leader over equals, where its chance to win tells most of the scale (about 2.5 scales
     for ten classes), at the first, a middle and the last index; a tie of the first and the last class; two classes
     over empty ones; a staircase. With a threshold T the leaders stand at T - scale1, T, T + scale1 and T + 2 scale1,
+    and all classes are alike above it,
     so that every branch is taken and one histogram tells of both noises.
 
     Parameters
@@ -90,5 +111,6 @@ def law_bank(
             "leader at T, first": leader(0, threshold),
             "leader at T + s1, last": leader(last, threshold + scale1),
             "leader at T + 2 s1, middle": leader(middle, high),
+            "all alike, above T": np.full(n_classes, round(high), dtype=np.int64),
         }
     return bank | {"tie of first and last": tie, "two classes": two, "stairs": stairs.astype(np.int64)}

@@ -134,8 +134,8 @@ class Cells:
         rest = np.where(expected < 5, counts - expected, 0.0).sum(axis=-1)
         rare = np.where(expected < 5, expected, 0.0).sum(axis=-1)
         total = chi.sum(axis=(-1, -2)) + (rest**2 / np.maximum(rare, 1.0)).sum(axis=-1)
-        ratios = np.einsum("akb,...kb->...a", self._log_ratios, counts)
-        best = ratios.max(axis=-1) if self.rivals else np.zeros(total.shape)
+        flat = self._log_ratios.reshape(len(self.rivals), -1)
+        best = (counts.reshape(*counts.shape[:-2], -1) @ flat.T).max(axis=-1) if self.rivals else np.zeros(total.shape)
         return np.stack([total, best], axis=-1)
 
 

@@ -158,6 +158,7 @@ def _pairs(
             values = np.array([cells.log_e(tallies[kind])[0] for kind in kinds])
             if np.logaddexp.reduce(values) - math.log(len(kinds)) >= line:
                 break
+    figures.append(Figure(name="answers", value=float(n), of="pairs"))
     figures += [Figure(name="log e-value", value=float(v), of=kind) for v, kind in zip(values, kinds, strict=True)]
     if np.logaddexp.reduce(values) - math.log(len(kinds)) < line:
         return "", n
@@ -217,4 +218,5 @@ def _left_out(draw: Sampler, mechanism: Any, most: int, line: float, figures: li
         tallies += [[wins, each - wins]]
         log_e = cells.log_e(tallies)[0]
     figures.append(Figure(name="log e-value", value=log_e, of="every answer has noise"))
+    figures.append(Figure(name="answers", value=float(n), of="every answer has noise"))
     return ("" if log_e < line else f"the claim 'every answer has noise' fails after {n:,} answers."), n

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate.audit.laws._registry import find
-from pate.audit.laws._subject import ImpossibleError, Subject, drawn_by, subject_of
+from pate.audit.laws._subject import ImpossibleError, Sampler, Subject, drawn_by, subject_of
 from pate.core.checks import check_choice, check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.noise.source import NoiseSource
@@ -55,7 +55,8 @@ def law(
         What is drawn, where that is not ``mechanism`` itself: ``sampler(counts)`` takes whole counts (n, m) and returns
         labels (n,), -1 where it refuses, or noisy counts (n, m), of whatever library it is.
     n_classes : int, optional
-        Of all histograms. When not given ten, and for noisy maxima one histogram of two and one of 1,000 classes.
+        Of all histograms. When not given ten, and for noisy maxima one histogram of two and one of 1,000 classes (not
+        in the test of fixed size).
     bank : array-like of shape (n_histograms, n_classes), or dict of names to histograms, optional
         Made from the mechanism's branches when not given (:func:`law_bank`).
     false_alarms : float
@@ -69,7 +70,7 @@ def law(
         ratios over alternatives on all histograms together and on each, and of Dirichlet mixtures). Fixed draws
         ``max_releases`` and simulates the p-values of chi-square and of the largest likelihood ratio, paid for by two.
     alternatives : dict of names to mechanisms or functions, optional
-        Laws to bet on, in place of none: those of the bank are bet on always.
+        Laws to bet on besides the faults that are bet on always: scaled, unequal or missing noise, and others.
 
     Returns
     -------
@@ -110,18 +111,17 @@ def law(
     if max_releases is None:
         usual = entry.max_releases if entry is not None else 20_000
         max_releases = min(usual, _FIXED_RELEASES) if fixed else usual
+    if fixed and n_classes is None and entry is not None:
+        n_classes = entry.n_classes  # a thousand classes are slow to simulate ten thousand times
     most = check_int("max_releases", max_releases, low=1)
     source = NoiseSource(noise_seed)
     subject = subject_of(mechanism, n_classes, bank, alternatives)
     draw = drawn_by(mechanism if sampler is None else sampler, source)
     started = time.perf_counter()
-    try:
-        if fixed:
-            n, refuted, finding, figures, picture = _fixed(subject, draw, most, alpha, noise_seed)
-        else:
-            n, refuted, finding, figures, picture = _sequential(subject, draw, most, alpha)
-    except ImpossibleError as impossible:
-        n, refuted, finding, figures, picture = 1, True, f"{impossible}.", [], None
+    if fixed:
+        n, refuted, finding, figures, picture = _fixed(subject, draw, most, alpha, noise_seed)
+    else:
+        n, refuted, finding, figures, picture = _sequential(subject, draw, most, alpha)
     histograms = subject.histograms
     return AuditResult(
         layer="law",
@@ -162,23 +162,16 @@ def looks(most: int) -> list[int]:
 Found = tuple[int, bool, str, list[Figure], Picture | None]
 
 
-def _sequential(subject: Subject, draw: Any, most: int, alpha: float) -> Found:
+def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Found:
     line, n = -math.log(alpha), 0
     tallies = np.zeros(subject.cells.law.shape, dtype=np.int64)
     path: list[tuple[int, float]] = []
     for n_next in looks(most):
-        tallies += subject.tallies(draw, n_next - n)
+        try:
+            tallies += _possible(subject, draw, n_next - n)
+        except ImpossibleError as impossible:
+            return n_next, True, f"{impossible}.", [], _path(path, line) if path else None
         n = n_next
-        odd = subject.cells.impossible(tallies)
-        if odd is not None:
-            cell, outcome = odd
-            return (
-                n,
-                True,
-                f"outcome {outcome} of {cell!r} came out, which the claim never gives.",
-                [],
-                _path(path, line),
-            )
         log_e, values = subject.cells.log_e(tallies)
         path.append((n, log_e))
         if log_e >= line:
@@ -190,6 +183,14 @@ def _sequential(subject: Subject, draw: Any, most: int, alpha: float) -> Found:
         return n, False, f"nothing in {n:,} releases of each histogram.", figures, _path(path, line)
     told = subject.cells.bets[best[0]]
     return n, True, f"{told!r} explains {n:,} releases of each histogram far better.", figures, _path(path, line)
+
+
+def _possible(subject: Subject, draw: Sampler, n: int) -> IntArray:
+    tallies = subject.tallies(draw, n)
+    odd = subject.cells.impossible(tallies)
+    if odd is not None:
+        raise ImpossibleError(f"outcome {odd[1]} of {odd[0]!r} came out, which the claim never gives")
+    return tallies
 
 
 def _path(path: list[tuple[int, float]], line: float) -> Picture:
@@ -204,12 +205,12 @@ def _path(path: list[tuple[int, float]], line: float) -> Picture:
     )
 
 
-def _fixed(subject: Subject, draw: Any, n: int, alpha: float, seed: int | None) -> Found:
+def _fixed(subject: Subject, draw: Sampler, n: int, alpha: float, seed: int | None) -> Found:
     cells = subject.cells
-    tallies = subject.tallies(draw, n)
-    odd = cells.impossible(tallies)
-    if odd is not None:
-        return n, True, f"outcome {odd[1]} of {odd[0]!r} came out, which the claim never gives.", [], None
+    try:
+        tallies = _possible(subject, draw, n)
+    except ImpossibleError as impossible:
+        return n, True, f"{impossible}.", [], None
     seen = cells.statistics(tallies)
     above = np.zeros(2)
     # Simulations are no secret, and no noise.

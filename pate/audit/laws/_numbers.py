@@ -33,10 +33,17 @@ class Numbers:
 
     Examples
     --------
-    >>> law = Numbers(np.array([[0.0, 5.0]]), 2.0)
-    >>> bins = law.edges()
-    >>> law.probabilities(bins).sum(axis=1).round(12)
+    >>> made = Numbers(np.array([[0.0, 5.0]]), 2.0)
+    >>> made.probabilities(made.edges()).sum(axis=1).round(12)
     array([1., 1.])
+
+    Anybody's noise against the scale that it should have:
+
+    >>> from pate.audit.laws import law
+    >>> rng = np.random.default_rng(0)
+    >>> claim = lambda counts: Numbers(counts.astype(float), 2.0, noise="laplace")
+    >>> law(claim, sampler=lambda counts: counts + rng.laplace(0, 1.8, counts.shape), bank=[[0]]).refuted
+    True
     """
 
     centres: FloatArray

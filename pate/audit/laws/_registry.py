@@ -48,6 +48,13 @@ class Entry:
         Of each histogram, where the caller does not say.
     wide : bool
         Whether a thousand classes may be asked about.
+    noises : tuple of str or None
+
+    Examples
+    --------
+    >>> from pate import LNMax
+    >>> registered()[LNMax].examples
+    (LNMax(scale=20.0), LNMax(scale=3.0))
     """
 
     examples: tuple[Any, ...]
@@ -57,6 +64,11 @@ class Entry:
     n_classes: int = 10
     max_releases: int = 20_000
     wide: bool = False
+    noises: tuple[str, ...] | None = None
+
+    def noises_of(self, mechanism: Any) -> tuple[str, ...]:
+        """Return the names of a mechanism's noises."""
+        return self.noises if self.noises is not None else tuple(getattr(mechanism, "_noises", ()))
 
 
 _ENTRIES: dict[type, Entry] = {}
@@ -89,6 +101,7 @@ def register(
     n_classes: int = 10,
     max_releases: int = 20_000,
     wide: bool | None = None,
+    noises: tuple[str, ...] | None = None,
 ) -> None:
     """Register mechanisms of one type: from then on they are audited like the package's own.
 
@@ -110,6 +123,9 @@ def register(
         Of each histogram, where the caller does not say: fewer for what is slow to draw.
     wide : bool, optional
         Whether a histogram of a thousand classes is asked about too; where the law is ``log_probs``, by itself.
+    noises : tuple of str, optional
+        Fields of the mechanism, a dataclass, that are scales of noise: other scales are bet on. Those that a
+        :class:`~pate.mechanisms.Mechanism` names itself when not given.
 
     Raises
     ------
@@ -135,11 +151,22 @@ def register(
         names = ", ".join(type(m).__name__ for m in made) or "none"
         raise InvalidInputError(f"examples must be mechanisms of one type, got {names}. Register each type by itself.")
     whole = law is None if wide is None else wide
-    _ENTRIES[type(made[0])] = Entry(made, law or _law, bank or _bank, sample or _sample, n_classes, max_releases, whole)
+    _ENTRIES[type(made[0])] = Entry(
+        made, law or _law, bank or _bank, sample or _sample, n_classes, max_releases, whole, noises
+    )
 
 
 def forget(kind: type) -> None:
-    """Take a type's entry away again."""
+    """Take a type's entry away again.
+
+    Examples
+    --------
+    >>> class Coin: ...
+    >>> register([Coin()], law=lambda coin, counts: np.full((len(counts), 2), 0.5))
+    >>> forget(Coin)
+    >>> Coin in registered()
+    False
+    """
     _ENTRIES.pop(kind, None)
 
 
@@ -165,6 +192,6 @@ def find(mechanism: Any) -> Entry | None:
                 import_module(home)
         if kind in _ENTRIES:
             return _ENTRIES[kind]
-    if hasattr(mechanism, "log_probs") and hasattr(mechanism, "sample"):
+    if hasattr(mechanism, "log_probs") and hasattr(mechanism, "sample") and not isinstance(mechanism, type):
         return Entry((mechanism,), _law, _bank, _sample, wide=True)
     return None

@@ -16,7 +16,7 @@ from pate.rivals import SampledNeighbours, StabilityTest, distance_to_instabilit
 
 def _units(row: IntArray) -> IntArray:
     """Return the units' votes, the nearest first: classes in turn, as long as they have votes left."""
-    order = np.concatenate([np.arange(n) * len(row) + c for c, n in enumerate(row)])
+    order = np.concatenate([np.arange(n, dtype=np.int64) * len(row) + c for c, n in enumerate(row)])
     return np.repeat(np.arange(len(row)), row)[np.argsort(order, kind="stable")]
 
 
@@ -30,7 +30,7 @@ def _neighbours_law(m: SampledNeighbours, counts: IntArray) -> FloatArray:
     laws = []
     for row in counts:
         votes = _units(row)
-        inside = np.array(list(product([False, True], repeat=len(votes))))
+        inside = np.array(list(product([False, True], repeat=len(votes))), dtype=bool)
         chance = np.where(inside, m.sample_rate, 1 - m.sample_rate).prod(axis=1)
         voting = inside & (inside.cumsum(axis=1) <= m.n_neighbors)
         tables = np.stack([(voting & (votes == c)).sum(axis=1) for c in range(len(row))], axis=1)
@@ -97,8 +97,10 @@ def _stability_bank(test: StabilityTest, n_classes: int) -> dict[str, IntArray]:
 register(
     [SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(4, 0.5, 2.0, threshold=3.0, screening_sigma=2.0)],
     law=_neighbours_law, bank=_neighbours_bank, sample=_neighbours, n_classes=3, max_releases=3_000,
+    noises=("sigma", "screening_sigma"),
 )  # fmt: skip
 register(
     [StabilityTest(17, 2.0, 4.0, 1)],
     law=_stability_law, bank=_stability_bank, sample=_stability, n_classes=3, max_releases=1_000,
+    noises=("threshold_scale", "query_scale"),
 )  # fmt: skip

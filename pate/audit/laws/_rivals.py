@@ -6,7 +6,7 @@ They need not be exact: any law may be bet on.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,27 +22,29 @@ FACTORS = (0.5, 0.7071, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.4142, 2.0
 #: How often noise is left out.
 _LEFT_OUT = (1e-3, 1e-2, 1e-1, 1.0)
 _NODES = 256
-#: Different classes that are looked at one by one.
-_FEW = 20
+#: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
+_ALIKE = 4.0
 
 
-def scaled_copies(mechanism: Any) -> dict[str, Any]:
-    """Return the mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`.
+def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
+    """Return a frozen mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`.
 
     Examples
     --------
     >>> from pate import ConfidentGNMax
-    >>> len(scaled_copies(ConfidentGNMax(200, 150, 40))), scaled_copies(3)
-    (36, {})
+    >>> len(scaled_copies(ConfidentGNMax(200, 150, 40), ("sigma_threshold", "sigma")))
+    36
     """
-    noises = getattr(mechanism, "_noises", ())
+    noises = [name for name in noises if getattr(mechanism, name) is not None]
     found = {
         f"{name} x {factor:g}": dataclasses.replace(mechanism, **{name: getattr(mechanism, name) * factor})
         for name in noises
         for factor in FACTORS
     }
-    if len(noises) != 1 and hasattr(mechanism, "scaled"):
-        found |= {f"all noise x {factor:g}": mechanism.scaled(factor) for factor in FACTORS}
+    if len(noises) > 1:
+        for factor in FACTORS:
+            changes = {name: getattr(mechanism, name) * factor for name in noises}
+            found[f"all noise x {factor:g}"] = dataclasses.replace(mechanism, **changes)
     return found
 
 
@@ -54,11 +56,17 @@ def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool
     >>> winner_law(np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])).round(6)
     array([0.333333, 0.333333, 0.333333])
     """
-    pairs, where, repeats = np.unique(
-        np.stack([centres, np.broadcast_to(scales, centres.shape)]), axis=1, return_inverse=True, return_counts=True
-    )
+    wide = np.broadcast_to(np.asarray(scales, dtype=float), centres.shape)
+    return _winner_law(np.asarray(centres, dtype=float).tobytes(), wide.tobytes(), laplace)
+
+
+@lru_cache(maxsize=4096)
+def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
+    both = np.frombuffer(centres) + 1j * np.frombuffer(scales)
+    alike, where, repeats = np.unique(both, return_inverse=True, return_counts=True)
+    pairs = np.stack([alike.real, alike.imag])
     wins = np.empty(len(repeats))
-    if len(repeats) > _FEW:  # the same numbers for all: scales are alike where so many differ
+    if pairs[1].max() < _ALIKE * pairs[1].min():  # one grid for all
         reach = 25.0 if laplace else 8.0
         x = np.linspace((pairs[0] - reach * pairs[1]).max(), (pairs[0] + reach * pairs[1]).max(), _NODES)
         z = (x - pairs[0][:, None]) / pairs[1][:, None]
@@ -71,7 +79,9 @@ def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool
         below = repeats @ _log_below((x - pairs[0][:, None]) / pairs[1][:, None], laplace)
         wins[j] = np.exp(below - _log_below((x - centre) / scale, laplace)).mean()
     law = wins[where.ravel()]
-    return np.asarray(law / law.sum())
+    law = np.asarray(law / law.sum())
+    law.setflags(write=False)
+    return law
 
 
 @lru_cache

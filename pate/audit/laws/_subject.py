@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.audit.laws._bank import WIDE, telling_height
+from pate.audit.laws._bank import wide_bank
 from pate.audit.laws._evidence import Cells
 from pate.audit.laws._numbers import Numbers
 from pate.audit.laws._registry import Entry, find
@@ -179,40 +178,26 @@ def drawn_by(sampler: Any, source: NoiseSource) -> Sampler:
 
 def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: Mapping[str, Any] | None) -> Subject:
     """Return what is tested of a claim: a registered mechanism, one with ``log_probs``, or a law of counts."""
+    if isinstance(mechanism, type):
+        name = mechanism.__name__
+        raise InvalidInputError(f"mechanism must be a value such as {name}(...), got the class {name} itself.")
     entry = find(mechanism)
     if entry is None and not callable(mechanism):
         raise InvalidInputError(
             f"law knows no law of {type(mechanism).__name__}. Register it with pate.testing.register([...], law=..., "
             "sample=...), or pass a function: counts (n, m) to probabilities (n, n_outcomes)."
         )
-    if bank is None and alternatives is None and entry is not None:
-        try:
-            return _known(entry, mechanism, n_classes)
-        except TypeError:  # not hashable
-            pass
     if entry is None:
         if bank is None:
             raise InvalidInputError("bank must be histograms (n_histograms, n_classes) where the claim is a function.")
         return Subject.of([_part(mechanism, None, *_bank_of(bank), alternatives)])
-    histograms = entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank
+    # Nothing is kept from one call to the next: the law is that of the code as it is now.
     law = _law_of(entry, mechanism)
-    return Subject.of([_part(law, mechanism, *_bank_of(histograms), alternatives)])
-
-
-@lru_cache(maxsize=64)
-def _known(entry: Entry, mechanism: Any, n_classes: int | None) -> Subject:
-    law = _law_of(entry, mechanism)
-    parts = [_part(law, mechanism, *_bank_of(entry.bank(mechanism, n_classes or entry.n_classes)), None)]
-    if n_classes is None and entry.wide:
-        # A leader as high as in the bank, over so many equals and over one.
-        high = int(parts[0].counts.max())
-        scale = float(mechanism.exact_parameters()["noise"].scale) if hasattr(mechanism, "exact_parameters") else 1.0
-        for m, name in ((2, "two classes in all"), (WIDE, "a thousand classes")):
-            height = round(telling_height(m) * scale)
-            top = max(high, height)
-            row = np.full((1, m), top - height, dtype=np.int64)
-            row[0, m // 2] = top
-            parts.append(_part(law, mechanism, (name,), row, None))
+    names, counts = _bank_of(entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank)
+    parts = [_part(law, mechanism, names, counts, alternatives)]
+    if bank is None and n_classes is None and entry.wide and hasattr(mechanism, "exact_parameters"):
+        wide = wide_bank(mechanism.exact_parameters()["noise"].scale, int(counts.max()))
+        parts += [_part(law, mechanism, (name,), row[None], alternatives) for name, row in wide.items()]
     return Subject.of(parts)
 
 
@@ -252,7 +237,7 @@ def _part(
     entry = find(mechanism) if mechanism is not None else None
     rivals: dict[str, FloatArray] = {}
     if entry is not None:
-        copies = scaled_copies(mechanism)
+        copies = scaled_copies(mechanism, entry.noises_of(mechanism))
         if hasattr(mechanism, "exact_parameters"):
             rivals = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
             rivals |= label_rivals(mechanism.exact_parameters(), counts, table)

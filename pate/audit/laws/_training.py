@@ -14,8 +14,7 @@ from pate.core.types import FloatArray, IntArray
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
 from pate.noise.source import NoiseSource
 
-#: Of the audited runs: four steps of noise; two steps of batches, an epoch.
-_NOISE = Shape(64, 0.5, 4, 32)
+#: Of the audited batches: two steps, an epoch.
 _BATCHES = Shape(4, 0.5, 2, 2)
 
 
@@ -24,16 +23,17 @@ def _noise_law(mechanism: Any, counts: IntArray) -> Numbers:
 
 
 def _noise(mechanism: Any, counts: IntArray, source: NoiseSource) -> FloatArray:
-    """Noise of a run's steps, made independent by the mechanism's own matrix C: C^T C is the inverse covariance."""
-    drawn = np.stack([step.numpy() for step in mechanism.noise(_NOISE, len(counts), source)], axis=1)
+    """Return noise of as many steps as ``counts`` has columns, made independent: C^T C is its inverse covariance."""
+    shape = Shape(64, 0.5, counts.shape[1], 32)
+    drawn = np.stack([step.numpy() for step in mechanism.noise(shape, len(counts), source)], axis=1)
     if not hasattr(mechanism, "strategy"):
         return drawn
-    matrix = mechanism.strategy(_NOISE).dense()
+    matrix = mechanism.strategy(shape).dense()
     return np.asarray(drawn @ np.linalg.cholesky(matrix.T @ matrix))
 
 
 def _noise_bank(mechanism: Any, n_classes: int) -> dict[str, IntArray]:
-    return {"a run of four steps": np.zeros(_NOISE.n_steps, dtype=np.int64)}
+    return {f"a run of {n_classes} steps": np.zeros(n_classes, dtype=np.int64)}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ for _examples in (
     [BandedFTRL(2), BandedFTRL(1), BandedFTRL(2, factorisation="inverse-square-root")],
     [TreeFTRL(), TreeFTRL(restart=2)],
 ):
-    register(_examples, law=_noise_law, bank=_noise_bank, sample=_noise)
+    register(_examples, law=_noise_law, bank=_noise_bank, sample=_noise, n_classes=4)
 register(
     [Batches(m) for m in (PoissonSGD(), ShuffledSGD(), TruncatedPoissonSGD(2), BandedFTRL(2), TreeFTRL())],
     law=_batches_law, bank=_batches_bank, sample=_batches, max_releases=3_000,

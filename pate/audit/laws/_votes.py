@@ -75,9 +75,10 @@ def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArra
                 run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
                 labels[some] = run.ask(np.tile(said[:, None], (1, len(some)))).labels
             continue
-        run = mechanism.session(n_teachers=2, n_classes=len(row), noise=noise)
-        run.ask(np.tile([[0], [len(row) - 1]], (1, cap)))
-        labels[asked] = run.ask(np.tile([[0], [len(row) - 1]], (1, len(asked)))).labels
+        many = max(2, round(3 * mechanism.sigma))
+        run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
+        run.ask(np.zeros((many, cap), dtype=np.int64))
+        labels[asked] = run.ask(np.zeros((many, len(asked)), dtype=np.int64)).labels
     return labels
 
 
@@ -94,7 +95,7 @@ def _registered() -> None:
         n_classes=5,
         max_releases=2_000,
     )
-    register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped)
+    register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped, noises=("sigma",))
 
 
 _registered()

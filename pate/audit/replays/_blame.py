@@ -172,4 +172,9 @@ def _who(frame: FrameType) -> str:
         if now.f_back is None or not _is_library(now.f_code) or not _is_library(now.f_back.f_code):
             break
         now = now.f_back
-    return found or name
+    caller = now.f_back
+    if found or not called.startswith("_") or caller is None or caller.f_back is None:
+        return found or name
+    # A method of an array, say: told of by who called it, unless that is the pipeline itself.
+    is_root = caller.f_back.f_globals.get("__name__", "").startswith(_AUDIT)
+    return called.lstrip("_") if is_root else caller.f_code.co_name

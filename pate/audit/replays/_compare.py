@@ -104,10 +104,11 @@ def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
         if a is None or b is None or (a.stage, a.who) != (b.stage, b.who):
             _another_course(place, a, b, theirs, moved)
             break
-        for name in a.public.keys() | b.public.keys():
+        for name in dict.fromkeys([*a.public, *b.public]):
             mine, other = a.public.get(name), b.public.get(name)
             if not _equal(mine, other) and not _may_differ(ours.events, place, name):
                 moved.differences.append(Difference(a.stage, _public(a, name, mine, other)))
+                break
         check = _PRIVATE.get(a.stage)
         if check is not None:
             moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
@@ -151,7 +152,7 @@ def _public(event: Event, name: str, mine: Any, other: Any) -> str:
         "returned": event.who,
         "noise": f"a draw of noise ({event.who})",
         "draw": f"what {event.who} was asked",
-        "charge": f"a charge ({event.who})",
+        "charge": "a charge",
         "ledger": "a row of the ledger",
     }.get(event.stage, event.who)
     thing = "" if name == "value" else f": its {name}" if event.stage != "votes" else f": the {name}"
@@ -163,12 +164,10 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     rows = [p != q for p, q in zip(a.private["rows"], b.private["rows"], strict=False)]
     if sum(rows) > moved.rows:
         moved.rows, moved.n_rows = sum(rows), len(rows)
-    if len(mine) != len(other):
-        return []  # public, and told of already
+    if len(mine) != len(other) or allowed.shards is None:
+        return []  # public, and told of already; or nothing is claimed
     found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
     moved.teachers = max(moved.teachers, len(found))
-    if allowed.shards is None:
-        return []
     if len(found) > allowed.shards:
         return [f"teachers {ranges(found)} moved"]
     places = allowed.places
@@ -182,25 +181,27 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other = a.private, b.private
+    if allowed.shards is None:
+        return []
     said = _counts(mine["counts"], other["counts"], allowed, moved)
     kept, others = mine["labels"], other["labels"]
     if kept is not None and others is not None and kept.shape == others.shape:
         found = np.flatnonzero((kept != others).any(axis=1))
         moved.teachers = max(moved.teachers, len(found))
-        if allowed.shards is not None and len(found) > allowed.shards:
+        if len(found) > allowed.shards:
             said = [f"teachers {ranges(found.tolist())} vote otherwise"]
     return said
 
 
 def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
-    if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2:
+    if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2 or allowed.shards is None:
         return []  # public, and told of already
     change = np.asarray(other, dtype=np.int64) - np.asarray(mine, dtype=np.int64)
     # One vote that moves takes one from a class and gives one to another; one that is dropped takes or gives alone.
     votes = np.maximum(np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1))
     most = int(votes.max(initial=0))
     moved.votes = max(moved.votes, most)
-    if allowed.shards is not None and most > allowed.shards:
+    if most > allowed.shards:
         query = int(votes.argmax())
         return [f"{most} votes moved on query {query}, where one unit may move {allowed.shards}"]
     return []

@@ -60,6 +60,11 @@ class Records:
         return int(self.X.shape[0])
 
     @property
+    def n_units(self) -> int:
+        """Number of records, or of persons."""
+        return self.n if self.groups is None else len({id_bytes(g) for g in self.groups.tolist()})
+
+    @property
     def unit(self) -> str:
         """What is protected whole."""
         return "record" if self.groups is None else "group"
@@ -122,12 +127,19 @@ class Distance:
         Which records differ, where both have equally many.
     order : bool
         The same records in another order.
+    sizes : (int, int)
+        Number of units of both.
     """
 
     units: int
     touched: int
     places: IntArray | None
     order: bool
+    sizes: tuple[int, int]
+
+    def are_neighbours(self, adjacency: str) -> bool:
+        """Whether they are one step apart; under replace-one adjacency both have equally many units."""
+        return self.units == 1 and (adjacency == "add-or-remove" or self.sizes[0] == self.sizes[1])
 
 
 def distance(a: Records, b: Records, adjacency: str) -> Distance:
@@ -147,15 +159,16 @@ def distance(a: Records, b: Records, adjacency: str) -> Distance:
     same_size = len(ours) == len(theirs)
     places = np.flatnonzero([p != q for p, q in zip(ours, theirs, strict=True)]) if same_size else None
     mine, other = Counter(ours), Counter(theirs)
+    sizes = (a.n_units, b.n_units)
     if mine == other:
-        return Distance(0, 0, places, places is not None and len(places) > 0)
+        return Distance(0, 0, places, places is not None and len(places) > 0, sizes)
     if a.groups is None:
         lost, gained = sum((mine - other).values()), sum((other - mine).values())
         if adjacency == "add-or-remove":
-            return Distance(lost + gained, lost + gained, places, False)
+            return Distance(lost + gained, lost + gained, places, False, sizes)
         assert places is None or len(places)
         touched = lost + gained if places is None else len(places)
-        return Distance(touched, touched, places, False)
+        return Distance(touched, touched, places, False, sizes)
     per_unit: list[dict[bytes, Counter[bytes]]] = []
     for records, digests in ((a, ours), (b, theirs)):
         found: dict[bytes, Counter[bytes]] = {}
@@ -167,4 +180,4 @@ def distance(a: Records, b: Records, adjacency: str) -> Distance:
     lost = sum(name in per_unit[0] for name in differ)
     gained = sum(name in per_unit[1] for name in differ)
     units = lost + gained if adjacency == "add-or-remove" else max(lost, gained)
-    return Distance(units, len(differ), places, False)
+    return Distance(units, len(differ), places, False, sizes)

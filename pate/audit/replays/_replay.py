@@ -18,6 +18,7 @@ from pate.audit.replays._run import check_repeats, run_on_tape
 from pate.audit.replays._trace import Run
 from pate.audit.replays.neighbours import Neighbour
 from pate.core.checks import check_choice, check_int
+from pate.core.seeds import unreplayed_bytes
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError, ReplayError
 from pate.report.audit_result import AuditResult, Figure
@@ -34,7 +35,7 @@ LIMITS = (
 
 @dataclass(frozen=True, repr=False)
 class Found:
-    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both data sets alike."""
+    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both alike, or refused one at its door."""
 
     moved: Moved
     allowed: Allowed
@@ -57,13 +58,18 @@ class Replayer:
     ----------
     target : callable or object
     X_public, mechanism : see :func:`replay`
-    random_state : int
+    random_state : int or None
     """
 
-    def __init__(self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int = 0) -> None:
+    def __init__(
+        self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int | None = None
+    ) -> None:
         self.pipeline, self.name = as_pipeline(target, X_public=X_public, mechanism=mechanism)
-        seed = check_int("random_state", random_state, low=0)
-        self._key = hashlib.sha256(f"pate replay {seed}".encode()).digest()
+        # Unknown to others by default: then nothing that a pipeline carries off hangs on bits that anybody can draw.
+        self._key = unreplayed_bytes(32)
+        if random_state is not None:
+            seed = check_int("random_state", random_state, low=0)
+            self._key = hashlib.sha256(f"pate replay {seed}".encode()).digest()
         self._led: tuple[Records, Run] | None = None
         self._checked = False
         self.n_runs = 0
@@ -74,7 +80,8 @@ class Replayer:
             return self._led[1]
         run = run_on_tape(self.pipeline, D, self._key)
         self.n_runs += 1
-        self._led = (D, run)
+        if self._led is None:  # what most neighbours are neighbours of comes first
+            self._led = (D, run)
         if run.error is not None:
             return run
         if not run.events:
@@ -91,7 +98,7 @@ class Replayer:
     def pair(self, D: Records, D_prime: Records, adjacency: str, what: str) -> Found:
         """Compare one pair."""
         apart = distance(D, D_prime, adjacency)
-        if apart.units != 1 and not apart.order:
+        if not apart.are_neighbours(adjacency) and not apart.order:
             raise InvalidInputError(_not_neighbours(apart, adjacency, D))
         ours = self.lead(D)
         if adjacency == "add-or-remove" and any(event.stage == "teachers" for event in ours.events):
@@ -105,6 +112,9 @@ class Replayer:
         allowed = _allowed(apart, adjacency, ours, D)
         if ours.error is not None and type(ours.error) is type(theirs.error):
             return Found(Moved(), allowed, what, failed=ours.error)
+        for run in (ours, theirs):
+            if run.refused:
+                return Found(Moved(), allowed, what, failed=run.error)
         moved = compare(ours, theirs, allowed)
         cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
         return Found(moved, allowed, what, cause)
@@ -131,6 +141,11 @@ class Replayer:
 def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
     if apart.units == 0:
         return "D and D_prime hold the same records in the same order. neighbours(X, y) makes pairs that differ."
+    if adjacency == "replace-one" and apart.sizes[0] != apart.sizes[1]:
+        return (
+            f"D and D_prime must have equally many {D.unit}s under replace-one adjacency, got {apart.sizes[0]} and "
+            f"{apart.sizes[1]}. Say adjacency='add-or-remove' for a pipeline that claims that."
+        )
     return (
         f"D and D_prime must be neighbours under {adjacency} adjacency, which differ in one {D.unit}; these are "
         f"{apart.units} steps apart. neighbours(X, y, groups) makes such pairs."
@@ -163,7 +178,7 @@ def replay(
     mechanism: Any = None,
     adjacency: str = "replace-one",
     published: bool = False,
-    random_state: int = 0,
+    random_state: int | None = None,
 ) -> AuditResult:
     """Run a pipeline on two neighbouring data sets with the same randomness, and compare what happened inside.
 
@@ -189,8 +204,8 @@ def replay(
     adjacency : {"replace-one", "add-or-remove"}
     published : bool
         Whether the data are public or synthetic: else the result is sensitive.
-    random_state : int
-        Which random numbers fall.
+    random_state : int or None
+        Which random numbers fall; None draws a key for these runs. A number makes the audit repeatable.
 
     Returns
     -------
@@ -257,7 +272,8 @@ def result_of(
     pairs = [one for one in every if one.failed is None]
     if not pairs:
         raise every[0].failed or ReplayError("no pair was run.")
-    unseen = dict.fromkeys(one.what for one in every if one.failed is not None)
+    failed = "; ".join(dict.fromkeys(one.what for one in every if one.failed is not None))
+    unseen = f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}." if failed else ""
     bad = [one for one in pairs if one.finding]
     whats = dict.fromkeys(one.what for one in pairs)
     kinds = "; ".join(whats)
@@ -276,7 +292,7 @@ def result_of(
         false_alarms=0.0,
         n_releases=replayer.n_runs,
         seconds=perf_counter() - start,
-        limits=LIMITS + (f" The pipeline fails on both data sets where {'; '.join(unseen)}." if unseen else ""),
+        limits=LIMITS + unseen,
         figures=(
             Figure(name="teachers moved", value=float(max(one.moved.teachers for one in pairs)), of="the most"),
             Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
 from time import perf_counter
 from typing import Any
 
@@ -29,7 +30,7 @@ def replay_search(
     n_examples: int = 0,
     stop: bool = True,
     published: bool = False,
-    random_state: int = 0,
+    random_state: int | None = None,
 ) -> AuditResult:
     """Replay a pipeline on neighbours that are found for the user; see :func:`replay` and :func:`neighbours`.
 
@@ -49,7 +50,8 @@ def replay_search(
         factors, made as small as still leaks where one leaks.
     stop : bool
         Whether to stop at the first pair that leaks.
-    random_state : int
+    random_state : int or None
+        Which records are changed (None: as by 0), and which random numbers fall (None: of a key for these runs).
 
     Returns
     -------
@@ -79,26 +81,31 @@ def replay_search(
     records = Records.of((X, y, groups), "(X, y, groups)")
     replayer = Replayer(pipeline, X_public=X_public, mechanism=mechanism, random_state=random_state)
     options: dict[str, Any] = {"adjacency": adjacency, "classes": classes}
-    asked = list(KINDS if kinds is None else kinds)
-    first = neighbours(records.X, records.y, records.groups, kinds=kinds, random_state=random_state, **options)
+    asked = None if kinds is None else list(kinds)
+    seed = 0 if random_state is None else random_state
+    first = neighbours(records.X, records.y, records.groups, kinds=asked, random_state=seed, **options)
     if not first:
         raise InvalidInputError("kinds must name one that gives neighbours of these records; none does.")
     wanted = len(first) if n_pairs is None else check_int("n_pairs", n_pairs, low=1)
     known = [pair.kind for pair in first]
     found: list[Found] = []
-    seed = random_state
-    while len(found) < wanted and not (stop and found and found[-1].finding):
-        place = len(found) % len(known)
-        if place == 0 and found:
-            seed += 1
-        pair = next(
-            iter(neighbours(records.X, records.y, records.groups, kinds=[known[place]], random_state=seed, **options))
-        )
+    for kind, at in islice(_turns(known, seed), 2 * wanted + len(known)):
+        if len(found) == wanted or (stop and found and found[-1].finding):
+            break
+        try:
+            pair = neighbours(*records, kinds=[kind], random_state=at, **options)[0]
+        except InvalidInputError:  # it would change nothing in the records that fall to it
+            continue
         D = records if pair.kind in _SAME_D and adjacency == "replace-one" else pair.D
         found.append(replayer.pair(D, pair.D_prime, adjacency, pair.what))
     if n_examples and not (stop and found[-1].finding):
-        found += _by_hypothesis(replayer, records, [k for k in asked if k in known], n_examples, options)
+        found += _by_hypothesis(replayer, records, known, n_examples, options)
     return result_of(replayer, found, start, adjacency=adjacency, published=published)
+
+
+def _turns(kinds: list[str], seed: int) -> Iterator[tuple[str, int]]:
+    """Yield all kinds by one seed, then by the next one."""
+    return ((kind, at) for at in count(seed) for kind in kinds)
 
 
 #: Kinds that leave the first data set as it is.

@@ -14,6 +14,7 @@ import numpy as np
 
 from pate.audit.replays._records import row_hashes
 from pate.core.tape import Outcome
+from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 
 
@@ -54,6 +55,12 @@ class Run:
     events: tuple[Event, ...]
     outcomes: tuple[Outcome, ...]
     error: Exception | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether pate refused the data set at its door: nothing was drawn or charged, and the curator alone knows."""
+        drawn = any(event.stage in ("noise", "charge", "ledger", "dpsgd") for event in self.events)
+        return isinstance(self.error, InvalidInputError) and not drawn
 
 
 def digest(value: Any) -> str:
@@ -151,8 +158,8 @@ def _noise(facts: dict[str, Any]) -> Event:
 
 
 def _charge(facts: dict[str, Any]) -> Event:
-    public = {"charge": asdict(facts["charge"]), **{k: v for k, v in facts.items() if k != "charge"}}
-    return Event("charge", str(facts["what"]), public)
+    rest = {k: v for k, v in facts.items() if k not in ("charge", "what")}
+    return Event("charge", "charge", {"mechanism": facts["what"], "cost": asdict(facts["charge"]), **rest})
 
 
 def _ledger(facts: dict[str, Any]) -> Event:
@@ -252,9 +259,11 @@ class Trace:
 _PUBLIC_PARTS = {
     "LabelRelease": ("labels", "status", "noisy_counts"),
     "BallotRelease": ("statistics",),
-    "PATEClassifier": ("release_", "queries_", "student_"),
     "RecordLabels": ("probability",),
+    "ReleasedLabels": ("labels", "status"),
 }
+#: What pate's estimators let out.
+_OF_ESTIMATORS = ("release_", "queries_", "labels_", "student_", "module_")
 #: What the curator alone holds.
 _PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "Tape", "NoiseSource", "PrivacyStatement")
 
@@ -274,5 +283,8 @@ def _public_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from _public_parts(part, f"{name}[{i}]")
     elif isinstance(value, int | float | str | bool | np.generic | np.ndarray | list | tuple):
         yield name, digest(value)
+    elif type(value).__module__.startswith("pate.") and hasattr(value, "get_params"):
+        for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
+            yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}")
     elif hasattr(value, "predict") and not isinstance(value, type):
         yield f"{name}: {kind}", digest(value)

@@ -294,7 +294,7 @@ def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: st
             raise _No("a record that changes is one gone and one new: two steps of add-or-remove")
         D, D_prime, what = _MAKERS[kind](records, choice, classes, adjacency)
         apart = distance(D, D_prime, adjacency)
-        if apart.units != 1 and not apart.order:
+        if not apart.are_neighbours(adjacency) and not apart.order:
             raise _No("it changes nothing in these records")
     except _No as why:
         raise InvalidInputError(f"kind {kind!r} makes no neighbour here: {why}.") from None

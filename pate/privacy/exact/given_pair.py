@@ -184,8 +184,24 @@ class GivenPair:
         """
         alphas = check_orders(orders)
         both = (self.log_p, self.log_q), (self.log_q, self.log_p)
-        of = _rdp if self.cap is None else _stopped_rdp
-        return np.stack([of(first, second, alphas, self.cap or 0) for first, second in both])
+        if self.cap is not None:
+            return np.stack([_stopped_rdp(first, second, alphas, self.cap) for first, second in both])
+        if not len(self.log_p):
+            return np.zeros((2, len(alphas)))
+        return np.stack([self.rdp_by_query(order).sum(axis=1) for order in alphas.tolist()], axis=1)
+
+    def rdp_by_query(self, order: float) -> FloatArray:
+        """Return the Renyi divergence of every query by itself, both directions: (2, n_queries).
+
+        Examples
+        --------
+        >>> from pate.privacy.exact import GaussianNoise
+        >>> pair = given_pair([[5, 5], [9, 1]], [[6, 4], [8, 2]], noise=GaussianNoise(4.0))
+        >>> pair.rdp_by_query(2.0).argmax(axis=1).tolist()
+        [0, 0]
+        """
+        both = (self.log_p, self.log_q), (self.log_q, self.log_p)
+        return np.stack([_rdp(first, second, order) for first, second in both])
 
 
 def given_pair(
@@ -334,19 +350,14 @@ def _from_above(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tup
     return found[0], found[1]
 
 
-def _rdp(log_p: FloatArray, log_q: FloatArray, orders: FloatArray, cap: int) -> FloatArray:
-    """Return the Renyi divergence of lists of queries that are all asked, (n_orders,)."""
-    total = np.zeros(len(orders))
-    if not len(log_p):
-        return total
-    for k, order in enumerate(orders):
-        terms = log_q + log_terms(order, log_p - log_q)
-        peak = terms.max(axis=1)
-        safe = np.where(np.isfinite(peak), peak, 0.0)
-        with np.errstate(divide="ignore", under="ignore"):
-            log_k = safe + np.log(np.exp(terms - safe[:, None]).sum(axis=1))
-        total[k] = np.logaddexp(0.0, log_k).sum() / (order - 1)
-    return total
+def _rdp(log_p: FloatArray, log_q: FloatArray, order: float) -> FloatArray:
+    """Return the Renyi divergence of each query, (n_queries,)."""
+    terms = log_q + log_terms(order, log_p - log_q)
+    peak = terms.max(axis=1)
+    safe = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        log_k = safe + np.log(np.exp(terms - safe[:, None]).sum(axis=1))
+    return np.asarray(np.logaddexp(0.0, log_k) / (order - 1))
 
 
 def _stopped_rdp(log_p: FloatArray, log_q: FloatArray, orders: FloatArray, cap: int) -> FloatArray:

@@ -1,0 +1,238 @@
+"""``pate audit``: what it audits of each target, its exit status, its files, and refusals in its own words."""
+
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, release_labels
+from pate.audit import Audit, audit_statement
+from pate.cli import app
+from pate.core.files import write_json
+from pate.exceptions import InvalidInputError
+from pate.privacy.words import Guarantee
+from pate.statement.files import read_statement
+from pate.statement.model import PrivacyStatement
+
+COUNTS = np.random.default_rng(0).multinomial(50, [0.6, 0.3, 0.1], size=12)
+#: Few releases and runs: that the layers find what they should is tested where they are.
+QUICK = ("--releases", "200", "--runs", "50")
+GNMAX = ("--mechanism", "gnmax", "--sigma", "8")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("votes.npy", COUNTS)
+    return tmp_path
+
+
+def run(*words):
+    """The command in this process, which need not import numpy and matplotlib anew each time."""
+    done = CliRunner().invoke(app, ["audit", *map(str, words)])
+    if isinstance(done.exception, InvalidInputError):
+        return 2, str(done.exception)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout
+
+
+def statement():
+    return release_labels(Votes.from_counts(COUNTS), GNMax(8.0), budget=Budget(9.0, 1e-5)).statement
+
+
+def test_votes_are_audited_and_what_is_private_stays_inside(here):
+    code, said = run("votes.npy", *GNMAX, *QUICK)
+    assert code == 0
+    assert "No claim was refuted by 5 audits (law, pair and game)." in said
+    assert "itself an access to private data" in said
+    folder = here / "votes.audit"
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "audit.html", "audit.json", "audit.sensitive.html", "audit.sensitive.json",
+    ]  # fmt: skip
+    inside = Audit.load(folder / "audit.sensitive.json")
+    (chain,) = [r for r in inside.results if r.sensitive]
+    public, inner, pair = chain.figures
+    assert (public.name, inner.name, pair.name) == ("public epsilon", "data-dependent epsilon", "epsilon of the pair")
+    assert 0 < pair.value <= inner.value <= public.value
+    for name in ("audit.html", "audit.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert "data-dependent epsilon" not in text
+        assert str(pair.value)[:8] not in text
+        assert "the worst neighbour of the given votes on 12 queries" in text
+    assert stat.S_IMODE((folder / "audit.sensitive.html").stat().st_mode) == 0o600
+    assert "command" in inside.to_dict()
+    code, _ = run("votes.npy", *GNMAX, *QUICK)
+    assert (here / "votes.audit-2" / "audit.html").is_file()
+
+
+def test_a_false_claim_ends_with_one(here):
+    code, said = run("votes.npy", *GNMAX, *QUICK, "--epsilon", 0.2, "--out", "out", "--json")
+    assert code == 1
+    document = json.loads(said[said.index("{") :])
+    assert document["refuted"] is True
+    (found,) = [r for r in document["results"] if r["refuted"]]
+    assert (found["layer"], found["claim"]) == ("pair", "(0.2, 1e-05)-DP")
+    assert "where 0.2 is claimed" in found["finding"]
+    assert not [r for r in document["results"] if r["sensitive"]]
+    assert [c["stood"] for c in document["citations"]] == [True]
+    assert "A claim was refuted" in (here / "out" / "audit.html").read_text(encoding="utf-8")
+
+
+def test_a_canary_of_the_votes_and_published_ones(here):
+    other = COUNTS.copy()
+    other[:, 0], other[:, 1] = other[:, 0] - 1, other[:, 1] + 1
+    np.save("prime.npy", other)
+    code, said = run("votes.npy", *GNMAX, *QUICK, "--canary", "prime.npy", "--published", "--out", "out")
+    assert code == 0
+    assert "itself an access" not in said
+    assert sorted(p.name for p in (here / "out").iterdir()) == ["audit.html", "audit.json"]
+    found = Audit.load(here / "out" / "audit.json")
+    assert [r.layer for r in found.results] == ["law", "law", "pair", "game", "pair", "pair"]
+    reached = {f.of: f.value for r in found.results for f in r.figures if f.name == "epsilon of the pair"}
+    assert reached["canary"] <= reached["the worst neighbour of the votes"] * (1 + 1e-9)
+    other[0] = [49, 1, 0]
+    np.save("prime.npy", other)
+    code, said = run("votes.npy", *GNMAX, *QUICK, "--canary", "prime.npy", "--out", "again")
+    assert (code, "differ in" in said) == (2, True)
+    assert not (here / "again").exists()
+
+
+def test_a_statement_a_run_and_a_model_are_audited_alike(here):
+    write_json("labels.statement.json", statement().to_dict())
+    code, said = run("labels.statement.json", *QUICK, "--cite", "audited.json")
+    assert (code, "4 audits (law, pair and game)" in said) == (0, True)
+    cited = read_statement(here / "audited.json")
+    assert [(a.layer, a.stood) for a in cited.audits] == [(x, True) for x in ("law", "law", "pair", "game")]
+    assert "Audited:" in cited.text()
+    assert not (here / "labels.statement.audit" / "audit.sensitive.html").exists()
+
+    (here / "run").mkdir()
+    weak = statement()
+    weak = PrivacyStatement.from_dict({**weak.to_dict(), **_claiming(weak, 0.1)})
+    write_json(here / "run" / "statement.json", weak.to_dict())
+    code, said = run("run", *QUICK)
+    assert (code, "Refuted: GNMax(sigma=8.0), 12 queries" in said) == (1, True)
+    assert (here / "run.audit" / "audit.html").is_file()
+
+    X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
+    clf = PATEClassifier(n_teachers=4, mechanism=GNMax(2.0), n_queries=3, budget=Budget(50, 1e-5), classes=[0, 1],
+                         anyway=True)  # fmt: skip
+    clf.fit(X, y, X_public=X[::4] + 0.5).save(here / "model.pate")
+    code, said = run("model.pate", *QUICK)
+    assert (code, "GNMax(sigma=2.0)" in said) == (0, True)
+
+
+def _claiming(made, epsilon):
+    """What a statement with another epsilon says: anybody can make its digest anew."""
+    from dataclasses import replace
+
+    return replace(made, guarantee=replace(made.guarantee, epsilon=epsilon)).to_dict()
+
+
+def test_rounds_of_ballots_are_audited_in_closed_form():
+    total = GaussianSum(5.0).charge(2)
+    promise = total.guarantee(1e-5)
+    made = PrivacyStatement(
+        released="sums", unit="record", n_units=9, guarantee=promise, accounting="gdp",
+        mechanism="GaussianSum, 2 rounds, noise multiplier 5, 5: every record casts one bounded ballot per round",
+        verify="mu^2 = 1/5.0^2 + 1/5.0^2, then epsilon at delta 1e-05",
+    )  # fmt: skip
+    found = audit_statement(made, max_releases=200)
+    assert [(r.layer, r.refuted) for r in found.results] == [("law", False), ("law", False), ("pair", False)]
+    assert found["pair"]["epsilon of the pair"].value == pytest.approx(promise.epsilon, rel=1e-9)
+    less = PrivacyStatement.from_dict({**made.to_dict(), **_claiming(made, 0.9 * promise.epsilon)})
+    assert audit_statement(less, max_releases=50)["pair"].refuted
+
+
+def test_what_a_statement_does_not_say_is_left_out():
+    promise = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+    other = PrivacyStatement(released="m", unit="record", n_units=9, guarantee=promise, accounting="",
+                             mechanism="DP-SGD: 10 steps")  # fmt: skip
+    found = audit_statement(other)
+    assert found.results == ()
+    assert any("no mechanism whose law is known" in text for text in found.left_out)
+    assert not found.refuted
+
+
+@pytest.fixture
+def job(here):
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(rng.normal(size=(130, 2)), columns=["a", "b"])
+    rows["ill"] = np.where(rows.a > 0, "yes", "no")
+    rows.iloc[:100].to_csv("private.csv", index=False)
+    rows.iloc[100:, :2].to_csv("public.csv", index=False)
+    lines = ["private = 'private.csv'", "public = 'public.csv'", "target = 'ill'", "classes = ['no', 'yes']",
+             "epsilon = 1.0", "delta = 1e-3", "anyway = true"]  # fmt: skip
+
+    def write(*more):
+        Path("job.toml").write_text("\n".join([*lines, *more]), encoding="utf-8")
+        return here
+
+    return write
+
+
+@pytest.mark.parametrize("more", [("teachers = 5", "queries = 4", "teacher = 'naive-bayes'"), ()])
+def test_a_job_is_replayed_and_nothing_is_charged(job, more):
+    folder = job(*more)
+    before = sorted(p.name for p in folder.iterdir())
+    code, said = run("job.toml", "--pairs", 3)
+    assert code == 0
+    assert "No claim was refuted by 1 audit (replay)." in said
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*before, "job.audit"])  # no ledger, no key, no labels
+    (found,) = Audit.load(folder / "job.audit" / "audit.sensitive.json").results
+    assert found.sensitive
+    assert found.tried == "the job replayed on up to 3 pairs of neighbouring tables, inner states compared"
+    assert Audit.load(folder / "job.audit" / "audit.json").results == ()
+
+
+def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
+    """A scaler fitted on all private rows, planted in the job."""
+    from pate.jobs import LabelJob
+
+    honest = LabelJob.run
+
+    def leaky(self):
+        X = self._source.X
+        object.__setattr__(self._source, "X", (X - X.mean()) / X.std())
+        return honest(self)
+
+    monkeypatch.setattr(LabelJob, "run", leaky)
+    folder = job("teachers = 5", "queries = 4", "teacher = 'naive-bayes'", "preprocess = 'none'")
+    code, said = run("job.toml", "--pairs", 3)
+    assert code == 1
+    assert "teachers" not in said.split("Refuted:")[1].split("Not tried")[0]  # what was found is private
+    assert "moved" in Audit.load(folder / "job.audit" / "audit.sensitive.json").results[0].finding
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("none.npy", *GNMAX), "there is no file or folder 'none.npy'"),
+        (("votes.npy",), "--mechanism is missing"),
+        (("votes.npy", "--mechanism", "gnmax"), "needs --sigma"),
+        (("votes.npy", *GNMAX, "--cite", "a.json"), "--cite says nothing about votes"),
+        (("votes.npy", *GNMAX, "--pairs", 3), "--pairs says nothing about votes"),
+        (("labels.statement.json", "--sigma", 3), "--sigma says nothing about what has a statement"),
+        (("labels.statement.json", "--cite", "labels.statement.json"), "--cite must be a new .json file"),
+        (("job.toml", "--epsilon", 3), "--epsilon says nothing about a job file"),
+        (("job.toml",), "must name private and public"),
+        (("empty",), "holds no statement.json"),
+        (("note.txt",), "TARGET must be a run's folder"),
+        (("votes.npy", *GNMAX, "--out", "empty/.."), "is taken"),
+        (("votes.npy", *GNMAX, "--delta", 2), "delta"),
+    ],
+)
+def test_refusals_name_options_and_write_nothing(here, words, told):
+    (here / "empty").mkdir()
+    (here / "note.txt").write_text("x")
+    (here / "job.toml").write_text("epsilon = 1.0")
+    write_json("labels.statement.json", statement().to_dict())
+    before = sorted(p.name for p in here.rglob("*"))
+    code, said = run(*words)
+    assert (code, told in said) == (2, True), said
+    assert sorted(p.name for p in here.rglob("*")) == before
