@@ -4,8 +4,8 @@
     python experiments/audit_games.py --smoke    # does it run?
 
 A power is the share of games, played with fresh noise, in which the claim is refuted at a false alarm rate of 1e-6, at
-the last look of `pate.audit.game`, which spends half of that; beside it the textbook's bound on (epsilon, 1e-5) from the
-same runs, and the honest mechanism. False alarms are counted at larger rates, at a claim's exact worst case.
+the last look of `pate.audit.game`, which spends half of that; beside it the textbook's bound on (epsilon, 1e-5) from
+the same runs, and the honest mechanism. False alarms are counted at larger rates, at a claim's exact worst case.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC
 
 from pate import GNMax, TeacherEnsemble, load_dataset
 from pate.audit import canary, pair
@@ -34,24 +33,24 @@ class Config:
     sigma: float = 40.0
     n_queries: int = 300
     delta: float = 1e-5
-    records: int = 5
+    records: int = 3
     #: Seeds of the partition, the teachers and the canaries.
-    seeds: tuple[int, ...] = (100, 101, 102)
+    seeds: tuple[int, ...] = (100, 101)
     #: Canary, queries, who crafts the query.
     rows: tuple[tuple[str, str, str], ...] = (
-        ("natural", "given", ""),
         ("mislabelled", "given", ""),
+        ("crafted", "crafted", "knows the rest"),
+        ("natural", "given", ""),
         ("out of distribution", "given", ""),
         ("crafted", "given", ""),
         ("mislabelled", "most contested", ""),
         ("crafted", "most contested", ""),
         ("mislabelled", "crafted", "knows the rest"),
         ("crafted", "crafted", "own teachers"),
-        ("crafted", "crafted", "knows the rest"),
     )
 
 
-TEACHERS = {"optdigits": LogisticRegression(), "mnist": SVC(C=10.0)}
+TEACHERS = {"optdigits": LogisticRegression(), "mnist": LogisticRegression()}
 
 
 def worst_case(config):
@@ -130,8 +129,9 @@ def main():
                     f"{shown}{row['pair']:8.4f}{row['data-dependent']:8.4f}{row['public']:8.4f}{row['seconds']:7.1f} s",
                     flush=True,
                 )
-    told = {"config": asdict(config), "worst_case": worst, "rows": rows, "made": provenance()}
-    args.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+                # After every row: a run that is stopped keeps what it has found.
+                told = {"config": asdict(config), "worst_case": worst, "rows": rows, "made": provenance()}
+                args.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

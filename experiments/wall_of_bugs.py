@@ -1,6 +1,7 @@
 """The wall of bugs: what each layer of the audit needs to find each of some forty faults planted in our own code.
 
     python experiments/wall_of_bugs.py            # some minutes of one core: every fault by every layer, then the page
+    python experiments/wall_of_bugs.py --only "a person in two shards"        # that one again, put into the JSON
     python experiments/wall_of_bugs.py --page     # the table of docs/audit.md from the stored JSON
     python experiments/wall_of_bugs.py --smoke    # does it run?
 
@@ -16,6 +17,7 @@ import statistics
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ from pate.core.provenance import provenance  # noqa: E402
 class Config:
     """Everything that is fixed before the wall is looked at."""
 
-    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    seeds: tuple[int, ...] = (1, 2, 3)
 
 
 def looked(look: Look, config: Config) -> dict[str, Any]:
@@ -72,11 +74,15 @@ def row(mutant: Mutant, group: str, config: Config) -> dict[str, Any]:
     }
 
 
-def run(config: Config) -> dict[str, Any]:
-    """Return the whole wall."""
+def run(config: Config, before: dict[str, Any] | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the whole wall; with ``only`` their rows alone are made, and the others are taken from ``before``."""
+    known = {r["name"]: r for r in before["rows"]} if before else {}
     rows = []
     for group, mutants in GROUPS.items():
         for mutant in mutants:
+            if only and mutant.name not in only:
+                rows.append(known[mutant.name])
+                continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 rows.append(row(mutant, group, config))
@@ -84,8 +90,9 @@ def run(config: Config) -> dict[str, Any]:
     return {"config": asdict(config), "rows": rows, "provenance": provenance()}
 
 
-def _count(n: int) -> str:
-    return "no release" if n == 0 else f"{n:,} release{'s' * (n != 1)}"
+def _count(n: int, layer: str) -> str:
+    what = "run" if layer in ("replay", "game", "textbook") else "release"
+    return f"no {what}" if n == 0 else f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _cell(told: dict[str, Any], layer: str) -> str:
@@ -95,7 +102,7 @@ def _cell(told: dict[str, Any], layer: str) -> str:
     if layer not in told["layers"]:
         return ""
     got = told["layers"][layer]
-    took = f"{_count(got['releases'])}, {got['seconds']:g} s"
+    took = f"{_count(got['releases'], layer)}, {got['seconds']:g} s"
     if got["found"] == got["of"]:
         return took
     return f"missed ({took})" if not got["found"] else f"{got['found']} of {got['of']} times ({took})"
@@ -110,7 +117,9 @@ def table(told: dict[str, Any]) -> str:
     seeds = len(told["config"]["seeds"])
     lines = [
         f"{len(told['rows'])} faults, each planted by itself; medians of {seeds} runs, one core. Empty: this layer was "
-        "not tried. Missed: it was tried with so many releases and did not find it. Blind: it cannot see such a fault.",
+        "not tried. Missed: it was tried with so many runs and did not find it. Blind: it cannot see such a fault. "
+        "Textbook: the game's runs, held against the claim's epsilon at delta 1e-5 alone. Check: of something that the "
+        "layers hold fixed.",
         "",
         f"| fault | kind of code | {' | '.join(COLUMNS)} |",
         f"|---|---|{'---|' * len(COLUMNS)}",
@@ -141,12 +150,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="one seed, nothing written")
     parser.add_argument("--page", action="store_true", help="write the table of docs/audit.md again")
+    parser.add_argument("--only", default=[], nargs="*", help="names of faults: their rows alone are made again")
     given = parser.parse_args()
     if given.smoke:
         print(table(run(Config(seeds=(1,)))))
         return
     if not given.page:
-        RESULT.write_text(json.dumps(run(Config()), indent=1) + "\n", encoding="utf-8")
+        before = json.loads(RESULT.read_text(encoding="utf-8")) if given.only else None
+        RESULT.write_text(json.dumps(run(Config(), before, given.only), indent=1) + "\n", encoding="utf-8")
     write_page(RESULT, PAGE)
 
 

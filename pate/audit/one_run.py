@@ -128,8 +128,8 @@ def one_run(
     Returns
     -------
     AuditResult
-        Of layer "game". The highest scores are guessed in, as many of the lowest out; so many at a time as the largest
-        power of two below m and its halves, all of them paid for by Bonferroni. Figures: "p-value of the claimed curve"
+        Of layer "game". The highest scores are guessed in, as many of the lowest out: all canaries, half of them, a
+        quarter, ... a 128th, each try paid for by Bonferroni. Figures: "p-value of the claimed curve"
         (f-DP), "lower bound on epsilon" (Steinke et al.) and "..., f-DP" of (epsilon, delta) alone, "lower bound on
         mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
 

@@ -270,7 +270,7 @@ def test_noiseless_teachers_who_see_one_record_each_are_found():
         ({"groups": np.arange(240) % 4}, "at least 20 groups, got 4"),
         ({"y": np.zeros(240)}, "y must hold at least two classes"),
         ({"y": [0, 1]}, r"y must have shape \(240,\)"),
-        ({"claim": "one"}, "a claim must be"),
+        ({"claim": "one", "estimator": Memory()}, "a claim must be"),
         ({"estimator": GaussianNB}, "got GaussianNB"),
         ({"estimator": "GaussianNB"}, "estimator must be an unfitted classifier"),
         ({"X_public": np.zeros((5, 4))}, "takes no public rows"),
@@ -284,8 +284,10 @@ def test_noiseless_teachers_who_see_one_record_each_are_found():
 def test_bad_input_is_refused_in_words(blobs, change, told):
     X, y = blobs
     given = {"estimator": GaussianNB(), "X": X, "y": y, "n_shadows": 16, **change}
+    FITS.clear()
     with pytest.raises(InvalidInputError, match=told):
         attack(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
+    assert FITS == []
 
 
 def test_an_estimator_with_a_ledger_is_refused(blobs, tmp_path):
@@ -302,6 +304,13 @@ def test_guarantees_of_other_adjacencies_and_units_set_other_ceilings(blobs):
     assert found[MOST].value == pytest.approx(np.e * 0.01, rel=1e-6)
     assert "where a record is replaced" in found.claim
     assert attack(GaussianNB(), *blobs, **more).claim == "nothing"
+
+
+def test_a_data_dependent_claim_is_no_more_public_than_the_data(blobs):
+    said = Guarantee(epsilon=0.5, delta=1e-5, kind="data-dependent", method="exact")
+    found = attack(GaussianNB(), *blobs, n_shadows=8, claim=said, published=True)
+    assert found.sensitive
+    assert "0.5" not in found.claim
 
 
 def test_votes_of_a_mechanism_are_a_claim(blobs):

@@ -138,6 +138,9 @@ def test_workers_and_folders_change_nothing(tmp_path):
     alone = game(noisy, 0.0, 1.0, **how)
     for more in ({"n_jobs": 2}, {"folder": tmp_path / "game"}, {"folder": tmp_path / "game"}):
         assert game(noisy, 0.0, 1.0, **how, **more).figures == alone.figures
+    # Stopped while workers are at it.
+    early = {**how, "claim": Claim.gaussian(0.01), "n_runs": 400}
+    assert game(noisy, 0.0, 4.0, **early, n_jobs=2).figures == game(noisy, 0.0, 4.0, **early).figures
     assert stat.S_IMODE(os.stat(tmp_path / "game").st_mode) == 0o700
     assert all(stat.S_IMODE(os.stat(file).st_mode) == 0o600 for file in (tmp_path / "game").iterdir())
 

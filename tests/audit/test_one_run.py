@@ -88,17 +88,21 @@ def test_estimates_are_called_so():
 
 @pytest.mark.slow
 def test_canaries_of_dpsgd():
-    """Noise a tenth of what is claimed shows in one run's gradient canaries; the honest run's claim stands."""
-    from pate.dpsgd import Canaries, DPSGDClassifier
+    """One run's gradient canaries refute a claim of far less than it cost, and not what it cost."""
+    from pate import Budget, DPSGDClassifier
+    from pate.dpsgd import Canaries
 
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(400, 20)).astype(np.float32), rng.integers(0, 2, 400)
+    X, y = rng.normal(size=(300, 60)).astype(np.float32), rng.integers(0, 10, 300)
     model = DPSGDClassifier(
-        epsilon=1.0, delta=1e-3, classes=(0, 1), epochs=4, canaries=Canaries(gradients=30), random_state=0
-    ).fit(X, y)
-    found = one_run(model.canaries_, claim=(1.0, 1e-3), delta=1e-3)
-    assert not found.refuted
-    assert found.settings["canaries"] == 30
+        "linear", canaries=Canaries(gradients=500), budget=Budget(30.0, 1e-5), classes=range(10), n_steps=20,
+        expected_batch_size=800, noise_seed=1,
+    ).fit(X, y)  # fmt: skip
+    honest = one_run(model.canaries_, claim=(30.0, 1e-5))
+    assert not honest.refuted
+    assert honest.settings["canaries"] == 500
+    assert honest["lower bound on mu"].value > 0.5
+    assert one_run(model.canaries_, claim=(0.1, 1e-9), delta=1e-9).refuted
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_blanks_misses_and_blindness_are_told_apart(script):
     }
     assert script._cells(row) == {
         "law": "1,200 releases, 0.25 s",
-        "game": "missed (1,200 releases, 0.25 s)",
+        "game": "missed (1,200 runs, 0.25 s)",
         "pair": "3 of 5 times (no release, 0.25 s)",
         "replay": "blind",
     }

@@ -13,20 +13,35 @@ import planted_training
 from planted_games import FOUND, TRIED
 from wall import Mutant
 
+_DRAWN = "what is drawn has the law that was meant; what is wrong is the account, or what was voted on"
+#: Where a layer is blind by its nature, by group: layer to why.
+BLIND = {
+    "noise": {
+        "replay": "both runs draw alike, and what they draw is not held against an account",
+        "pair": "it takes the mechanism's own law for what is drawn",
+    },
+    "accounting": {"replay": "both runs are charged alike", "law": _DRAWN},
+    "ledger": {"law": _DRAWN},
+    "partition": {"law": _DRAWN},
+    "training": {"law": _DRAWN},
+    "DP-SGD": {},
+}
 
-def _with_games(mutant: Mutant) -> Mutant:
+
+def _whole(mutant: Mutant, group: str) -> Mutant:
+    """A fault with its games, and with the layers that cannot see it."""
+    finds, tried = dict(mutant.finds), dict(mutant.tried)
     if mutant.name in FOUND:
-        game, textbook = FOUND[mutant.name]
-        return replace(mutant, finds={**mutant.finds, "game": game}, tried={**mutant.tried, "textbook": textbook})
+        finds["game"], tried["textbook"] = FOUND[mutant.name]
     if mutant.name in TRIED:
-        game, textbook = TRIED[mutant.name]
-        return replace(mutant, tried={**mutant.tried, "game": game, "textbook": textbook})
-    return mutant
+        tried["game"], tried["textbook"] = TRIED[mutant.name]
+    blind = {layer: why for layer, why in BLIND[group].items() if layer not in {*finds, *tried}}
+    return replace(mutant, finds=finds, tried=tried, blind=blind | dict(mutant.blind))
 
 
 #: Name of a group to its faults.
 GROUPS: dict[str, tuple[Mutant, ...]] = {
-    name: tuple(map(_with_games, module.MUTANTS))
+    name: tuple(_whole(mutant, name) for mutant in module.MUTANTS)
     for name, module in {
         "noise": planted_noise,
         "accounting": planted_accounting,

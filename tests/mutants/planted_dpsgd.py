@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from scipy.special import ndtr
 from torch import nn
 from wall import Mutant
-from wall_looks import EVEN, by_check, by_gradients, by_outcomes, quantile_cells
+from wall_looks import by_check, by_gradients, by_law
 
+from pate.audit.laws._training import Batches
 from pate.dpsgd._checks import try_module
 from pate.dpsgd.engines import PerRecordEngine
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 
 FEATURES, CLASSES, RECORDS, BATCH = 4, 3, 64, 16
 SHAPE = Shape(RECORDS, BATCH / RECORDS, 2, BATCH)
@@ -29,9 +26,11 @@ def world(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(X.astype(np.float32)), torch.from_numpy(y)
 
 
-def thirtyfold(data: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def far_out(data: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """A record is replaced by one far out, with the label that the model finds least likely."""
     X, y = data[0].clone(), data[1].clone()
-    X[7], y[7] = -30.0 * X[7], (y[7] + 1) % CLASSES
+    X[7] = -1000.0 * X[7]
+    y[7] = int(module()(X[7]).argmin())
     return X, y
 
 
@@ -87,20 +86,6 @@ class FixedBatches(PoissonSGD):
             yield np.sort(np.roll(order, -step * shape.expected_batch_size)[: shape.expected_batch_size])
 
 
-def memberships(mechanism: PoissonSGD) -> Any:
-    """Whether the first record was in step 1 and in step 2, four outcomes, for n runs."""
-
-    def draw(n: int, source: NoiseSource) -> np.ndarray:
-        runs = (list(mechanism.batches(SHAPE, RECORDS, source)) for _ in range(n))
-        return np.array([2 * (0 in first) + (0 in second) for first, second in runs])
-
-    return draw
-
-
-_Q = SHAPE.sample_rate
-MEMBERS = np.array([(1 - _Q) ** 2, _Q * (1 - _Q), _Q * (1 - _Q), _Q**2])
-
-
 # ---- noise ----
 
 
@@ -122,17 +107,6 @@ class BareBias(PoissonSGD):
             yield drawn
 
 
-def noise_cells(mechanism: PoissonSGD) -> Any:
-    """In which of its quantiles every number of the noise lies, for n numbers."""
-
-    def draw(n: int, source: NoiseSource) -> np.ndarray:
-        steps = Shape(RECORDS, SHAPE.sample_rate, -(-n // SIZE), BATCH)
-        numbers = torch.cat(list(mechanism.noise(steps, SIZE, source)))[:n]
-        return quantile_cells(ndtr(numbers.numpy()))
-
-    return draw
-
-
 # ---- what is refused ----
 
 
@@ -150,33 +124,33 @@ MUTANTS = (
         "DP-SGD over a module that mixes rows (cumsum)",
         "per-sample gradients by hooks, which take the module's word for it",
         {
-            "pair": by_gradients(PerRecordEngine, MixesRows, module, world, thirtyfold),
+            "pair": by_gradients(PerRecordEngine, MixesRows, module, world, far_out),
             "check": by_check(lambda: nn.Linear, lambda: Summed, _refused),
         },
     ),
     Mutant(
         "gradients averaged over the batch before clipping",
         "training loops that call clip_grad_norm_ on the mean loss",
-        {"pair": by_gradients(PerRecordEngine, ClipsTheMean, module, world, thirtyfold)},
+        {"pair": by_gradients(PerRecordEngine, ClipsTheMean, module, world, far_out)},
     ),
     Mutant(
         "a wrong sampling rate",
         "scripts that compute the rate from other numbers than the loader has",
-        {"law": by_outcomes(memberships(HONEST), memberships(TwiceTheRate()), MEMBERS, most=20_000)},
+        {"law": by_law(Batches(HONEST), Batches(TwiceTheRate()))},
     ),
     Mutant(
         "fixed batches charged as Poisson samples",
         "data loaders that shuffle, under an accountant for Poisson sampling (Chua et al. 2024)",
-        {"law": by_outcomes(memberships(HONEST), memberships(FixedBatches()), MEMBERS, most=20_000)},
+        {"law": by_law(Batches(HONEST), Batches(FixedBatches()))},
     ),
     Mutant(
         "noise once per microbatch",
         "gradient accumulation around a private optimiser",
-        {"law": by_outcomes(noise_cells(HONEST), noise_cells(OncePerMicrobatch()), EVEN)},
+        {"law": by_law(HONEST, OncePerMicrobatch())},
     ),
     Mutant(
         "a parameter group without noise",
         "optimisers that step over the groups themselves",
-        {"law": by_outcomes(noise_cells(HONEST), noise_cells(BareBias()), EVEN)},
+        {"law": by_law(HONEST, BareBias())},
     ),
 )

@@ -9,7 +9,7 @@ import planted_dpsgd as dpsgd
 from planted_accounting import GNMAX
 from planted_ledger import LATER, LIMIT, LOUD_TEST, N_CLASSES, ORDER, RefusalsAreFree, one_switches, teachers
 from planted_noise import OftenLeftOut
-from wall_looks import Scores, by_game
+from wall_looks import Scores, by_game, by_textbook
 
 from pate import Charge, ConfidentGNMax, NoisyHistogram
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
@@ -20,7 +20,7 @@ from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
 
 def both(honest: tuple[Scores, Any], faulty: tuple[Scores, Any], **options: Any) -> tuple[Any, Any]:
     """The sharp game and the textbook's, on the same runs."""
-    return by_game(honest, faulty, **options), by_game(honest, faulty, textbook=True, **options)
+    return by_game(honest, faulty, **options), by_textbook(honest, faulty, **options)
 
 
 # ---- one noisy histogram: one vote moves ----
@@ -131,7 +131,7 @@ def sums(engine: Any) -> Scores:
     module = dpsgd.module()
     found = [
         np.concatenate([s.numpy().ravel() for s in engine(module).clipped_sum(X, y, 1.0, seed=0)])
-        for X, y in (dpsgd.world(0), dpsgd.thirtyfold(dpsgd.world(0)))
+        for X, y in (dpsgd.world(0), dpsgd.far_out(dpsgd.world(0)))
     ]
     line = found[1] - found[0]
     line /= np.linalg.norm(line)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from planted_accounting import ASKED, GNMAX, TIE, TIE_PRIME, epsilon
+from planted_accounting import ASKED, GNMAX, TIE, TIE_PRIME
 from wall import Mutant
 from wall_looks import DELTA, by_pair, by_replay
 
 from pate import Accountant, Budget, Charge, ConfidentGNMax, Votes, release_labels
 from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
+from pate.privacy.words import Guarantee
 
 SURE, SURE_PRIME = [250, 0], [249, 1]
 
@@ -39,9 +40,9 @@ class EqualCostsMerged(Accountant):
         return Charge.total({cost: count for _, cost, count in self._steps}.items())
 
 
-def _two_releases(accountant: Accountant) -> float:
+def _two_releases(accountant: Accountant) -> Guarantee:
     half = GNMAX.charge(ASKED // 2)
-    return accountant.add(half).add(half).guarantee(DELTA).epsilon
+    return accountant.add(half).add(half).guarantee(DELTA)
 
 
 # ---- stopping on what is private: a row of X holds one teacher's votes ----
@@ -109,8 +110,8 @@ MUTANTS = (
         "refused queries uncharged",
         "forks of Confident-GNMax, and of the sparse vector technique (Lyu, Su, Li 2017)",
         _pair(
-            lambda: epsilon(ConfidentGNMax(*LOUD_TEST).charge(ASKED)),
-            lambda: epsilon(RefusalsAreFree(*LOUD_TEST).charge(ASKED)),
+            lambda: ConfidentGNMax(*LOUD_TEST).charge(ASKED),
+            lambda: RefusalsAreFree(*LOUD_TEST).charge(ASKED),
             ConfidentGNMax(*LOUD_TEST),
             SURE,
             SURE_PRIME,
@@ -120,8 +121,8 @@ MUTANTS = (
         "expected instead of realised cost",
         "planners whose forecast is reported as the cost",
         _pair(
-            lambda: epsilon(ConfidentGNMax(*_PASSES).charge(ASKED)),
-            lambda: epsilon(ExpectedAnswers(*_PASSES).charge(ASKED)),
+            lambda: ConfidentGNMax(*_PASSES).charge(ASKED),
+            lambda: ExpectedAnswers(*_PASSES).charge(ASKED),
             ConfidentGNMax(*_PASSES),
             TIE,
             TIE_PRIME,

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
-from scipy.special import ndtr
 from wall import Mutant
-from wall_looks import EVEN, by_law, by_outcomes, quantile_cells
+from wall_looks import by_law, by_pairs
 
 from pate import Budget, ConfidentGNMax, GNMax, NoisyHistogram, Votes, release_labels
 from pate.dpsgd._noise import gaussian
@@ -91,52 +90,14 @@ class OftenLeftOut(NoisyHistogram):
         return Draw(noisy.argmax(axis=1), drawn.status, noisy)
 
 
-# ---- what single releases do not show ----
-
-TEN_TIED = np.full(10, 10, dtype=np.int64)
-#: Whether two labels are the same, of ten classes that are all alike.
-SAME = np.array([0.9, 0.1])
+# ---- a seed that was left in the code ----
 
 
-def two_queries(mechanism: GNMax) -> Any:
-    """Whether the two queries of one release got the same label, for n releases."""
-
-    def draw(n: int, source: NoiseSource) -> np.ndarray:
-        labels = [mechanism.sample(np.stack([TEN_TIED] * 2), source).labels for _ in range(n)]
-        return np.array([int(a == b) for a, b in labels])
-
-    return draw
-
-
-def two_releases(n: int, _: NoiseSource) -> np.ndarray:
-    """Whether two releases of the same votes got the same label, n times."""
-    votes = Votes.from_counts([TEN_TIED])
-
-    def once() -> int:
-        return int(release_labels(votes, GNMAX, budget=Budget(1.0, 1e-5)).labels[0])
-
-    return np.array([int(once() == once()) for _ in range(n)])
-
-
-def two_seeded(n: int, source: NoiseSource) -> np.ndarray:
-    """The same where somebody left a seed in the code that draws."""
+def seeded_door(counts: np.ndarray) -> np.ndarray:
+    """Labels by the one door, where somebody seeded the noise."""
     with patch("pate.release._door.NoiseSource", lambda seed: NoiseSource(1234)):
-        return two_releases(n, source)
-
-
-def numbers(mechanism: NoisyHistogram) -> Any:
-    """The quantile of every released number's noise; numbers that are the true count have a cell of their own."""
-
-    def draw(n: int, source: NoiseSource) -> np.ndarray:
-        counts = np.tile(TEN_TIED, (-(-n // 10), 1))
-        noise = (mechanism.sample(counts, source).noisy_counts - counts).ravel()[:n]
-        return np.where(noise == 0, len(EVEN), quantile_cells(ndtr(noise / mechanism.sigma)))
-
-    return draw
-
-
-_BARE = HISTOGRAM.grid / HISTOGRAM.sigma / (2 * np.pi) ** 0.5
-WITH_BARE = np.append(EVEN * (1 - _BARE), _BARE)
+        votes = Votes.from_counts(counts + 5)
+        return release_labels(votes, GNMAX, budget=Budget(1e4, 1e-5)).labels
 
 
 def _law(name: str, seen: str, faulty: Any, honest: Any = GNMAX, **options: Any) -> Mutant:
@@ -162,16 +123,16 @@ MUTANTS = (
     Mutant(
         "noise re-used between queries",
         "noise drawn outside of the loop",
-        {"law": by_outcomes(two_queries(GNMAX), two_queries(OneForAllQueries(40.0)), SAME, batch=50, most=4_000)},
+        {"law": by_pairs(GNMAX, OneForAllQueries(40.0))},
     ),
     Mutant(
         "seeded noise",
         "seeds set for reproducibility",
-        {"law": by_outcomes(two_releases, two_seeded, SAME, batch=10, most=60)},
+        {"law": by_pairs(GNMAX, seeded_door)},
     ),
     Mutant(
         "noise left out once in 1,000",
         "special cases that return early",
-        {"law": by_outcomes(numbers(HISTOGRAM), numbers(OftenLeftOut(40.0)), WITH_BARE, batch=1_000)},
+        {"law": by_law(HISTOGRAM, OftenLeftOut(40.0))},
     ),
 )

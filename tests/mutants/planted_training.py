@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from planted_partition import BUDGET, CLASSES, Data, opposite, public, shards, thirtyfold, world
+from planted_partition import BUDGET, CLASSES, Data, beyond, opposite, public, shards, thirtyfold, world
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import PCA
 from sklearn.linear_model import SGDClassifier
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "a failing teacher that stops the release",
         "loops over teachers without a plan for failures",
-        {"replay": by_replay(failing_alone, _by(StopsAll, Fails()), world, thirtyfold)},
+        {"replay": by_replay(failing_alone, _by(StopsAll, Fails()), world, beyond)},
     ),
     Mutant(
         "a group of torch teachers padded to its longest shard",
@@ -238,7 +238,7 @@ MUTANTS = (
     Mutant(
         "a group of teachers retrained when one fails",
         "retries around a whole batch of jobs",
-        {"replay": by_replay(failing_alone, _by(RetrainsAll, Fails()), world, thirtyfold)},
+        {"replay": by_replay(failing_alone, _by(RetrainsAll, Fails()), world, beyond)},
     ),
     Mutant("a ballot beyond its norm", "embeddings that are taken for unit vectors", _ballots(signed_sum, long_sum)),
     Mutant(

@@ -6,93 +6,74 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from pate.audit.law_test import check_mechanism, law_test
 from wall import Found, Look
 
+from pate.audit import Claim, independence, law, pair, replay
 from pate.audit.bounds import curve_test, epsilon_bound
-from pate.audit.claims import Claim
-from pate.mechanisms import Mechanism
 from pate.noise.source import NoiseSource
+from pate.report.audit_result import AuditResult
 
-#: Cells of numbers whose law is told by their quantiles.
-_CELLS = 20
 DELTA = 1e-5
+#: The probability that a true claim is refuted, in every look that is not certain.
+FALSE_ALARMS = 1e-6
 
 
-def by_law(claimed: Mechanism, faulty: Mechanism, *, n_classes: int = 10, most: int = 120_000) -> Look:
-    """The exact law of what is claimed, against releases of what is run."""
+def _found(result: AuditResult) -> Found:
+    return Found(result.refuted, result.n_releases, result.finding)
+
+
+# ---- law ----
+
+
+def by_law(claimed: Any, faulty: Any, *, audit: Any = law, most: int = 3_000, **options: Any) -> Look:
+    """The exact law of what is claimed, against releases of what is run: both mechanisms, or a function to draw by."""
 
     def look(planted: bool, seed: int) -> Found:
-        run = faulty if planted else claimed
-        found = check_mechanism(run, NoiseSource(seed), n_classes=n_classes, accounted_as=claimed, max_draws=most)
-        first = max(found.evidence, key=lambda name: found.evidence[name])
-        return Found(found.rejected, found.n_draws, f"log e-value {found.log_e:.0f}, most from {first}")
+        return _found(
+            audit(claimed, sampler=faulty if planted else None, noise_seed=seed, max_releases=most, **options)
+        )
 
     return look
+
+
+def by_pairs(claimed: Any, faulty: Any, *, most: int = 5_000) -> Look:
+    """Whether queries of a release, and releases, have noise of their own."""
+    return by_law(claimed, faulty, audit=independence, most=most)
 
 
 def by_outcomes(
-    honest: Callable[[int, NoiseSource], np.ndarray],
-    faulty: Callable[[int, NoiseSource], np.ndarray],
-    law: np.ndarray | Callable[[], np.ndarray],
+    draw: Callable[[int, NoiseSource], np.ndarray],
+    exact: Callable[[], np.ndarray],
+    faulty: Callable[[], np.ndarray],
     *,
-    faulty_law: Callable[[], np.ndarray] | None = None,
-    batch: int = 200,
-    most: int = 20_000,
+    most: int,
 ) -> Look:
-    """Any outcomes 0 .. k-1 of one known law: (n, source) to n outcomes."""
+    """Outcomes 0 .. k-1, drawn as they should be, against the law that an account takes them to have."""
 
     def look(planted: bool, seed: int) -> Found:
-        draw, source = (faulty if planted else honest), NoiseSource(seed)
-        null = faulty_law if planted and faulty_law is not None else law
-        null = np.asarray(null() if callable(null) else null)
-        found = law_test(
-            lambda counts: draw(len(counts), source),
-            lambda counts: np.repeat(null[None, :], len(counts), axis=0),
-            np.zeros((1, 2), dtype=np.int64),
-            batch=batch,
-            max_draws=most,
+        told, source = (faulty if planted else exact)(), NoiseSource(seed)
+        found = law(
+            lambda counts: np.repeat(told[None, :], len(counts), axis=0),
+            sampler=lambda counts: draw(len(counts), source),
+            bank=np.zeros((1, len(told)), dtype=np.int64),
+            max_releases=most,
         )
-        return Found(found.rejected, found.n_draws, f"log e-value {found.log_e:.0f}")
+        return _found(found)
 
     return look
 
 
-def quantile_cells(uniform: np.ndarray) -> np.ndarray:
-    """Cells of numbers in [0, 1] that are all equally likely."""
-    return np.clip((uniform * _CELLS).astype(np.int64), 0, _CELLS - 1)
+# ---- pair ----
 
 
-EVEN = np.full(_CELLS, 1 / _CELLS)
-
-
-def by_check(honest: Callable[[], Any], faulty: Callable[[], Any], holds: Callable[[Any], str]) -> Look:
-    """A check of accounts: ``holds`` says what is wrong with what an account gave, or nothing."""
+def by_pair(claimed: Callable[[], Any], faulty: Callable[[], Any], law: Any, votes: Any, other: Any, n: int) -> Look:
+    """The exact divergence of one pair of votes, asked about ``n`` times, against the charge or guarantee told."""
 
     def look(planted: bool, seed: int) -> Found:
-        wrong = holds((faulty if planted else honest)())
-        return Found(bool(wrong), 0, wrong)
+        told = (faulty if planted else claimed)()
+        return _found(pair([votes] * n, [other] * n, law, claim=told, delta=DELTA, published=True))
 
     return look
-
-
-def pair_epsilon(mechanism: Any, counts: np.ndarray, counts_prime: np.ndarray, times: int) -> float:
-    """The larger epsilon at ``DELTA`` of one pair of votes, each query asked ``times`` times; from below."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    p, q = (np.exp(mechanism.log_probs(np.atleast_2d(c))) for c in (counts, counts_prime))
-    worst = 0.0
-    for a, b in ((p, q), (q, p)):
-        whole = None
-        for row, other in zip(a, b, strict=True):
-            law, law_prime = (dict(enumerate(np.log(r).tolist())) for r in (row, other))
-            one = pld.from_two_probability_mass_functions(
-                law, law_prime, pessimistic_estimate=False, value_discretization_interval=1e-4, symmetric=True
-            )
-            many = one.self_compose(times)
-            whole = many if whole is None else whole.compose(many)
-        worst = max(worst, whole.get_epsilon_for_delta(DELTA))
-    return worst
 
 
 def by_sums(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
@@ -104,19 +85,6 @@ def by_sums(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
         moved = int(np.square((one.sums - other.sums).astype(object)).sum())
         times = (moved / one.delta_squared) ** 0.5
         return Found(moved > one.delta_squared, 0, f"the sum moved by {times:.3g} times what one unit may move it")
-
-    return look
-
-
-def by_pair(
-    claimed: Callable[[], float], faulty: Callable[[], float], law: Any, votes: Any, votes_prime: Any, times: int = 1
-) -> Look:
-    """The exact divergence of one pair of votes, against the epsilon at ``DELTA`` that an account gives."""
-
-    def look(planted: bool, seed: int) -> Found:
-        found = pair_epsilon(law, np.array(votes), np.array(votes_prime), times)
-        told = (faulty if planted else claimed)()
-        return Found(found > told, 0, f"this pair has epsilon {found:.3g}, and {told:.3g} is charged")
 
     return look
 
@@ -134,37 +102,33 @@ def by_gradients(honest: Any, faulty: Any, module: Any, make: Any, change: Any, 
     return look
 
 
+# ---- replay ----
+
+
 def by_replay(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
     """The pipeline on D and D' with the same randomness: what moved inside."""
 
     def look(planted: bool, seed: int) -> Found:
-        from pate.audit import replay
-
         data = make(seed)
-        found = replay(faulty if planted else honest, data, change(data), published=True)
-        return Found(found.refuted, found.n_releases, found.finding)
+        return _found(replay(faulty if planted else honest, data, change(data), published=True))
 
     return look
 
 
-#: The probability that a true claim is refuted, over all sizes that are tried.
-FALSE_ALARMS = 1e-6
-#: Runs of each world that are looked at; a larger game has the smaller one's runs in it.
-SIZES = (30, 100, 300, 1_000, 4_000, 20_000, 60_000)
+# ---- game ----
+
 #: The scores of n runs of world 0 or 1: (world, n, source).
 Scores = Callable[[int, int, NoiseSource], np.ndarray]
+#: Sizes of a game, each with the runs of the one before.
+_SIZES = (25, 50, 100, 200, 500, 1_000, 2_000, 4_000, 8_000, 20_000, 60_000)
 
 
-def by_game(
-    honest: tuple[Scores, Any], faulty: tuple[Scores, Any], *, most: int = 4_000, textbook: bool = False
-) -> Look:
-    """Scores of whole runs in two worlds against a claim: its trade-off curve, or its epsilon at ``DELTA`` alone."""
-    sizes = [n for n in SIZES if n <= most]
-    alpha = FALSE_ALARMS / len(sizes)
+def _game(says: Callable[[Any, Claim, float], tuple[bool, str]], most: int, honest: Any, faulty: Any) -> Look:
+    sizes = [n for n in _SIZES if n <= most]
 
     def look(planted: bool, seed: int) -> Found:
         scores, promised = faulty if planted else honest
-        claim, said, n = Claim.of(promised), "", 0
+        claim, n, refuted, said = Claim.of(promised), 0, False, ""
         worlds = [np.zeros(0), np.zeros(0)]
         sources = [NoiseSource(seed).child(1 + world) for world in (0, 1)]
         for n in sizes:
@@ -172,14 +136,44 @@ def by_game(
                 np.concatenate([old, scores(world, n - len(old), source)])
                 for world, (old, source) in enumerate(zip(worlds, sources, strict=True))
             ]
-            if textbook:
-                low = epsilon_bound(*worlds, delta=DELTA, level=1 - alpha, method="clopper-pearson")
-                refuted, said = low > claim.epsilon(DELTA), f"epsilon is at least {low:.3g}"
-            else:
-                p = curve_test(*worlds, claim).p_value
-                refuted, said = p <= alpha, f"p-value {p:.1g} against {claim}"
+            refuted, said = says(worlds, claim, FALSE_ALARMS / len(sizes))
             if refuted:
                 break
         return Found(refuted, 2 * n, said)
+
+    return look
+
+
+def by_game(honest: tuple[Scores, Any], faulty: tuple[Scores, Any], *, most: int = 4_000) -> Look:
+    """Whole runs in two worlds, against the trade-off curve of a claim: the rank test of games."""
+
+    def says(worlds: Any, claim: Claim, alpha: float) -> tuple[bool, str]:
+        found = curve_test(*worlds, claim)
+        rates = f"{found.true_positives:.1%} true positives where {found.allowed:.1%} are allowed"
+        return found.p_value <= alpha, f"{rates}, p-value {found.p_value:.1g}"
+
+    return _game(says, most, honest, faulty)
+
+
+def by_textbook(honest: tuple[Scores, Any], faulty: tuple[Scores, Any], *, most: int = 4_000) -> Look:
+    """The same runs, against the claim's epsilon at ``DELTA`` alone, by Clopper and Pearson's intervals."""
+
+    def says(worlds: Any, claim: Claim, alpha: float) -> tuple[bool, str]:
+        low = epsilon_bound(*worlds, delta=DELTA, level=1 - alpha, method="clopper-pearson")
+        claimed = claim.epsilon(DELTA)
+        return low > claimed, f"epsilon is at least {low:.3g}, and {claimed:.3g} is claimed"
+
+    return _game(says, most, honest, faulty)
+
+
+# ---- check ----
+
+
+def by_check(honest: Callable[[], Any], faulty: Callable[[], Any], holds: Callable[[Any], str]) -> Look:
+    """A check of what the layers hold fixed: ``holds`` says what is wrong, or nothing."""
+
+    def look(planted: bool, seed: int) -> Found:
+        wrong = holds((faulty if planted else honest)())
+        return Found(bool(wrong), 0, wrong)
 
     return look

@@ -35,8 +35,8 @@ _COPIES = 0xC0B1
 #: Shadow models, and targets: with fewer pairs there is nothing to compare with, or no interval.
 _FEWEST = 8
 _LIMITS = (
-    "It shows what these attacks find on models fitted on random halves of these records: an attack that fails proves "
-    "nothing, as a stronger one, a crafted record or one unlucky record may be told by more."
+    "It shows what these attacks find on models fitted on random halves of these records: one that fails proves "
+    "nothing, as a stronger attack, a crafted record or a look at more than the model's answers may find more."
 )
 
 
@@ -157,6 +157,8 @@ def attack(
         raise InvalidInputError("y must hold at least two classes. A model of one class tells nothing of its records.")
     public = None if X_public is None else plain_rows(X_public, name="X_public")
     who = None if groups is None else np.asarray(units.of)
+    if claim is not None:
+        promised(claim, [], units.name)  # refused before anything is fitted
     seed, kept = _begun(folder, mould, (rows, labels, public, who), random_state)
     copies = _copies(rows, seed) if "label-only" in kinds else None
     material = Material(mould, rows, labels, who, public, copies, seed)
@@ -205,7 +207,7 @@ def attack(
             "n_units": units.n,
             "random_state": random_state,
         },
-        sensitive=not published,
+        sensitive=not published or ceiling.sensitive,
     )
 
 

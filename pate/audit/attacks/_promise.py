@@ -30,6 +30,11 @@ class Ceiling:
     words: str
     remark: str = ""
 
+    @property
+    def sensitive(self) -> bool:
+        """Whether the claim itself is a private number."""
+        return self.claim is not None and self.claim.sensitive
+
 
 def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceiling:
     """Return what attacks on models fitted on halves of a fixed size are held against.

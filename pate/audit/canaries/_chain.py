@@ -159,7 +159,7 @@ def canary(
         votes, moved, at = told.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
         result = pair(votes, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
         bounds = bounds or _bounds(votes, mechanism, delta, max_answers)
-        found.append(_checked(Bounds(at, votes, moved, result, *bounds)))
+        found.append(_checked(Bounds(at, votes, moved, result, *bounds), published))
     found.sort(key=lambda b: -b.low)
     worst = found[0]
     asked = "the sum of all ballots" if isinstance(voters, RecordVoters) else f"{told.n_queries:,} {queries} queries"
@@ -191,6 +191,8 @@ def canary(
 def _records(records: int | Sequence[int], n_records: int, rng: np.random.Generator) -> list[int]:
     if isinstance(records, int | np.integer):
         return rng.choice(n_records, size=check_int("records", records, low=1, high=n_records), replace=False).tolist()
+    if not len(records):
+        raise InvalidInputError("records must name at least one record, or be how many to draw.")
     remedy = "Name records by their places in X."
     return [check_int("records", r, low=0, high=n_records - 1, remedy=remedy) for r in records]
 
@@ -230,16 +232,16 @@ def _n_changed(votes: Votes | BallotSum, moved: Votes | BallotSum) -> int:
     return int((votes.counts != moved.counts).any(axis=1).sum())
 
 
-def _checked(found: Bounds) -> Bounds:
-    """Return the bounds if they stand in their order."""
+def _checked(found: Bounds, published: bool) -> Bounds:
+    """Return the bounds if they stand in their order; private ones are not quoted."""
     if found.low > found.data_dependent * (1 + _MARGIN) or found.data_dependent > found.public * (1 + _MARGIN):
         wrong = f"{found.low:.9g} <= {found.data_dependent:.9g} <= {found.public:.9g}"
     elif found.pair.refuted:
         wrong = found.pair.finding
     else:
         return found
+    shown = f" ({wrong})" if published else ""
     raise PateError(
-        f"pair <= data-dependent <= public does not hold ({wrong}): the accounting is wrong, or what the mechanism "
-        "says of itself (charge, exact_parameters) is. If it is one of pate's, please report it. (These numbers are "
-        "private.)"
+        f"pair <= data-dependent <= public does not hold{shown}: the accounting is wrong, or what the mechanism says "
+        "of itself (charge, exact_parameters) is. If it is one of pate's, please report it."
     )

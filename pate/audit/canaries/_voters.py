@@ -20,6 +20,7 @@ from pate.records import BallotSum, RecordVoters
 from pate.release import default_heads
 from pate.teachers import ShardEnsemble, class_indices
 from pate.teachers._rows import take_rows
+from pate.teachers._usable import owned
 from pate.votes import Votes
 
 
@@ -88,7 +89,9 @@ class OfShards(Asked):
             )
         if not hasattr(voters, "teachers_"):
             voters = clone(voters).fit(X, y, groups)
-        elif voters._fingerprint != records_fingerprint(class_indices(self.y, voters.classes_), groups):
+        elif voters._fingerprint != records_fingerprint(
+            class_indices(self.y, voters.classes_), owned(groups, self.n_records)[0]
+        ):
             raise InvalidInputError("voters were fitted on other records than X, y, groups. Pass those, or a clone.")
         self.teachers, self.classes = voters, voters.classes_
 

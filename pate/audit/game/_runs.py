@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,9 @@ def played(
     try:
         yield from track(steps(), total=len(spans), label="runs of a game", show=show, work=(2.0 * plan.block, "runs"))
     finally:
-        made.close()
+        with warnings.catch_warnings():  # joblib tells of blocks that nobody waits for any more: that is meant
+            warnings.filterwarnings("ignore", category=UserWarning, module="joblib")
+            made.close()
 
 
 class Kept:
