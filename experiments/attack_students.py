@@ -61,7 +61,7 @@ DIGITS = Config(
     "digits",
     ("kernel", "linear", "5-nn", "tree", "forest", "PATE, shards, epsilon 1", "PATE, records, epsilon 1",
      "PATE, shards, votes without noise", "DP-SGD, epsilon 1"),
-    (0, 1),
+    (0, 1, 2),
     128,
 )  # fmt: skip
 MNIST = Config("mnist", ("network", "DP-SGD, epsilon 1"), (0,), 16, n_records=1_000)
