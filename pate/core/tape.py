@@ -143,7 +143,8 @@ def playing() -> Tape | None:
 
     Examples
     --------
-    >>> playing()
+    >>> playing() is None
+    True
     """
     tape = _PLAYING.get()
     if tape is None or tape.owner != (os.getpid(), threading.get_ident()):
@@ -253,7 +254,11 @@ def refuse_on_tape(what: str) -> None:
 
     Examples
     --------
-    >>> refuse_on_tape("a secret that is kept")
+    >>> refuse_on_tape("secret that is kept")
+    >>> with play(Tape(bytes(32))):
+    ...     refuse_on_tape("secret that is kept")
+    Traceback (most recent call last):
+    pate.exceptions.ReplayError: a replay makes no secret that is kept: its bits are known. ...
     """
     if playing() is not None:
         raise ReplayError(
