@@ -37,10 +37,6 @@ class Question:
         return CHANGES[self.change](data, seed) if self.change else data
 
 
-def _as_it_is(data: Dataset, seed: int) -> Dataset:
-    return data
-
-
 def _rare(data: Dataset, seed: int) -> Dataset:
     """Thin every second class to a tenth: by the seed, but of a published test part always the same rows."""
 

@@ -189,6 +189,16 @@ class PublicOverlapWarning(PrivacyLeakWarning):
     """
 
 
+class ReplayError(PateError):
+    """A pipeline cannot be replayed as it is: two runs on the same data differ, or it would write where none may.
+
+    Examples
+    --------
+    >>> issubclass(ReplayError, PateError)
+    True
+    """
+
+
 class PrivacyParameterWarning(PateWarning):
     """A privacy parameter is legal but weak, such as delta >= 1/n.
 

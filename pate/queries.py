@@ -13,6 +13,7 @@ from pate.core.checks import check_choice, check_int
 from pate.core.frames import plain_rows
 from pate.core.scale import column_scales
 from pate.core.seeds import training_seed
+from pate.core.tape import note
 from pate.exceptions import InvalidInputError
 
 STRATEGIES = ("auto", "first", "random", "spread", "cluster")
@@ -60,6 +61,7 @@ def select_queries(
     n_public = np.shape(X_public)[0]
     n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=f"There are {n_public} public rows.")
     check_choice("strategy", strategy, STRATEGIES)
+    note("queries", rows=X_public, n_queries=n_queries, strategy=strategy)
     if strategy == "auto":
         X_public, strategy = _on_one_scale(X_public, n_public, one_scale)
     if strategy == "first" or n_queries == n_public:

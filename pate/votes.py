@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pate.core.checks import cell_kind, check_classes, check_int, quietly, unmasked
 from pate.core.pages import cell as as_cell
+from pate.core.tape import note
 from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.
@@ -130,6 +131,7 @@ class Votes:
             raise InvalidInputError(f"query_hashes has {len(self.query_hashes)} entries for {len(counts)} queries.")
         if counts.flags.writeable:  # what was checked is what is released
             object.__setattr__(self, "counts", _frozen(counts.copy()))
+        note("votes", votes=self)
 
     @classmethod
     def from_counts(

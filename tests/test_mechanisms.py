@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from pate import ABSTAIN, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
-from pate.audit.law_test import check_mechanism, law_bank, law_test
+from pate.audit import law
 from pate.core.seeds import training_seed
 from pate.dpsgd._noise import gaussian
 from pate.mechanisms import NOT_ASKED, Draw, Mechanism
@@ -77,13 +77,6 @@ def test_a_wrong_scale_is_seen(mechanism, factor):
     assert z.max() > 8
 
 
-@pytest.mark.parametrize("mechanism", [GNMax(40.0), LNMax(20.0), ConfidentGNMax(200, 150, 40)], ids=lambda m: m.family)
-def test_what_is_sampled_is_what_is_accounted(mechanism):
-    """From the operating system: a right sampler fails once in a million runs."""
-    result = check_mechanism(mechanism, NoiseSource(), max_draws=200_000)
-    assert not result.rejected, result
-
-
 def standard(noise, like):
     return gaussian(noise, like.size).numpy().reshape(like.shape)
 
@@ -129,30 +122,7 @@ class NeverRefuses(ConfidentGNMax):
     ids=lambda m: f"{type(m).__name__}{tuple(vars(m).values())}",
 )
 def test_planted_faults_are_found(faulty, accounted_as):
-    assert check_mechanism(faulty, NoiseSource(1), accounted_as=accounted_as).rejected
-
-
-def test_only_mechanisms_with_a_known_law_are_checked():
-    with pytest.raises(InvalidInputError, match="knows the laws"):
-        check_mechanism(NoisyHistogram(40.0), NoiseSource(1))
-
-
-def bins(counts, scale):
-    """Law of: a class at random, then which of 16 equally likely stretches its noise fell in."""
-    return np.full((len(counts), 16 * counts.shape[1]), 1 / 16 / counts.shape[1])
-
-
-def binned(mechanism, seed):
-    rng, source = np.random.default_rng(seed), NoiseSource(seed)
-    edges = norm.ppf(np.arange(1, 16) / 16) * 40.0
-
-    def sample(counts):
-        noise = mechanism.sample(counts, source).noisy_counts - counts
-        which = rng.integers(0, counts.shape[1], len(counts))
-        # Half a grid step aside: the grid is too coarse for equality, not for 10^6 draws.
-        return 16 * which + np.digitize(noise[np.arange(len(counts)), which], edges)
-
-    return sample
+    assert law(accounted_as, sampler=faulty, n_classes=10, noise_seed=1).refuted
 
 
 class UnequalNoise(NoisyHistogram):
@@ -173,8 +143,7 @@ class UnequalNoise(NoisyHistogram):
     ids=repr,
 )
 def test_released_counts_carry_the_stated_noise(mechanism, right):
-    result = law_test(binned(mechanism, 3), lambda c: bins(c, 40.0), law_bank(10, 40.0), max_draws=200_000)
-    assert result.rejected is not right
+    assert law(NoisyHistogram(40.0), sampler=mechanism, noise_seed=3).refuted is not right
 
 
 def test_noise_seed_and_training_seed_give_unrelated_streams():

@@ -3,7 +3,7 @@
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
-from pate.cli import account, compare, experiment, label, ledger, plan, predict, show, statement
+from pate.cli import account, audit, compare, experiment, label, ledger, plan, predict, show, statement
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
@@ -19,6 +19,7 @@ add_commands(
     account.account,
     plan.plan,
     compare.compare,
+    audit.audit,
     statement.statement,
 )
 add_commands(ledger.app, *ledger.COMMANDS, under="ledger ")

@@ -38,6 +38,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "pate plan --epsilon 1 --classes 10 --records 60000 --queries 300",
     ),
     "compare": ("pate compare --dataset digits --epsilons 0.5,1,3 --out runs/compare",),
+    "audit": (
+        "pate audit runs/digits",
+        "pate audit labels.statement.json --cite labels.audited.json",
+        "pate audit votes.npy --mechanism gnmax --sigma 40 --delta 1e-5",
+        "pate audit votes.npy --mechanism gnmax --sigma 40 --canary votes-without-me.npy --out inside/audit",
+        "pate audit job.toml --pairs 20",
+    ),
     "statement": (
         "pate statement labels.statement.json",
         "pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from pate.comparison.cells import Cell
 from pate.data import Dataset
-from pate.data._ids import distinct_ids
 from pate.release._assumptions import KNOWN_SHARDS
 from pate.statement.model import PrivacyStatement
+from pate.teachers._usable import units_of
 
 _ANEW = {
     "all rows": "a private row of one repeat is a public or a test row of another",
@@ -34,16 +34,14 @@ def sizes(data: Dataset, cells: Iterable[Cell]) -> dict[str, int | str]:
     >>> sizes(load_dataset("digits", n_private=300), [])
     {'unit': 'record', 'n_private': 300, 'n_public': 216, 'n_test': 359}
     """
-    n_records, groups = len(data.private.y), data.private.groups
-    told: dict[str, int | str] = {"unit": "record" if groups is None else "group"}
+    n_records = len(data.private.y)
+    n_units, unit = units_of(data.private.groups, n_records)
+    told: dict[str, int | str] = {"unit": unit}
     promises = [c.statement for c in cells if c.role == "private" and c.refused is None]
     if data.published:
         told["n_private"] = n_records
     elif promises and all(s and s.n_units is not None and s.guarantee.adjacency == "replace-one" for s in promises):
-        if groups is None:
-            told["n_private"] = n_records
-        else:
-            told["n_units"] = len(distinct_ids(groups, n_records)[1])
+        told["n_private" if unit == "record" else "n_units"] = n_units
     return {**told, "n_public": len(data.public.y_for_evaluation), "n_test": len(data.test.y)}
 
 

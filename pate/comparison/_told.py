@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pate.report._answer import answer, looks
+from pate.report._answer import listed, looks
 from pate.report._numbers import promised
 from pate.report.comparison_result import ComparisonResult
 
@@ -21,7 +21,7 @@ def titled(names: Sequence[str], dataset: str) -> str:
     """
     names = list(dict.fromkeys(names))
     told = [*names[:2], f"{len(names) - 2} others"] if len(names) > 4 else names
-    return f"{' and '.join(filter(None, [', '.join(told[:-1]), *told[-1:]]))} on {dataset}".lstrip()
+    return f"{listed(told)} on {dataset}" if told else f"on {dataset}"
 
 
 def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -38,17 +38,6 @@ def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]
         epsilon = "" if s["epsilon"] is None else f"{s['epsilon']:g}"
         table.append((s["contestant"], epsilon, f"{s['mean']:.3f}{spread}" if s["n"] else "refused", str(s["n"])))
     return table
-
-
-def verdict_lines(result: ComparisonResult) -> list[str]:
-    """Return who is ahead, in sentences.
-
-    Examples
-    --------
-    >>> verdict_lines(ComparisonResult(kind="comparison", title="t", rows=[]))
-    ['No verdict: there are no two contestants whose answers on the same test rows can be paired.']
-    """
-    return answer(result)
 
 
 def verdict_table(result: ComparisonResult) -> list[tuple[str, ...]]:

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_int
 from pate.core.seeds import training_seed
 from pate.data import Dataset
-from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.recipes import some_rows
 from pate.report.rows import ROLES, SIDES
 from pate.representations import Representation, cached
+from pate.teachers._usable import units_of
 
 _LABELLED_PATH = (0x1ABE1,)
 
@@ -122,8 +122,8 @@ class Setting:
         >>> setting.n_units, setting.unit, int((setting.y_public >= 0).sum())
         (1038, 'record', 10)
         """
-        n_records, groups = len(data.private.y), data.private.groups
-        n_units = n_records if groups is None else len(distinct_ids(groups, n_records)[1])
+        n_records = len(data.private.y)
+        n_units, unit = units_of(data.private.groups, n_records)
         told = None
         if contestant.n_public_labels:
             truth = np.asarray(data.public.y_for_evaluation)
@@ -141,7 +141,7 @@ class Setting:
             n_units=n_units,
             seed=seed,
             image_shape=data.image_shape,
-            unit="record" if groups is None else "group",
+            unit=unit,
             noise_seed=noise_seed,
             n_jobs=n_jobs,
             cache=cache,

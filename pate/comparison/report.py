@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 from pate.comparison import _pages as pages
 from pate.comparison._found import Found, find
 from pate.comparison._notes import spent, warnings_of
-from pate.comparison._told import accuracy_table, titled, verdict_lines, verdict_table
+from pate.comparison._told import accuracy_table, titled, verdict_table
 from pate.comparison.cells import COLUMNS, Cell
 from pate.core.pages import cell as as_cell
 from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError
+from pate.report._answer import answer
 from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
 from pate.report.result import SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
@@ -413,17 +414,16 @@ class ComparisonReport:
         return cls(cells=cells, costs=result.fit_costs, **told)
 
     def _repr_html_(self) -> str:
-        heading, *rows = verdict_table(self.result())
+        result = self.result()
+        heading, *rows = verdict_table(result)
         line = f"who is ahead on the test rows of {self.dataset} at delta = {self._delta:g}"
-        return as_cell(
-            "ComparisonReport", line, heads=heading, rows=rows, more=[*verdict_lines(self.result()), *self.notes]
-        )
+        return as_cell("ComparisonReport", line, heads=heading, rows=rows, more=[*answer(result), *self.notes])
 
     def __repr__(self) -> str:
         summary = self.summary()
         what = "mean ± standard deviation over repeats" if any(s["n"] > 1 for s in summary) else "one repeat"
         head = f"Accuracy on the test rows of {self.dataset} at delta = {self._delta:g} ({what}):"
-        return "\n".join([head, *lined_up(accuracy_table(summary)), *verdict_lines(self.result())])
+        return "\n".join([head, *lined_up(accuracy_table(summary)), *answer(self.result())])
 
 
 def _mean(cells: list[Cell], key: str) -> float | None:

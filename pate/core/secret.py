@@ -12,7 +12,8 @@ import os
 from pathlib import Path
 
 from pate.core.files import write_text
-from pate.core.seeds import system_bytes
+from pate.core.seeds import system_bytes, unreplayed_bytes
+from pate.core.tape import refuse_on_tape
 from pate.exceptions import InvalidInputError
 
 #: 256 bits; fewer than 128 are refused.
@@ -143,7 +144,8 @@ def forget_secret(path: Path) -> None:
 
 
 def _put(path: Path) -> None:
-    draft = path.with_name(f"{path.name}.{system_bytes(8).hex()}")
+    refuse_on_tape("secret that is kept")
+    draft = path.with_name(f"{path.name}.{unreplayed_bytes(8).hex()}")
     try:
         write_text(draft, fresh_secret().hex() + "\n", mode=0o600)
         try:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from pate.core.tape import playing
 from pate.exceptions import InvalidInputError
 
 _operating_system: Callable[[int], bytes] = os.urandom
@@ -21,10 +22,24 @@ _operating_system: Callable[[int], bytes] = os.urandom
 def system_bytes(size: int) -> bytes:
     """Return bytes from the operating system's cryptographic generator: the one place that asks it.
 
+    In a replay (:mod:`pate.core.tape`) they follow from the tape's key, and what is made of them is not private.
+
     Examples
     --------
     >>> len(system_bytes(32)), system_bytes(32) == system_bytes(32)
     (32, False)
+    """
+    tape = playing()
+    return _operating_system(size) if tape is None else tape.draw("system", size)
+
+
+def unreplayed_bytes(size: int) -> bytes:
+    """Return such bytes for what is kept in a file: they come from the operating system in a replay, too.
+
+    Examples
+    --------
+    >>> len(unreplayed_bytes(8))
+    8
     """
     return _operating_system(size)
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_int, quietly
 from pate.core.files import atomic_path
 from pate.core.secret import check_secret, derive, fresh_secret, from_seed
+from pate.core.tape import note
 from pate.data._ids import distinct_ids
 from pate.data.files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
@@ -297,8 +298,11 @@ def partition(
             "Ask for fewer shards (teachers): each needs at least one."
         )
     if codes is None or ids is None:
-        return Partition(_dealt_places(key, n_records, n_shards), n_shards)
-    return Partition(_hashed_ids(key, ids, n_shards)[codes], n_shards, unit, n_units)
+        made = Partition(_dealt_places(key, n_records, n_shards), n_shards)
+    else:
+        made = Partition(_hashed_ids(key, ids, n_shards)[codes], n_shards, unit, n_units)
+    note("partition", partition=made)
+    return made
 
 
 def _key(secret: bytes | None, partition_seed: int | None) -> bytes:

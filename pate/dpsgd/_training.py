@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 
 from pate.core.seeds import training_seed
+from pate.core.tape import note, playing, settle
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._optimizers import tell_noise
 from pate.dpsgd._units import Units
@@ -140,8 +141,13 @@ def training_steps(
             if canaries is not None:
                 canaries.add(total, marks, clip.max_norm)
             scale = multiplier * clip.max_norm
+            if playing() is not None:
+                told = {"step": step, "scale": scale, "max_norm": clip.max_norm, "n_drawn": len(batch)}
+                note("dpsgd", sums=[part.cpu().numpy().copy() for part in total], **told)
             for p, whole, drawn in zip(parameters, total, noise[: sum(sizes)].split(sizes), strict=True):
                 whole.add_(drawn.to(p.device).view_as(p), alpha=scale)
+                if playing() is not None:
+                    whole.copy_(settle("DP-SGD", whole))
                 # The sum is rounded to the parameter's precision after the noise is in.
                 p.grad = (whole / shape.expected_batch_size).to(p.dtype)
             if canaries is not None:

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.seeds import training_seed
+from pate.core.tape import playing
 from pate.data._door import flat_rows
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
@@ -115,7 +116,7 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
 
     def _count(self, guarantee: Guarantee, charge: Charge, groups: Any) -> None:
         """Count what is about to be spent, with what clones of this classifier spent."""
-        if self.noise_seed is not None:
+        if self.noise_seed is not None or playing() is not None:
             guarantee = replace(guarantee, kind="seeded")
         self._spend(guarantee, "record" if groups is None else "group", charge)
 

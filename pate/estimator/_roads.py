@@ -12,13 +12,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pate.core.checks import check_choice, check_int
-from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose, fitted_representation, kind_of, some_rows
 from pate.release import ReleaseTerms
 from pate.representations import Representation
 from pate.teachers import HeadTeacherEnsemble, TeacherEnsemble
-from pate.teachers._usable import owned
+from pate.teachers._usable import units_of
 
 VOTERS = ("records", "heads", "shards")
 #: What is said of shard teachers, and means that they are wanted.
@@ -123,10 +122,7 @@ def plan_records(
             f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
             "the map that private records vote on. Pass more, or name an estimator (shard teachers label single rows)."
         )
-    n_units, unit = n_records, "record"
-    if groups is not None:
-        owners, _ = owned(groups, n_records)
-        n_units, unit = len(distinct_ids(owners, n_records)[1]), "group"
+    n_units, unit = units_of(groups, n_records)
     seed = 0 if random_state is None else check_int("random_state", random_state, low=0) % 2**32
     kind = kind_of(X_public, image_shape)
     fitted = fitted_representation(

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from pate.core.files import write_text
-from pate.core.seeds import system_bytes
+from pate.core.seeds import unreplayed_bytes
 from pate.exceptions import LedgerError
 
 
@@ -42,7 +42,7 @@ def read_key(ledger: Path, *, make: bool) -> bytes | None:
         if not path.exists():
             if not make:
                 return None
-            write_text(path, system_bytes(32).hex() + "\n", mode=0o600)
+            write_text(path, unreplayed_bytes(32).hex() + "\n", mode=0o600)
             _sync_folder(path.parent)
         if path.stat().st_size > 1024:
             raise ValueError("it is too long")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.core.checks import check_choice, check_int, check_real
+from pate.core.tape import note, playing
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer
@@ -256,7 +257,7 @@ class Ledger(LedgerOfOne):
         Traceback (most recent call last):
         pate.exceptions.BudgetExceededError: the ledger's total budget ... does not allow this release...
         """
-        whole = check_charge(cost)
+        whole, seeded = check_charge(cost), seeded or playing() is not None
         n_queries = check_int("n_queries", n_queries, low=0)
         if kind is None:
             kind = "labels" if n_queries else "other"
@@ -274,6 +275,7 @@ class Ledger(LedgerOfOne):
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
         whole = _entries.charge_of(body)  # what is written down is what is priced
+        note("ledger", charge=whole, what=mechanism, n_queries=n_queries, kind=kind, seeded=seeded)
         with self._write() as connection:
             opening = self._opening(connection)
             if registration is not None:

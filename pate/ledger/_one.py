@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from pate.core.files import check_can_write
 from pate.core.secret import beside_ledger, forget_secret
+from pate.core.tape import playing
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._looks import LedgerLooks
@@ -34,6 +35,9 @@ class LedgerOfOne(LedgerLooks):
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
+        tape = playing()
+        if tape is not None:
+            tape.claim(self.path)
         with transaction(self.path, write=True, timeout=self.timeout) as connection:
             assert connection is not None
             _entries.check_seal(connection, self.path)

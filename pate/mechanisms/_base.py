@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
+from pate.core.tape import note
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import MIN_NOISE, Charge
@@ -50,6 +52,17 @@ class Draw:
     noisy_counts: npt.NDArray[np.float64] | None = None
 
 
+def _noted(sample: Any) -> Any:
+    """Make what a mechanism is asked to sample known to a replay, whoever's mechanism it is."""
+
+    @functools.wraps(sample)
+    def noted(self: Mechanism, counts: Any, *args: Any, **options: Any) -> Any:
+        note("draw", mechanism=self, values=counts, arguments=args, options=options)
+        return sample(self, counts, *args, **options)
+
+    return noted
+
+
 @dataclass(frozen=True)
 class Mechanism(ABC):
     """Base of the mechanisms: frozen, comparable, printable; votes and generators are arguments.
@@ -68,6 +81,11 @@ class Mechanism(ABC):
     #: Whether the mechanism may refuse, so that a cap on answers lowers the price.
     may_refuse: ClassVar[bool] = False
     _noises: ClassVar[tuple[str, ...]] = ("sigma",)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "sample" in vars(cls):
+            cls.sample = _noted(cls.sample)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         for name in self._noises:

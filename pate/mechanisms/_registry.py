@@ -1,12 +1,15 @@
-"""Mechanisms by name, for the command line."""
+"""Mechanisms by name, for the command line, and by what a statement says of them."""
 
 from __future__ import annotations
+
+import re
 
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import Mechanism
 from pate.mechanisms.noisy_max import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
 
+_WRITTEN = re.compile(r"\b(NoisyHistogram|ConfidentGNMax|GNMax|LNMax)\(((?:\w+=[\d.eE+-]+(?:, )?)+)\)")
 _PARAMETERS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
     "histogram": (NoisyHistogram, ("sigma",)),
     "gnmax": (GNMax, ("sigma",)),
@@ -57,3 +60,24 @@ def make_mechanism(name: str, **parameters: float | None) -> Mechanism:
         )
         raise InvalidInputError(f"mechanism {name!r} needs {', '.join(needed)}; {'; '.join(parts)}.")
     return kind(**given)
+
+
+def read_mechanisms(text: str) -> list[Mechanism]:
+    """Return the mechanisms that a text names as Python writes them, each once; nothing is run.
+
+    Examples
+    --------
+    >>> read_mechanisms("GNMax(sigma=40.0), 250 teachers, 10 classes; LNMax(scale=20.0), 50 teachers")
+    [GNMax(sigma=40.0), LNMax(scale=20.0)]
+    >>> read_mechanisms("GNMax(sigma=high)")
+    []
+    """
+    kinds = {kind.__name__: name for name, (kind, _) in _PARAMETERS.items()}
+    found: dict[Mechanism, None] = {}
+    for kind, inside in _WRITTEN.findall(text):
+        try:
+            given = {k: float(v) for k, _, v in (part.partition("=") for part in inside.split(", ") if part)}
+            found[make_mechanism(kinds[kind], **given)] = None
+        except ValueError:  # no numbers, or not this mechanism's (an InvalidInputError is one)
+            continue
+    return list(found)

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from pate.core.checks import check_int, check_real
+from pate.core.tape import note, settle
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.reals import rounded_counts
@@ -144,10 +145,12 @@ class GaussianSum:
         """
         if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
             raise InvalidInputError("sums must be an int64 array of shape (d, m).")
+        note("sum", mechanism=self, values=sums, delta_squared=delta_squared)
         scale = self.scale(delta_squared)
         grid = 1 << max(0, math.frexp(scale)[1] - 1 - _GRID_BITS)
         # Whole multiples of the grid pass through a rounding to it: only what is left over meets the noise, so that the
         # sampler sees small numbers, however many records there are.
         whole, left = np.divmod(sums, grid)
         drawn = rounded_counts(left, scale=scale, grid=float(grid), source=noise)
-        return np.asarray((whole + (drawn / grid).astype(np.int64)).astype(np.float64) * grid)
+        noisy = np.asarray((whole + (drawn / grid).astype(np.int64)).astype(np.float64) * grid)
+        return np.asarray(settle("GaussianSum", noisy))

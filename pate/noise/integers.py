@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice
+from pate.core.tape import settled
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise._endless import LazyUniform, below_exp
@@ -184,6 +185,7 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     return magnitudes(size).reshape(shape)
 
 
+@settled
 def noisy_argmax(
     counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "discrete_gaussian"
 ) -> IntArray:

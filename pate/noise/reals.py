@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from pate.core.checks import check_choice, check_real
+from pate.core.tape import settled
 from pate.core.types import FloatArray, IntArray, Mask, WordArray
 from pate.exceptions import InvalidInputError
 from pate.noise._endless import RealNoise
@@ -41,6 +42,7 @@ def _reals(size: int, noise: str, source: WordSource) -> tuple[WordArray, FloatA
     return word, value, half < TAIL
 
 
+@settled
 def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "gaussian") -> IntArray:
     """Return the argmax of counts + real noise, exactly as for real numbers (no rounding, no ties).
 
@@ -99,6 +101,7 @@ def _largest(reals: list[tuple[int, RealNoise]], scale: Fraction) -> int:
         precision *= 2
 
 
+@settled
 def real_at_least(
     values: npt.ArrayLike, *, threshold: float, scale: float, source: WordSource, noise: str = "gaussian"
 ) -> Mask:
@@ -134,6 +137,7 @@ def real_at_least(
     return out
 
 
+@settled
 def rounded_counts(
     counts: npt.ArrayLike, *, scale: float, grid: float, source: WordSource, noise: str = "gaussian"
 ) -> FloatArray:
@@ -192,6 +196,7 @@ def rounded_counts(
     return np.asarray((out * grid).reshape(array.shape) + 0.0)
 
 
+@settled
 def rounded_up(value: Fraction, *, scale: Fraction, grid: Fraction, source: WordSource, noise: str = "gaussian") -> int:
     """Return the least k with k grid >= value + scale (real noise), exactly: one number, safe to publish.
 

@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 
 from pate.core.secret import check_secret, derive
-from pate.core.seeds import system_bytes
+from pate.core.seeds import unreplayed_bytes
+from pate.core.tape import playing
 from pate.core.types import WordArray
 from pate.exceptions import InvalidInputError
 
@@ -44,6 +45,13 @@ class NoiseSource:
         self._seed = seed
         if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
             raise InvalidInputError(f"noise_seed must be None or a whole number >= 0, got {seed!r}.")
+        #: Whether it was made in a replay (:mod:`pate.core.tape`): its words then follow from the tape's key, for good.
+        self.on_tape = False
+        tape = playing()
+        if tape is not None:
+            self.on_tape = True
+            if seed is None and key is None:
+                self._key = tape.draw("noise", 32)
         self._path: tuple[int, ...] = ()
         self._bits = None if seed is None else _philox(int(seed), ())
 
@@ -62,7 +70,9 @@ class NoiseSource:
         (False, False)
         """
         if self._key is not None:
-            return NoiseSource(key=derive(self._key, f"noise {path}"))
+            made = NoiseSource(key=derive(self._key, f"noise {path}"))
+            made.on_tape = made.on_tape or self.on_tape
+            return made
         found = NoiseSource(self._seed)
         if self._seed is not None:
             found._path = (*self._path, *path)
@@ -71,8 +81,8 @@ class NoiseSource:
 
     @property
     def seeded(self) -> bool:
-        """Whether the noise can be repeated by whoever knows the seed (then nothing is private)."""
-        return self._bits is not None
+        """Whether the noise can be repeated by whoever knows the seed, or the tape of a replay: nothing is private."""
+        return self._bits is not None or self.on_tape
 
     def __repr__(self) -> str:
         kind = "seeded" if self.seeded else "operating system" if self._key is None else "keyed"
@@ -92,7 +102,7 @@ class NoiseSource:
             block = hashlib.shake_256(self._key + self._drawn.to_bytes(16, "big")).digest(8 * size)
             return np.frombuffer(block, dtype=np.uint64)
         if self._bits is None:
-            return np.frombuffer(system_bytes(8 * size), dtype=np.uint64)
+            return np.frombuffer(unreplayed_bytes(8 * size), dtype=np.uint64)
         return self._bits.random_raw(size)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate.core.checks import check_choice, check_int
+from pate.core.tape import note
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
@@ -143,6 +144,7 @@ class BallotSum:
             raise InvalidInputError(f"sums must be int64 of shape {wanted}. RecordVoters.cast makes them.")
         if self.whose.n_units > MOST_RECORDS:  # not quoted: it may be private
             raise InvalidInputError(f"a sum of ballots must be of at most {MOST_RECORDS:,} units. Release it in parts.")
+        note("ballots", ballots=self)
 
     def registration(self) -> Registration:
         """Return whose records these are, as a ledger registers them; under add-or-remove without their number.

@@ -15,11 +15,13 @@ and stored in the ledger before they are shown. The noise source goes nowhere bu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.tape import note
 from pate.core.types import FloatArray
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger, Registration
@@ -67,8 +69,9 @@ class Door:
     """
 
     def __init__(self, terms: ReleaseTerms, data: Registration) -> None:
-        self.terms, self.data = terms, data
         self._noise = NoiseSource(terms.noise_seed)
+        # Terms may be older than a replay that draws by them.
+        self.terms, self.data = replace(terms, on_tape=True) if self._noise.on_tape else terms, data
         if terms.ledger is not None:
             terms.ledger.check(data)
 
@@ -244,6 +247,7 @@ class Door:
     ) -> tuple[T, int | None]:
         """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order."""
         terms = self.terms
+        note("charge", charge=charge, what=mechanism, n_queries=n_queries, kind=kind or "")
         if not terms.budget.allows(charge):
             raise BudgetExceededError(
                 f"the budget {terms.budget} does not buy {mechanism}. Ask for less or use more noise (pate.calibrate "

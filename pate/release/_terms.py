@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pate.core.checks import check_choice, check_int, shown
+from pate.core.tape import playing
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget, check_budget
@@ -34,6 +35,8 @@ class ReleaseTerms:
     stated : mapping of str to str, or None
         What a person states for the statement; whether it has a place there is seen by
         :func:`pate.release.check_release_stated`, once unit and classes are known.
+    on_tape : bool
+        Whether they were made in a replay (:func:`pate.audit.replay`), whose noise is known like a seed's.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class ReleaseTerms:
     noise_seed: int | None = field(default=None, repr=False)
     tuning: str = ""
     stated: Mapping[str, str] | None = None
+    on_tape: bool = field(default_factory=lambda: playing() is not None, repr=False)
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -85,4 +89,4 @@ class ReleaseTerms:
     @property
     def seeded(self) -> bool:
         """Whether the noise can be repeated: then nothing is private."""
-        return self.noise_seed is not None
+        return self.noise_seed is not None or self.on_tape or playing() is not None

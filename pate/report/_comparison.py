@@ -59,6 +59,7 @@ def render_comparison(result: ComparisonResult) -> str:
         facts=_facts(result),
         seeded=result.settings.get("noise_seed") is not None,
         view=view(result),
+        picture=_picture(result),
         glossary=glossary(english()),
     )
 
@@ -82,7 +83,6 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "warnings": starved(result),
         "verdicts": verdict_sheet(result.verdicts, result.side_pairs),
         "swatches": {name: role for name, (role, _, _) in styles.items()},
-        "picture": _picture(result),
         "accuracy": _accuracy(result),
         "references": _references(result),
         "anchors": published,
@@ -175,7 +175,8 @@ def _picture(result: ComparisonResult) -> Markup | None:
         told.append("Hollow marks: means of some repeats alone, as others were refused.")
     if _marked(result):
         told.append("Diamonds: published figures, named below.")
-    if comparison_picture(result).get_yscale() == "logit":
+    means = [band.mean for band in found if band.epsilon is not None] + [a.accuracy for _, a in _marked(result)]
+    if plots.stretched(min(means), max(means)):
         told.append("The upright axis is stretched towards 100%.")
     if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
         told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
@@ -358,7 +359,7 @@ def render_markdown(result: ComparisonResult) -> str:
     seeded = "Not private: seeded noise." if result.settings.get("noise_seed") is not None else ""
     section("Who is ahead", seeded, *told["answer"], told["rule"], *told["warnings"], told["verdicts"])
     section("Accuracy against epsilon", told["accuracy"], told["references"], told["anchors"])
-    if told["picture"]:
+    if told["accuracy"]:
         lines.extend(["![Accuracy against epsilon](accuracy.png)", ""])
     section("The contestants", told["sizes"], told["entrants"])
     for name, table in told["settings"]:

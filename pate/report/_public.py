@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -11,9 +11,11 @@ from markupsafe import Markup
 from pate.core.files import write_text
 from pate.core.pages import render
 from pate.report import plots
+from pate.report._answer import listed
 from pate.report._comparison import render_comparison
 from pate.report._examples import thumbnails
 from pate.report._measured import who_wins
+from pate.report._measures import span
 from pate.report._numbers import number, promised
 from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
 from pate.report.comparison_result import ComparisonResult, typed
@@ -121,7 +123,7 @@ def _prices(result: Result) -> dict[str, str]:
     rows = priced(result)
     names = list(dict.fromkeys(row.contestant for row in rows))
     return {
-        "names": ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0],
+        "names": listed(names),
         "epsilons": ", ".join(sorted({promised(row.epsilon) for row in rows if row.epsilon}, key=float)),
         "deltas": ", ".join(sorted({promised(row.delta) for row in rows if row.delta}, key=float)),
     }
@@ -158,8 +160,8 @@ def _accuracy(result: Result) -> dict[str, Any]:
             " / ".join(dict.fromkeys(promised(row["delta"]) for row in members)),
             accuracy_text(members),
             len(members),
-            _range(members, "queries"),
-            _range(members, "answers"),
+            span(row["queries"] for row in members),
+            span(row["answers"] for row in members),
         )
         for (name, _), members in groups.items()
     ]
@@ -197,11 +199,3 @@ def _classes(result: Result) -> Markup | None:
         caption,
         "Number of released labels of each class",
     )
-
-
-def _range(members: Sequence[Mapping[str, Any]], key: str) -> str:
-    values = [row[key] for row in members if row[key] is not None]
-    if not values:
-        return "–"
-    low, high = min(values), max(values)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

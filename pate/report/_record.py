@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
+from pate.statement.cited import CitedAudit
 from pate.statement.model import PrivacyStatement
 
 #: What stands in JSON by itself.
@@ -197,7 +198,7 @@ def _check_keys(where: str, value: Any, allowed: list[str], needed: list[str]) -
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Record | PrivacyStatement):
+    if isinstance(value, Record | PrivacyStatement | CitedAudit):
         return value.to_dict()
     if isinstance(value, Budget):
         return {"epsilon": value.epsilon, "delta": value.delta}

@@ -9,11 +9,12 @@ from typing import Any, Self
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.report._record import PrivateRecord, Record, Setting
+from pate.statement.cited import LAYERS as LAYERS
+from pate.statement.cited import CitedAudit
+from pate.statement.plain import as_plain_text
 
 #: The version of ``audit.json``; ``_templates/audit.schema.json`` describes it.
 SCHEMA = "pate-audit-1"
-#: From certain to suggestive.
-LAYERS = ("replay", "law", "pair", "game", "attack")
 #: How an axis of an audit's picture runs.
 SCALES = ("linear", "log")
 #: What a line of an audit's picture is: measured here, what the claim allows, or something to compare with.
@@ -201,7 +202,8 @@ class AuditResult(PrivateRecord):
         ...             finding="0.9 of 1", sensitive=True).cited()
         {'layer': 'pair', 'claim': '(1, 1e-05)-DP', 'tried': 'one crafted record', 'stood': True}
         """
-        return {"layer": self.layer, "claim": self.claim, "tried": self.tried, "stood": not self.refuted}
+        claim, tried = as_plain_text(self.claim), as_plain_text(self.tried)
+        return CitedAudit(layer=self.layer, claim=claim, tried=tried, stood=not self.refuted).to_dict()
 
     def rows(self, *, include_sensitive: bool = False) -> list[dict[str, Any]]:
         """Return the figures as one tidy row each.

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import quietly, shown
+from pate.core.tape import note
 from pate.exceptions import InvalidInputError
 from pate.representations._cells import NumberCells
 from pate.representations._memory import memory_for
@@ -81,6 +82,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             A setting is wrong, or the rows cannot be read.
         """
         refuse_private("X_public", X)
+        note("representation", representation=self, rows=X)
         self._check()
         self.cells_ = self._reader.learn(X)
         rows = self.cells_.read(X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.types import FloatArray, IntArray
 from pate.data import check_public_rows
 from pate.data._door import flat_rows
-from pate.data._ids import distinct_ids
 from pate.estimator._by_records import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import any_rows
@@ -26,10 +25,11 @@ from pate.queries import select_queries
 from pate.recipes import fitted_representation, kind_of, some_rows
 from pate.release import ReleasedLabels, warn_if_weak
 from pate.representations import Representation
-from pate.statement.model import PrivacyStatement
+from pate.statement.model import Assumption, PrivacyStatement
+from pate.statement.plain import as_plain_text
 from pate.students import make_student, mapped_student, try_student
 from pate.teachers import ShardEnsemble
-from pate.teachers._usable import owned
+from pate.teachers._usable import units_of
 
 #: Fewer public rows make no map.
 FEWEST_PUBLIC = 20
@@ -155,7 +155,7 @@ class Rival(ByRecords):
         records, y = self._check_records(X, y, rows, door)
         if not self.overlap_is_public:
             check_public_rows(records, records if same else rows, groups)
-        n_units, unit = _units(groups, records.shape[0])
+        n_units, unit = units_of(groups, records.shape[0])
         n_public = int(rows.shape[0])
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(
@@ -198,6 +198,32 @@ class Rival(ByRecords):
             verbose=self.verbose,
         )
 
+    def _statement_of(
+        self, task: Task, promised: Guarantee, *, kept_back: str, assumptions: Sequence[Assumption], **told: Any
+    ) -> PrivacyStatement:
+        """Return the statement, with what all rivals say alike."""
+        seeded = promised.kind == "seeded"
+        classes_read = ("the set of classes, which was read off the private labels",) if self.classes is None else ()
+        return PrivacyStatement(
+            unit=task.unit,
+            n_units=task.n_units,
+            guarantee=promised,
+            noise_source=NOISE_SOURCES[seeded],
+            seeded=seeded,
+            covered=(
+                "the released labels and everything computed from them and from public data (a student, metrics)",
+            ),
+            not_covered=(
+                kept_back,
+                "whether it failed, and how long it took",
+                "other releases from the same private data",
+                *classes_read,
+            ),
+            assumptions=tuple(assumptions),
+            tuning=as_plain_text(self.tuning),
+            **told,
+        )
+
     def _asked_about(self, task: Task, n_queries: int) -> int:
         """Return how many rows to ask about: as was said, else by the rule, of those that there are."""
         if self.n_queries is None:
@@ -213,13 +239,6 @@ class Rival(ByRecords):
         if self.student is None:
             return mapped_student(int(X_public.shape[0]), noisy_counts=True), self._map
         return make_student(self.student), self._map
-
-
-def _units(groups: Any, n_records: int) -> tuple[int, str]:
-    if groups is None:
-        return n_records, "record"
-    owners, _ = owned(groups, n_records)
-    return len(distinct_ids(owners, n_records)[1]), "group"
 
 
 NOISE_SOURCES = {

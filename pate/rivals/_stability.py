@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
+from pate.core.tape import settle
 from pate.core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw
@@ -173,7 +175,8 @@ class StabilityTest:
         before: IntArray = np.cumsum(~stable) - ~stable  # unstable ones met before
         asked = before < self.max_unstable
         status = np.where(asked, np.where(stable, ANSWERED, REFUSED), NOT_ASKED)
-        return Draw(np.where(asked & stable, counts.argmax(axis=1), ABSTAIN), status, None)
+        drawn = Draw(np.where(asked & stable, counts.argmax(axis=1), ABSTAIN), status, None)
+        return cast(Draw, settle("stable plurality", drawn))
 
 
 def _scales(epsilon: float, max_unstable: int) -> list[tuple[float, float]]:

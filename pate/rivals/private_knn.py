@@ -13,8 +13,9 @@ from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
+from pate.release._assumptions import with_public_rows
 from pate.release._ballot_statement import ballot_assumptions
-from pate.rivals._base import NOISE_SOURCES, Priced, Rival, Task
+from pate.rivals._base import Priced, Rival, Task
 from pate.rivals._distances import neighbour_votes
 from pate.rivals._neighbours import SampledNeighbours
 from pate.statement.model import PrivacyStatement
@@ -201,11 +202,10 @@ class PrivateKNN(Rival):
             if mechanism.screening_sigma is not None
             else ""
         )
-        statement = PrivacyStatement(
+        statement = self._statement_of(
+            task,
+            promised,
             released=f"noisy labels of {n_queries} public rows",
-            unit=task.unit,
-            n_units=task.n_units,
-            guarantee=promised,
             mechanism=(
                 f"private kNN: {sampled}one vote of each of the {mechanism.n_neighbors} nearest, Gaussian noise of "
                 f"{mechanism.sigma:.6g} votes on every class, the largest count{screened}; distances by "
@@ -217,19 +217,8 @@ class PrivateKNN(Rival):
                 else "privacy loss distributions of a pair that dominates every replaced record, derived in "
                 "pate.privacy.sampled_votes; composed after Zhu, Dong, Wang 2022"
             ),
-            noise_source=NOISE_SOURCES[seeded],
-            seeded=seeded,
-            covered=(
-                "the released labels and everything computed from them and from public data (a student, metrics)",
-            ),
-            not_covered=(
-                "distances, samples and votes, and every file made from those",
-                "whether it failed, and how long it took",
-                "other releases from the same private data",
-                *(("the set of classes, which was read off the private labels",) if self.classes is None else ()),
-            ),
+            kept_back="distances, samples and votes, and every file made from those",
             assumptions=assumptions,
-            tuning=as_plain_text(self.tuning),
             verify=(
                 f"from pate.rivals import SampledNeighbours; {mechanism!r}.guarantee({n_queries}, {promised.delta!r})"
             ),
@@ -240,8 +229,7 @@ class PrivateKNN(Rival):
             how = "pate mapped every row by its own classes, in blocks of one fixed shape; distances are whole numbers"
             statement = statement.with_evidence("own row only", how)
         if not self.overlap_is_public:
-            looked = "pate looked for private rows among them; what it found is not told here"
-            statement = statement.with_evidence("public rows", looked, by="nobody")
+            statement = with_public_rows(statement, "checked")
         return statement.with_stated(self.stated)
 
 

@@ -14,10 +14,9 @@ from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
 from pate.release import default_heads
 from pate.release._assumptions import make_assumptions, vouch_for_training
-from pate.rivals._base import NOISE_SOURCES, Priced, Rival, Task
+from pate.rivals._base import Priced, Rival, Task
 from pate.rivals._stability import StabilityTest
 from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 
 #: Of the rule: unstable queries that are tried, queries that prices are compared at, fewest asked for each class.
@@ -188,12 +187,10 @@ class SparseVectorPATE(Rival):
     def _statement(
         self, task: Task, test: StabilityTest, n_queries: int, n_teachers: int, promised: Guarantee
     ) -> PrivacyStatement:
-        seeded = promised.kind == "seeded"
-        statement = PrivacyStatement(
+        statement = self._statement_of(
+            task,
+            promised,
             released=f"exact plurality labels of stable ones among {n_queries} public rows",
-            unit=task.unit,
-            n_units=task.n_units,
-            guarantee=promised,
             mechanism=(
                 f"sparse vector on the distance to instability of {n_teachers} teachers, threshold {test.threshold}: "
                 f"discrete Laplace noise of scale {test.threshold_scale:.6g} on it, {test.query_scale:.6g} on queries; "
@@ -203,24 +200,13 @@ class SparseVectorPATE(Rival):
                 "sparse vector (Lyu, Su, Li 2017): 1/scale of the threshold + 2 (unstable queries)/scale of queries; "
                 "delta is that of a query called stable by noise alone (Bassily, Thakkar, Thakurta 2018)"
             ),
-            noise_source=NOISE_SOURCES[seeded],
-            seeded=seeded,
-            covered=(
-                "the released labels and everything computed from them and from public data (a student, metrics)",
-            ),
-            not_covered=(
-                "the teachers, their votes and every file made from those",
-                "whether it failed, and how long it took",
-                "other releases from the same private data",
-                *(("the set of classes, which was read off the private labels",) if self.classes is None else ()),
-            ),
+            kept_back="the teachers, their votes and every file made from those",
             assumptions=make_assumptions(
                 unit=task.unit,
                 classes_inferred=self.classes is None,
-                seeded=seeded,
+                seeded=promised.kind == "seeded",
                 classes_named=self.classes is not None,
             ),
-            tuning=as_plain_text(self.tuning),
             verify=f"from pate.rivals import StabilityTest; {test!r}.guarantee({n_queries}, {promised.delta!r})",
         )
         looked = "declared" if self.overlap_is_public else "checked"

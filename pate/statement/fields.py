@@ -13,6 +13,7 @@ from pate.core.provenance import git_commit, now
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.privacy.words import Guarantee
 from pate.statement.assumptions import Assumption
+from pate.statement.cited import CitedAudit, check_audits
 from pate.statement.plain import LARGEST, check_guarantee, check_number, check_text, check_texts, check_whole
 
 UNITS = {
@@ -93,6 +94,7 @@ class StatementFields:
     mu: float | None = None
     rho: float | None = None
     curve: tuple[tuple[float, float], ...] = ()
+    audits: tuple[CitedAudit, ...] = ()
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -129,6 +131,7 @@ class StatementFields:
             raise InvalidInputError("seeded must be True or False.")
         if self.guarantee.kind == "seeded" and not self.seeded:
             raise InvalidInputError("the statement contradicts itself: its guarantee is of seeded noise, it is not.")
+        object.__setattr__(self, "audits", check_audits(self.audits))
         self._check_promises()
         if not isinstance(self.versions, dict):
             raise InvalidInputError("versions must be a dictionary of names to versions.")

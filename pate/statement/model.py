@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pate.privacy.words import Guarantee
 from pate.statement import page, render
 from pate.statement.assumptions import NAMED, Assumption, check_stated
 from pate.statement.catalogue import open_catalogue
+from pate.statement.cited import check_audits
 from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields, versions
 from pate.statement.plain import as_plain_text, check_keys
 from pate.statement.render import tier
@@ -30,6 +31,8 @@ SCHEMA = "pate-statement-2"
 #: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
+#: Entries that came later: absent where there is nothing to say.
+_OPTIONAL = ("audits",)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -73,6 +76,8 @@ class PrivacyStatement(StatementFields):
         The release is mu-GDP and rho-zCDP, where that holds and nothing is seeded.
     curve : tuple of (delta, epsilon)
         Further promises of the same constant.
+    audits : tuple of CitedAudit
+        What was tried against the claim, and whether it stood; empty: no audit is cited, and the JSON has no entry.
     created : str
     versions : dict of str to str
     commit : str
@@ -154,6 +159,32 @@ class PrivacyStatement(StatementFields):
             made = made.with_evidence(name, said[name], by="curator")
         return made
 
+    def with_audits(self, audits: Iterable[Any]) -> PrivacyStatement:
+        """Return the statement with more audits cited: what was tried, whether the claim stood, never what was found.
+
+        Parameters
+        ----------
+        audits : iterable
+            Each as its ``cited()`` gives it, or a thing that has ``cited()`` (an :class:`pate.audit.Audit` cites all
+            of its own).
+
+        Raises
+        ------
+        InvalidInputError
+            Something else, or more than a statement holds.
+
+        Examples
+        --------
+        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+        >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
+        >>> tried = {"layer": "law", "claim": "its exact law", "tried": "20,000 releases", "stood": True}
+        >>> s.with_audits([tried]).audits[0].stood
+        True
+        """
+        told = [one.cited() if hasattr(one, "cited") else one for one in audits]
+        flat = [entry for one in told for entry in (one if isinstance(one, list | tuple) else [one])]
+        return replace(self, audits=(*self.audits, *check_audits(flat)))
+
     def of_file(self, name: str, content: bytes) -> PrivacyStatement:
         """Return the statement that goes with a file: it names it, and a change of a byte shows.
 
@@ -179,6 +210,9 @@ class PrivacyStatement(StatementFields):
         """
         values: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         values["curve"] = [list(point) for point in self.curve]
+        for name in _OPTIONAL:  # left out where empty: the digests of statements without them stay as they are
+            if not values[name]:
+                del values[name]
         bounds = None if self.seeded else attack_bounds(self.guarantee.epsilon, self.guarantee.delta)
         made = {
             "schema": SCHEMA,
@@ -213,8 +247,11 @@ class PrivacyStatement(StatementFields):
         Traceback (most recent call last):
         pate.exceptions.InvalidInputError: the statement contradicts itself: its headline is not what its ...
         """
-        own = [f.name for f in fields(cls)]
+        given = values if isinstance(values, Mapping) else {}
+        own = [f.name for f in fields(cls) if f.name not in _OPTIONAL or f.name in given]
         check_keys("the statement", values, [*DERIVED, *own])
+        if any(name in given and not given[name] for name in _OPTIONAL):
+            raise InvalidInputError(f"the statement's {', '.join(_OPTIONAL)} must not be empty. Leave it out.")
         if values["schema"] != SCHEMA:
             raise InvalidInputError(f"the statement's schema must be {SCHEMA!r}. Read it with the pate that wrote it.")
         promise = check_keys("the statement's guarantee", values["guarantee"], [f.name for f in fields(Guarantee)])

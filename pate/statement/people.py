@@ -247,4 +247,10 @@ def _check(s: StatementFields, say: Catalogue, digest: str) -> Section:
     texts = [say("check.file", file=s.label_file, sha=s.label_file_sha256)] if s.label_file else []
     if s.ledger_releases:
         texts.append(say("check.ledger", releases=", ".join(map(str, s.ledger_releases))))
-    return Section(say("check.title"), (*texts, say("check.digest", digest=digest)))
+    texts.append(say("check.digest", digest=digest))
+    lists = [
+        (say(f"check.audits_{word}"), tuple(say(f"check.audit_{a.layer}", text=a.tried) for a in found))
+        for word, stood in (("refuted", False), ("stood", True))
+        if (found := [a for a in s.audits if a.stood is stood])
+    ]
+    return Section(say("check.title"), tuple(texts), tuple(lists))

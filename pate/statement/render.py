@@ -84,6 +84,7 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
         ("Not covered", s.not_covered or "nothing named"),
         ("Assumptions", tuple(map(str, s.assumptions)) or "none named"),
         ("Tuned on private data", tuning),
+        *([("Audited", tuple(map(str, s.audits)))] if s.audits else []),
         ("Ledger", _ledger(s)),
         ("To verify", s.verify or "no recipe given"),
         ("Made with", f"{', '.join(made)}; {s.created}; digest {digest}"),

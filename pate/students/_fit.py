@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
 from pate.core.checks import check_int
+from pate.core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
 from pate.students._image import ImageStudent
@@ -114,6 +115,7 @@ def fit_student(
             f"labels must have one entry per public row, class indices or -1, got {labels.dtype} of shape "
             f"{labels.shape} for {n_rows} rows. Select the same rows of X_public that were asked about."
         )
+    note("student", student=student, rows=rows, labels=labels, noisy_counts=noisy_counts)
     answered = np.flatnonzero(labels != ABSTAIN)
     seen = np.unique(labels[answered])
     model = clone(student)

@@ -20,6 +20,7 @@ from pate.core.checks import check_int, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import derive, fresh_secret, kept_secret
 from pate.core.seeds import system_bytes
+from pate.core.tape import note, playing
 from pate.core.types import Mask
 from pate.data._fingerprint import records_fingerprint
 from pate.data.partition import Partition, partition
@@ -138,17 +139,18 @@ class ShardEnsemble(Trains, BaseEstimator):
                 "Each teacher needs records of its own: ask for fewer teachers."
             )
         store = None
-        if self.checkpoint_dir is not None:
+        if self.checkpoint_dir is not None and playing() is None:  # a replay keeps no teachers
             store = self._open_store()
             if self.random_state is None:
                 seed = kept_seed(store, seed)
         fingerprint = records_fingerprint(labels, groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
-        cut = partition(n_records, n_teachers, groups=groups, **keyed)
+        cut = _coupled(partition(n_records, n_teachers, groups=groups, **keyed), keyed)
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
-        self._fingerprint, self._partition_seeded = fingerprint, self.partition_seed is not None
+        self._fingerprint = fingerprint
+        self._partition_seeded = self.partition_seed is not None or playing() is not None
         self._set_columns(rows, read.given)
         shown = None if X_public is None else self._public_rows(X_public)[0]
         usable = check_any(
@@ -162,6 +164,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         # What cannot be used stands for nothing: those records are in no shard.
         shards = [shard[usable[shard]] for shard in cut.shards()]
         self.teachers_ = self._train_all(rows, labels, shards, store, shown)
+        note("teachers", ensemble=self, rows=rows, labels=labels, usable=usable)
         return self
 
     def vote(self, X: Any, *, keep_labels: bool = True, chunk_size: int | None = None) -> Votes:
@@ -321,6 +324,10 @@ class ShardEnsemble(Trains, BaseEstimator):
         """Return by what :func:`pate.partition` cuts this fit's data."""
         if self.partition_seed is not None:
             return {"partition_seed": self.partition_seed}
+        tape = playing()
+        if tape is not None:
+            # Each list of labels has a cut of its own, all of one law. A replay couples them: one cut for neighbours.
+            return {"secret": tape.fixed("cut")}
         file = getattr(self, "_secret_file", None)
         kept = None if file is None else kept_secret(file)
         secret = kept or (fresh_secret() if store is None else secret_of_store(store))
@@ -406,3 +413,11 @@ class ShardEnsemble(Trains, BaseEstimator):
         else:
             seed = check_int("random_state", self.random_state, low=0, remedy="None draws a seed.")
         return check_int("n_teachers", self.n_teachers, low=1), seed
+
+
+def _coupled(cut: Partition, keyed: dict[str, Any]) -> Partition:
+    """Return the cut: in a replay of the same records in another order, every record in the shard that it was in."""
+    tape = playing()
+    if tape is None or tape.places is None or cut.unit == "group" or "secret" not in keyed:
+        return cut
+    return Partition(cut.assignment[tape.places], cut.n_shards)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pate.core.frames import plain_column
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
-from pate.data._ids import has_id
+from pate.data._ids import distinct_ids, has_id
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 
@@ -139,6 +139,20 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     for i in np.flatnonzero(~known):
         filled[i] = filled[first]
     return filled, known
+
+
+def units_of(groups: Any, n_records: int) -> tuple[int, str]:
+    """Return how many units of privacy there are, and what one is: a record, or a group (all records of one owner).
+
+    Examples
+    --------
+    >>> units_of(None, 3), units_of(["a", "b", "a"], 3)
+    ((3, 'record'), (2, 'group'))
+    """
+    if groups is None:
+        return n_records, "record"
+    owners, _ = owned(groups, n_records)
+    return len(distinct_ids(owners, n_records)[1]), "group"
 
 
 def check_any(usable: dict[str, Mask]) -> Mask:

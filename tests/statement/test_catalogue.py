@@ -25,6 +25,7 @@ from pate.statement.catalogue import (
     open_catalogue,
     read_catalogue,
 )
+from pate.statement.cited import LAYERS
 from pate.statement.files import render_statement
 from pate.statement.model import PrivacyStatement
 from pate.statement.page import explained, html
@@ -67,6 +68,7 @@ def variants():
     yield make(0.3, unit="group", mechanism="GaussianSum, 1 round")
     yield make(0.3, unit="group", mechanism="DP-FTRL: 3 steps")
     yield make(seeded=True).of_file("labels.csv", b"x")
+    yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 
 
 def page_of(statement, say=None):

@@ -28,6 +28,7 @@ from pate.exceptions import PateError
 from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.words import Guarantee
 from pate.release._assumptions import vouch_for_training
+from pate.statement.cited import LAYERS, MOST_AUDITS, CitedAudit
 from pate.statement.files import (
     check_against_ledger,
     read_statement,
@@ -77,7 +78,12 @@ def dpsgd(**more):
     return dpsgd_statement(plan, clipping=FlatClipping(), apart="by an engine", **more)
 
 
+def audited(layer, stood):
+    return {"layer": layer, "claim": "(1, 1e-06)-DP", "tried": "one crafted record", "stood": stood}
+
+
 MAKERS = {
+    "audited": lambda folder: make(audits=tuple(audited(layer, layer != "game") for layer in LAYERS)),
     "plain": lambda folder: make(),
     "votes": lambda folder: released().statement,
     "capped": lambda folder: released(mechanism=ConfidentGNMax(200, 150, 40), max_answers=7).statement,
@@ -119,7 +125,11 @@ class Page(HTMLParser):
 def test_the_schema_is_one_and_names_every_field():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     own = {f.name for f in fields(PrivacyStatement)}
-    assert own < set(SCHEMA["required"]) == set(SCHEMA["properties"])
+    assert own < set(SCHEMA["properties"])
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"audits"}  # came later: absent where there are none
+    assert set(SCHEMA["properties"]["audits"]["items"]["required"]) == {f.name for f in fields(CitedAudit)}
+    assert SCHEMA["properties"]["audits"]["items"]["properties"]["layer"]["enum"] == list(LAYERS)
+    assert SCHEMA["properties"]["audits"]["maxItems"] == MOST_AUDITS
     assert set(SCHEMA["properties"]["guarantee"]["required"]) == {f.name for f in fields(Guarantee)}
     assert set(SCHEMA["properties"]["assumptions"]["items"]["required"]) == {f.name for f in fields(Assumption)}
 
@@ -197,10 +207,10 @@ def changed(values, at, new):
     return values
 
 
-GOOD = json.loads(json.dumps(make(assumptions=("a",), covered=("b",)).to_dict()))
+GOOD = json.loads(json.dumps(make(assumptions=("a",), covered=("b",), audits=(audited("law", True),)).to_dict()))
 
 
-@pytest.mark.parametrize("at", [at for at in paths(GOOD) if at], ids=str)
+@pytest.mark.parametrize("at", [at for at in paths(GOOD) if at and at != ("audits",)], ids=str)
 def test_a_missing_or_odd_entry_is_refused(at):
     with pytest.raises(InvalidInputError):
         PrivacyStatement.from_dict(changed(GOOD, at, ...))
@@ -214,7 +224,9 @@ def test_a_missing_or_odd_entry_is_refused(at):
             PrivacyStatement.from_dict(changed(GOOD, at, odd))
 
 
-@pytest.mark.parametrize("at", [(), ("guarantee",), ("assumptions", 0), ("meaning",), ("meaning", "bounds")])
+@pytest.mark.parametrize(
+    "at", [(), ("guarantee",), ("assumptions", 0), ("audits", 0), ("meaning",), ("meaning", "bounds")]
+)
 def test_an_unknown_entry_is_refused(at):
     place = GOOD
     for step in at:
@@ -241,6 +253,31 @@ def test_an_unknown_entry_is_refused(at):
 def test_a_contradiction_is_refused(change):
     with pytest.raises(InvalidInputError, match=r"contradicts itself|schema must be"):
         PrivacyStatement.from_dict({**GOOD, **change})
+
+
+def test_an_audit_is_cited_by_what_was_tried_and_whether_the_claim_stood():
+    """No figure and no finding has a place; the digest covers it; without audits a statement is what it was."""
+    plain, cited = make(created="x"), make(created="x").with_audits([audited("pair", True), audited("law", False)])
+    assert "audits" not in plain.to_dict()
+    assert cited.digest != plain.digest
+    assert [a.stood for a in PrivacyStatement.from_dict(json.loads(json.dumps(cited.to_dict()))).audits] == [
+        True,
+        False,
+    ]
+    assert "the claim was REFUTED" in cited.text()
+    for altered in (
+        {**cited.to_dict(), "audits": [audited("pair", True)]},
+        {key: value for key, value in cited.to_dict().items() if key != "audits"},
+        {**plain.to_dict(), "audits": []},
+        {**plain.to_dict(), "audits": None},
+        {**plain.to_dict(), "audits": [{**audited("pair", True), "finding": "epsilon 0.9"}]},
+    ):
+        with pytest.raises(InvalidInputError):
+            PrivacyStatement.from_dict(altered)
+    with pytest.raises(InvalidInputError, match="at most 40"):
+        make(audits=[audited("law", True)] * 41)
+    with pytest.raises(InvalidInputError, match="layer must be one of"):
+        make(audits=[audited("luck", True)])
 
 
 def test_private_numbers_have_no_place():

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pate.core.checks import check_real
+from pate.core.tape import settle
 from pate.dpsgd.clipping._clip import LEAST_NORM, check_norm, within
 from pate.exceptions import InvalidInputError
 
@@ -209,6 +210,7 @@ class QuantileRun:
             Of standard deviation 1, from the draw of the mechanism that the gradients' noise comes from.
         """
         noised = self._count + self.settings.count_noise_of(self.expected_batch_size) * float(draws[0])
+        noised = float(settle("quantile", noised))
         self._count, self._within_step = 0.0, False
         share = 0.5 + noised / self.expected_batch_size
         moved = self.settings.learning_rate * (self.settings.quantile - share)

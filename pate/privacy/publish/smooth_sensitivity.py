@@ -29,6 +29,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from pate.core.checks import check_real
+from pate.core.tape import note
 from pate.exceptions import InvalidInputError
 from pate.noise import rounded_up
 from pate.noise.source import NoiseSource
@@ -162,6 +163,7 @@ def _draw(
     fixed = Fraction(how.price) + Fraction(overhead)
     deviation = Fraction(how.noise_scale) * Fraction(sensitivity)
     centre = Fraction(value) + deviation * Fraction(how.deviations) + fixed
+    note("smooth sensitivity")  # the scale of its noise is private, by its design
     steps = rounded_up(centre, scale=deviation, grid=GRID, source=noise)
     # Clipping between two constants is post-processing: 0, and what the public cost says.
     highest = math.ceil((Fraction(most) * (1 + Fraction(ROUNDING)) + fixed) / GRID)

@@ -12,8 +12,8 @@ need("matplotlib", extra="plots", why="A picture")
 
 # ruff: noqa: E402  (what follows imports matplotlib)
 from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
-from pate.report.plots._audit import audit_picture
-from pate.report.plots._comparison import comparison_curves, styles
+from pate.report.plots._audit import audit_picture, bounds_picture
+from pate.report.plots._comparison import comparison_curves, stretched, styles
 from pate.report.plots._display import Display
 from pate.report.plots._release import answers_per_class, cost_curves
 from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
@@ -26,6 +26,7 @@ __all__ = [
     "accuracy_bars",
     "answers_per_class",
     "audit_picture",
+    "bounds_picture",
     "comparison_curves",
     "cost_curves",
     "ensemble_curve",
@@ -34,6 +35,7 @@ __all__ = [
     "group_rows",
     "margin_histogram",
     "narrow_axes",
+    "stretched",
     "styles",
     "teacher_accuracies",
 ]

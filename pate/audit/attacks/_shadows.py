@@ -1,0 +1,262 @@
+"""Shadow models: the user's estimator, cloned and fitted on halves; what each of them says of every record."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+from sklearn.base import clone
+
+from pate.audit.attacks._folder import ShadowFolder
+from pate.core.progress import track
+from pate.core.seeds import global_generators
+from pate.core.types import FloatArray, IndexArray
+from pate.exceptions import InvalidInputError, PateError
+from pate.statement._fits import counted_elsewhere
+from pate.statement.model import PrivacyStatement
+from pate.teachers._rows import take_rows
+from pate.teachers._shards import global_seed, seeded_clone
+
+#: Between them lies the least probability; of models whose probabilities come in steps it is half a step.
+_LEAST, _LARGEST_LEAST = 1e-6, 0.05
+#: What a shadow model must not share with the others, or write to.
+_NONE_HERE = {
+    "noise_seed": "all shadow models would draw the same noise",
+    "ledger": "every shadow model would be charged there",
+    "checkpoint": "one model's training would go on where another's stopped",
+    "checkpoint_dir": "the shadow models' teachers would be kept there",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Material:
+    """What all shadow models are made of and asked about (**sensitive**).
+
+    Attributes
+    ----------
+    estimator : unfitted classifier or ensemble of teachers
+    X, y : rows and class values
+    groups : array of shape (n_records,) or None
+    X_public : rows or None
+    copies : float array of shape (n_copies * n_records, ...) or None
+        Noisy copies of all rows, one after the other; None where nobody asks for them.
+    seed : int
+    """
+
+    estimator: Any
+    X: Any
+    y: Any
+    groups: Any
+    X_public: Any
+    copies: Any
+    seed: int
+
+
+@dataclass(frozen=True, repr=False)
+class Shadow:
+    """What one shadow model says (**sensitive**).
+
+    Attributes
+    ----------
+    logit : float64 array of shape (n_records,)
+        Log odds of the right class.
+    right : bool array of shape (n_records,)
+    robust : float64 array of shape (n_records,) or None
+    promise : dict
+        What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
+    """
+
+    logit: FloatArray
+    right: FloatArray
+    robust: FloatArray | None
+    promise: dict[str, Any]
+
+
+def check_estimator(estimator: Any) -> Any:
+    """Return an unfitted clone that is no kin of the user's own, so that shadow models are not counted as its fits.
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> check_estimator(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), noise_seed=0))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: estimator must have noise_seed=None for an attack, as all shadow models would ...
+    """
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params")):
+        kind = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
+        raise InvalidInputError(
+            f"estimator must be an unfitted classifier of scikit-learn's kind or an ensemble of teachers, got {kind}. "
+            "Every shadow model is a clone of it."
+        )
+    for name, value in estimator.get_params(deep=True).items():
+        why = _NONE_HERE.get(name.rpartition("__")[2])
+        if why and value is not None:
+            raise InvalidInputError(f"estimator must have {name}=None for an attack, as {why}. Leave it out.")
+    with counted_elsewhere():
+        return clone(estimator)
+
+
+def shadows_of(
+    material: Material,
+    halves: list[IndexArray],
+    *,
+    n_jobs: int | None,
+    folder: ShadowFolder | None,
+    verbose: bool,
+) -> list[Shadow]:
+    """Return what a model fitted on each half says; those that a folder holds are not fitted again."""
+    found: dict[int, Shadow] = {}
+    if folder is not None:
+        for i in range(len(halves)):
+            kept = folder.load(i)
+            if kept is not None and (material.copies is None or kept["robust"] is not None):
+                found[i] = Shadow(**{**kept, "promise": json.loads(kept["promise"])})
+    left = [i for i in range(len(halves)) if i not in found]
+    fits = _fitted(material, halves, left, n_jobs)
+    for i, shadow in track(fits, total=len(halves), label="shadow models", show=verbose, begun=len(found)):
+        found[i] = shadow
+        if folder is not None:
+            folder.save(
+                i,
+                logit=shadow.logit,
+                right=shadow.right,
+                robust=shadow.robust,
+                promise=json.dumps(shadow.promise),
+            )
+    return [found[i] for i in range(len(halves))]
+
+
+def _fitted(
+    material: Material, halves: list[IndexArray], left: list[int], n_jobs: int | None
+) -> Iterator[tuple[int, Shadow]]:
+    alone = n_jobs in (None, 1)
+    work = Parallel(n_jobs=n_jobs, return_as="generator")
+    yield from work(delayed(fit_shadow)(material, halves[i], i, in_worker=not alone) for i in left)
+
+
+def fit_shadow(material: Material, half: IndexArray, index: int, *, in_worker: bool) -> tuple[int, Shadow]:
+    """Fit one shadow model and ask it about every record."""
+    with counted_elsewhere(), global_generators(global_seed(material.seed, index)):
+        try:
+            if in_worker:  # a fit's own workers would multiply with those beside it
+                with parallel_config(backend="sequential"):
+                    return index, _asked(material, _trained(material, half, index))
+            return index, _asked(material, _trained(material, half, index))
+        except PateError as error:
+            raise type(error)(f"shadow model {index + 1} failed: {error}") from error
+        except Exception as error:
+            error.add_note(f"shadow model {index + 1} failed.")
+            raise
+
+
+def _trained(material: Material, half: IndexArray, index: int) -> Any:
+    model = seeded_clone(material.estimator, material.seed, index)
+    takes = inspect.signature(model.fit).parameters
+    offered = {"groups": None if material.groups is None else material.groups[half], "X_public": material.X_public}
+    more = {k: v for k, v in offered.items() if v is not None and k in takes}
+    model.fit(take_rows(material.X, half), material.y[half], **more)
+    return model
+
+
+def _asked(material: Material, model: Any) -> Shadow:
+    logit, right = said_of(model, material.X, material.y)
+    robust = None
+    if material.copies is not None:
+        n = len(right)
+        n_copies = len(material.copies) // n
+        labels = np.tile(np.arange(n), n_copies)
+        found = right.copy()
+        if n_copies:
+            found += said_of(model, material.copies, material.y[labels])[1].reshape(n_copies, n).sum(axis=0)
+        robust = found / (1 + n_copies)
+    if not np.isfinite(logit).all():
+        raise InvalidInputError(
+            "the model's answers must be finite numbers, got NaN or infinity. Train it more gently, or scale its rows."
+        )
+    return Shadow(logit, right, robust, _promise(model))
+
+
+def said_of(model: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    """Return a model's log odds of each row's right class, and whether its label is right (1 or 0).
+
+    Of probabilities, and of shares of votes, they are log p - log(1 - p), where 0 is read as half of the least positive
+    one; of a decision function, the margin to the next class; of labels alone, 1 or -1.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    >>> logit, right = said_of(GaussianNB().fit(X, y), X, y)
+    >>> logit.shape, right.tolist()
+    ((4,), [1.0, 1.0, 1.0, 1.0])
+    """
+    if hasattr(model, "predict_proba"):
+        shares, classes = np.asarray(model.predict_proba(X), dtype=np.float64), model.classes_
+    elif hasattr(model, "decision_function"):
+        return _margins(np.asarray(model.decision_function(X), dtype=np.float64), model.classes_, y)
+    elif hasattr(model, "vote"):
+        votes = model.vote(X, keep_labels=False) if _takes(model.vote, "keep_labels") else model.vote(X)
+        shares, classes = votes.counts / votes.n_teachers, votes.classes
+    elif hasattr(model, "predict"):
+        right = (np.asarray(model.predict(X)) == y).astype(np.float64)
+        return 2 * right - 1, right
+    else:
+        raise InvalidInputError(
+            "estimator must answer by predict_proba, decision_function, predict or vote, and its fitted clone has none "
+            "of these. Wrap it in a classifier that has."
+        )
+    known, column = _columns(classes, y)
+    rows = np.arange(len(column))
+    own = np.where(known, shares[rows, column], 0.0)
+    others = shares.copy()
+    others[rows[known], column[known]] = 0.0
+    least = float(np.clip(shares[shares > 0].min(initial=1.0) / 2, _LEAST, _LARGEST_LEAST))
+    logit = np.log(np.maximum(own, least)) - np.log(np.maximum(others.sum(axis=1), least))
+    return logit, (known & (shares.argmax(axis=1) == column)).astype(np.float64)
+
+
+def _margins(found: FloatArray, classes: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    if found.ndim == 1:
+        found = np.stack([-found / 2, found / 2], axis=1)
+    if found.shape[1] != len(classes):
+        raise InvalidInputError(
+            f"decision_function must give one column for each of the {len(classes)} classes, got {found.shape[1]}. "
+            "Set decision_function_shape='ovr'."
+        )
+    known, column = _columns(classes, y)
+    rows = np.arange(len(column))
+    own = np.where(known, found[rows, column], found.min(axis=1))
+    others = found.copy()
+    others[rows[known], column[known]] = -np.inf
+    margin = own - others.max(axis=1)
+    return margin, (margin > 0).astype(np.float64)
+
+
+def _columns(classes: Any, y: Any) -> tuple[Any, IndexArray]:
+    """Return whether each row's class is one that the model knows, and its column (0 where it is not)."""
+    place = {value: column for column, value in enumerate(np.asarray(classes).tolist())}
+    column = np.array([place.get(value, -1) for value in np.asarray(y).tolist()], dtype=np.intp)
+    return column >= 0, np.maximum(column, 0)
+
+
+def _takes(function: Any, name: str) -> bool:
+    return name in inspect.signature(function).parameters
+
+
+def _promise(model: Any) -> dict[str, Any]:
+    statement = getattr(model, "statement_", None)
+    if not isinstance(statement, PrivacyStatement):
+        return {}
+    said = statement.guarantee
+    return {
+        "epsilon": said.epsilon,
+        "delta": said.delta,
+        "adjacency": said.adjacency,
+        "unit": statement.unit,
+        "seeded": statement.seeded,
+    }

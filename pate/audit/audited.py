@@ -1,0 +1,364 @@
+"""One release audited in every way that there is something for: a mechanism, votes under it, a statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.audit.claims import Claim
+from pate.audit.report import Audit
+from pate.audit.worst import tie, worst_neighbour
+from pate.core.checks import check_int
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
+from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.cost import Charge
+from pate.report.audit_result import AuditResult, Figure, Picture
+from pate.statement.model import PrivacyStatement
+from pate.studies.account import account, cost_by_queries
+from pate.votes import Votes, as_votes
+
+__all__ = ["audit_mechanism", "audit_statement", "audit_votes"]
+
+#: A game draws about so many answers in each world, in so many runs at least and at most.
+_ANSWERS, _FEWEST, _MOST = 200_000, 200, 2_000
+#: Relative rounding granted where one number is held against another.
+_MARGIN = 1e-9
+#: What a Renyi order has to be for "the worst neighbour" where the price names none.
+_ORDER = 8.0
+_NO_RECORDS = "no private records were given, and a finished release cannot be trained again."
+
+
+@dataclass
+class _Tried:
+    """Results as they come, and what could not be tried."""
+
+    results: list[AuditResult] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, layer: str, run: Callable[[], AuditResult]) -> None:
+        try:
+            self.results.append(run())
+        except InvalidInputError as error:
+            self.left_out.append(f"{layer}: {error}")
+
+
+def audit_mechanism(
+    mechanism: Mechanism | GaussianSum,
+    *,
+    n_queries: int = 1,
+    max_answers: int | None = None,
+    claim: Any = None,
+    delta: float = 1e-5,
+    n_teachers: int = 250,
+    n_classes: int = 10,
+    false_alarms: float = 1e-6,
+    max_releases: int | None = None,
+    n_runs: int | None = None,
+) -> Audit:
+    """Audit a mechanism without any data: its law, and its price on votes that tell most.
+
+    Its releases are drawn anew and held against its exact law (layer law), noise against its own copies; then made-up
+    votes, a tie of two classes in every query, give the exact divergence of one pair (layer pair) and worlds for an
+    attacker (layer game). Nothing in it is private.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or GaussianSum
+    n_queries, max_answers : int
+        Of the release whose price is audited.
+    claim : Claim, Guarantee, Budget, Charge, (epsilon, delta) or None
+        What is claimed of it; None: what the mechanism charges.
+    delta : float
+    n_teachers, n_classes : int
+        Of the made-up votes.
+    false_alarms : float
+        Of each layer that draws.
+    max_releases : int or None
+        Of each histogram, for the law.
+    n_runs : int or None
+        Of the game, in each world; None takes 200 to 2,000, fewer where there are many queries.
+
+    Raises
+    ------
+    InvalidInputError
+        A setting out of range.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> found = audit_mechanism(GNMax(4.0), n_queries=9, n_teachers=20, n_classes=3, max_releases=500, n_runs=50)
+    >>> found.refuted, [r.layer for r in found.results]
+    (False, ['law', 'law', 'pair', 'game'])
+    """
+    from pate.audit import game, independence, law, pair
+    from pate.audit.game import MechanismRelease
+
+    n_queries = check_int("n_queries", n_queries, low=1)
+    tried = _Tried()
+    drawn: dict[str, Any] = {"false_alarms": false_alarms}
+    if max_releases is not None:
+        drawn["max_releases"] = max_releases
+    tried.add("law", lambda: law(mechanism, n_classes=n_classes, **drawn))
+    tried.add("law", lambda: independence(mechanism, **drawn))
+    if isinstance(mechanism, GaussianSum):
+        tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
+        return Audit(title=f"Audit of {mechanism}", results=tried.results, left_out=tried.left_out)
+    votes, moved = tie(n_teachers, n_classes)
+    what = f"a tie of {n_teachers:,} votes that nobody cast"
+
+    def on_tie() -> AuditResult:
+        ours, theirs = (Votes.from_counts(np.repeat(v, n_queries, axis=0)) for v in (votes, moved))
+        made = pair(ours, theirs, mechanism, delta=delta, max_answers=max_answers, claim=claim, published=True)
+        words = f"{what}, {n_queries:,} times, one vote moved; exact laws"
+        return replace(made, target=f"{mechanism}, {n_queries:,} queries", tried=words, figures=_of(made, "a tie"))
+
+    def played() -> AuditResult:
+        runs = min(max(_ANSWERS // n_queries, _FEWEST), _MOST) if n_runs is None else n_runs
+        ours, theirs = (np.repeat(v, n_queries, axis=0) for v in (votes, moved))
+        promised = mechanism.charge(n_queries) if claim is None else claim
+        made = game(MechanismRelease(mechanism), ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
+                    delta=delta, false_alarms=false_alarms, target=f"{mechanism}, {n_queries:,} queries",
+                    published=True)  # fmt: skip
+        return replace(made, figures=_of(made, "a tie"))
+
+    tried.add("pair", on_tie)
+    if max_answers is not None and max_answers < n_queries:
+        tried.left_out.append("game: a run that stops after so many answers has no likelihood here.")
+    else:
+        tried.add("game", played)
+    return Audit(title=f"Audit of {mechanism}", results=tried.results, left_out=tried.left_out)
+
+
+def _of(result: AuditResult, whom: str) -> tuple[Figure, ...]:
+    return tuple(replace(f, of=f.of or whom) for f in result.figures)
+
+
+def audit_votes(
+    votes: Votes | npt.ArrayLike,
+    mechanism: Mechanism,
+    *,
+    delta: float = 1e-5,
+    max_answers: int | None = None,
+    claim: Any = None,
+    canary: Votes | npt.ArrayLike | None = None,
+    published: bool = False,
+    false_alarms: float = 1e-6,
+    max_releases: int | None = None,
+    n_runs: int | None = None,
+) -> Audit:
+    """Audit votes under a mechanism: what :func:`audit_mechanism` does, and the chain of bounds on these very votes.
+
+    The chain is pair <= data-dependent <= public: the exact divergence of these votes and their worst neighbour
+    (:func:`pate.audit.worst.worst_neighbour`), the bound over all neighbours of :func:`pate.account`, and the price
+    that holds whatever the votes are. A violation of either refutes the claim.
+
+    Parameters
+    ----------
+    votes : Votes, or counts of shape (n_queries, n_classes)
+        **Sensitive**: an audit of private votes is itself an access to private data.
+    mechanism : Mechanism
+    delta, max_answers, claim, false_alarms, max_releases, n_runs : as in audit_mechanism
+    canary : Votes, counts or None
+        Votes on the same queries with one unit's data changed: what that pair tells apart.
+    published : bool
+        The votes are public or made up: what comes of them is then no secret.
+
+    Raises
+    ------
+    InvalidInputError
+        Votes that are none, a mechanism that is none, a canary of other queries, classes or teachers.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> found = audit_votes([[18, 2, 0], [10, 9, 1]], GNMax(4.0), max_releases=500, n_runs=50)
+    >>> found.refuted, [r.layer for r in found.results if r.sensitive], found.public().sensitive
+    (False, ['pair'], False)
+    """
+    from pate.audit import pair
+
+    held = as_votes(votes)
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError("mechanism must be a mechanism such as GNMax(sigma=40), and votes what it is asked of.")
+    found = audit_mechanism(
+        mechanism, n_queries=held.n_queries, max_answers=max_answers, claim=claim, delta=delta,
+        n_teachers=held.n_teachers, n_classes=held.n_classes, false_alarms=false_alarms, max_releases=max_releases,
+        n_runs=n_runs,
+    )  # fmt: skip
+    tried = _Tried(list(found.results), list(found.left_out))
+    if isinstance(mechanism, ExactLaw):
+        # Refused outright where it cannot be: why not would be a fact about the votes, among what is public.
+        tried.results.append(_chain(held, mechanism, delta, max_answers, published))
+    else:
+        tried.left_out.append(f"pair: {mechanism} tells the same of every pair, whatever the votes: its price.")
+    if canary is not None:
+        other = as_votes(canary)
+        made = pair(held, other, mechanism, delta=delta, max_answers=max_answers, claim=claim, published=published)
+        words = "the given canary: votes with one unit's data changed; exact laws"
+        tried.results.append(
+            replace(made, target="the given votes and canary", tried=words, figures=_of(made, "canary"))
+        )
+    tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
+    said = f"{held.n_queries:,} queries, {held.n_classes} classes, {held.n_teachers:,} teachers, {mechanism}."
+    return Audit(title="Audit of votes", description=said, results=tried.results, left_out=tried.left_out)
+
+
+def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, published: bool) -> AuditResult:
+    """Hold the worst neighbour of given votes against the data-dependent bound, and that against the public one."""
+    from pate.audit import pair
+
+    begun = perf_counter()
+    report = account(votes, mechanism, delta=delta, max_answers=max_answers)
+    exact, public = report.exact.reveal(), report.public.epsilon
+    if not exact:
+        raise InvalidInputError(
+            "votes must be one of every teacher in every query: no exact bound is known where teachers abstain. Audit "
+            "the mechanism alone (audit_mechanism)."
+        )
+    inner = report.data_dependent.reveal().epsilon
+    moved = worst_neighbour(votes, mechanism, order=exact["rdp"].order or _ORDER)
+    theirs = Votes.from_counts(moved, n_teachers=votes.n_teachers, classes=votes.classes)
+    found = pair(votes, theirs, mechanism, delta=delta, max_answers=max_answers, published=True)
+    reached = found["epsilon of the pair"]
+    low = reached.value or 0.0
+    wrong = [
+        f"{one} is {a:.6g}, above {other}, {b:.6g}"
+        for (one, a), (other, b) in (
+            (("the epsilon of the pair", low), ("the data-dependent bound", inner)),
+            (("the data-dependent bound", inner), ("the public price", public)),
+        )
+        if a > b * (1 + _MARGIN)
+    ]
+    return AuditResult(
+        layer="pair",
+        target=f"the given votes, {mechanism}",
+        claim="what a pair of data sets tells apart is at most the data-dependent bound, and that the public price",
+        tried=f"the worst neighbour of the given votes on {votes.n_queries:,} queries, by exact laws",
+        refuted=bool(wrong or found.refuted),
+        finding="; ".join(wrong) or f"epsilon {low:.4g} of {inner:.4g} (data-dependent) and {public:.4g} (public)",
+        false_alarms=0.0,
+        seconds=perf_counter() - begun,
+        limits="Of these votes and this neighbour of theirs alone, for queries fixed beforehand.",
+        figures=[
+            Figure(name="public epsilon", value=public),
+            Figure(name="data-dependent epsilon", value=inner),
+            replace(reached, of="the worst neighbour of the votes"),
+        ],
+        picture=_growing(votes, theirs, mechanism, delta, max_answers),
+        settings={"delta": delta, "max_answers": max_answers, "n_queries": votes.n_queries},
+        sensitive=not published,
+    )
+
+
+def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
+    """Return the chain by the number of queries."""
+    from pate.audit.pair import bounds_picture, laws_of
+
+    curves: Any = cost_by_queries(
+        votes, mechanism, delta=delta, max_answers=max_answers, pld=False, n_points=6
+    ).reveal()
+    by_name = {str(c["label"]): c for c in curves}
+    places = list(by_name["public"]["queries"])
+    inner = [c["epsilon"] for name, c in by_name.items() if name.startswith("exact")]
+    laws, _ = laws_of(votes, theirs, mechanism, max_answers)
+    measured = {"the worst neighbour": [laws.first(n).epsilon(delta).epsilon[0] for n in places]}
+    if inner:
+        measured = {
+            "data-dependent": [min(at) for at in zip(*inner, by_name["public"]["epsilon"], strict=True)]
+        } | measured
+    return bounds_picture(places, measured, by_name["public"]["epsilon"])
+
+
+# A statement -----------------------------------------------------------------------------------------------------
+
+#: How a statement's recipe names queries and cap, and a round of ballots.
+_ASKED = re.compile(r"\.charge\((\d+), (None|\d+)\)")
+_ROUNDS = re.compile(r"1/(\d[\d.eE+-]*)\^2")
+_VOTERS = re.compile(r"([\d,]+) teachers, ([\d,]+) classes")
+
+
+def audit_statement(
+    statement: PrivacyStatement,
+    *,
+    false_alarms: float = 1e-6,
+    max_releases: int | None = None,
+    n_runs: int | None = None,
+) -> Audit:
+    """Audit what a statement says: the law of its mechanism, drawn anew, and its epsilon on votes that tell most.
+
+    Needs no private data and finds out nothing about any.
+
+    Parameters
+    ----------
+    statement : PrivacyStatement
+    false_alarms, max_releases, n_runs : as in audit_mechanism
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, release_labels
+    >>> s = release_labels(Votes.from_counts([[18, 2]] * 9), GNMax(sigma=4.0), budget=Budget(9.0, 1e-5)).statement
+    >>> [(r.layer, r.refuted) for r in audit_statement(s, max_releases=500, n_runs=50).results]
+    [('law', False), ('law', False), ('pair', False), ('game', False)]
+    """
+    g, tried = statement.guarantee, _Tried()
+    some: dict[str, Any] = {"false_alarms": false_alarms, "max_releases": max_releases}
+    voters = _VOTERS.search(statement.mechanism)
+    n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
+    asked = _ASKED.search(statement.verify)
+    for mechanism in read_mechanisms(statement.mechanism):
+        if asked is None:
+            found = audit_mechanism(mechanism, n_classes=n_classes, n_runs=n_runs, n_teachers=n_teachers, **some)
+            tried.left_out.append(f"pair: of {mechanism} the statement does not say how many queries were asked.")
+            tried.results += [r for r in found.results if r.layer == "law"]
+        else:
+            cap = None if asked[2] == "None" else int(asked[2])
+            found = audit_mechanism(
+                mechanism, n_queries=int(asked[1]), max_answers=cap, claim=g, delta=g.delta, n_teachers=n_teachers,
+                n_classes=n_classes, n_runs=n_runs, **some,
+            )  # fmt: skip
+            tried.results += found.results
+        tried.left_out += found.left_out
+    if statement.mechanism.startswith("GaussianSum"):
+        _sums(statement, tried, some)
+    if not tried.results:
+        tried.left_out.append("law: the statement names no mechanism whose law is known here.")
+    if statement.seeded:
+        tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
+    tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
+    title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
+    return Audit(title=title, description=statement.headline, results=tried.results, left_out=tried.left_out)
+
+
+def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
+    """Audit rounds of noisy sums of ballots: the law of each, and epsilon in closed form."""
+    rounds = [GaussianSum(float(value)) for value in _ROUNDS.findall(statement.verify)]
+    for mechanism in dict.fromkeys(rounds):
+        found = audit_mechanism(mechanism, **some)
+        tried.results += found.results
+    if rounds:
+        tried.results.append(_closed_form(statement, rounds))
+
+
+def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> AuditResult:
+    g = statement.guarantee
+    total = sum((m.charge(1) for m in rounds), Charge.zero()).mu_squared
+    value = gdp_to_epsilon(total**0.5, g.delta)
+    wrong = value * (1 - 1e-6) > g.epsilon
+    return AuditResult(
+        layer="pair",
+        target=f"{len(rounds)} noisy sum{'s' * (len(rounds) > 1)} of ballots",
+        claim=str(Claim.of(g)),
+        tried="ballots that nobody cast, as far apart as one unit can move them in every round; closed form",
+        refuted=wrong,
+        finding=f"epsilon {value:.6g} at delta {g.delta:g} of the {g.epsilon:.6g} that are claimed",
+        false_alarms=0.0,
+        limits="That a ballot moves the sum no further than its bound is shown by replay, not here.",
+        figures=[Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)],
+    )

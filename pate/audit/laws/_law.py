@@ -1,0 +1,246 @@
+"""Layer 2: what a mechanism releases, against the exact law that it is accounted by."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pate.audit.laws._registry import find
+from pate.audit.laws._subject import ImpossibleError, Subject, drawn_by, subject_of
+from pate.core.checks import check_choice, check_int, check_real
+from pate.core.types import FloatArray, IntArray
+from pate.noise.source import NoiseSource
+from pate.report.audit_result import AuditResult, Curve, Figure, Picture
+
+__all__ = ["law", "looks"]
+
+#: The first look, and by how much each is later than the one before: looking costs time, not false alarms.
+_FIRST, _LATER = 16, 1.15
+#: Simulated tallies of the test of fixed size.
+_SIMULATIONS = 9_999
+_FIXED_RELEASES = 2_000
+#: Bets that are named in a result.
+_NAMED = 5
+
+LIMITS = (
+    "Only the histograms of the bank were asked about, one release at a time: a fault that shows on others alone, a "
+    "smaller one than so many releases tell, or one that hangs on earlier releases stays unseen."
+)
+
+
+def law(
+    mechanism: Any,
+    *,
+    sampler: Any = None,
+    n_classes: int | None = None,
+    bank: Any = None,
+    false_alarms: float | None = None,
+    max_releases: int | None = None,
+    noise_seed: int | None = None,
+    test: str = "sequential",
+    alternatives: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Draw releases over a bank of vote histograms and compare them with the exact law of a mechanism.
+
+    Parameters
+    ----------
+    mechanism : mechanism, or function
+        The claim. A registered mechanism (:func:`pate.testing.register`; all of the package's are), any with
+        ``log_probs``, or a function of counts (n, m) that returns probabilities (n, n_outcomes) or :class:`Numbers`.
+    sampler : callable or mechanism, optional
+        What is drawn, where that is not ``mechanism`` itself: ``sampler(counts)`` takes whole counts (n, m) and returns
+        labels (n,), -1 where it refuses, or noisy counts (n, m), of whatever library it is.
+    n_classes : int, optional
+        Of all histograms. When not given ten, and for noisy maxima one histogram of two and one of 1,000 classes.
+    bank : array-like of shape (n_histograms, n_classes), or dict of names to histograms, optional
+        Made from the mechanism's branches when not given (:func:`law_bank`).
+    false_alarms : float
+        Probability that a true claim is refuted; 1e-6, or 1e-3 for the test of fixed size.
+    max_releases : int, optional
+        Of each histogram; 20,000 (fewer for what is slow), or 2,000 for the test of fixed size.
+    noise_seed : int, optional
+        Of a mechanism's own noise. None takes the operating system's, by which people are protected.
+    test : {"sequential", "fixed"}
+        Sequential stops as soon as the claim is refuted and may look at any time: an e-process (a mean of likelihood
+        ratios over alternatives on all histograms together and on each, and of Dirichlet mixtures). Fixed draws
+        ``max_releases`` and simulates the p-values of chi-square and of the largest likelihood ratio, paid for by two.
+    alternatives : dict of names to mechanisms or functions, optional
+        Laws to bet on, in place of none: those of the bank are bet on always.
+
+    Returns
+    -------
+    AuditResult
+        ``refuted``, what gave it away in ``figures``, the log e-value over releases as picture. Its votes are made up:
+        nothing in it is private.
+
+    Raises
+    ------
+    InvalidInputError
+        A mechanism without a known law, a sampler that fails or returns another shape, a bank that is none.
+
+    Notes
+    -----
+    Ville's inequality for e-processes (Ville 1939; Ramdas, Grunwald, Vovk, Shafer 2023, "Game-theoretic statistics and
+    safe anytime-valid inference", section 3): ever reaching 1/false_alarms has at most that probability under the law.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> honest = law(GNMax(40.0), n_classes=10, noise_seed=0)
+    >>> honest.refuted, honest["releases of each histogram"].value
+    (False, 20000.0)
+    >>> theirs = lambda counts: (counts + np.random.default_rng(0).normal(0, 30, counts.shape)).argmax(axis=1)
+    >>> found = law(GNMax(40.0), sampler=theirs, n_classes=10)
+    >>> found.refuted, found.false_alarms
+    (True, 1e-06)
+    """
+    check_choice("test", test, ["sequential", "fixed"])
+    fixed = test == "fixed"
+    alpha = (1e-3 if fixed else 1e-6) if false_alarms is None else false_alarms
+    remedy = f"{_SIMULATIONS:,} simulations show no smaller one; test='sequential' does." if fixed else ""
+    least = 2 / (_SIMULATIONS + 1) if fixed else 0.0
+    alpha = check_real("false_alarms", alpha, low=least, high=1, low_open=not fixed, high_open=True, remedy=remedy)
+    if n_classes is not None:
+        n_classes = check_int("n_classes", n_classes, low=2)
+    entry = find(mechanism)
+    if max_releases is None:
+        usual = entry.max_releases if entry is not None else 20_000
+        max_releases = min(usual, _FIXED_RELEASES) if fixed else usual
+    most = check_int("max_releases", max_releases, low=1)
+    source = NoiseSource(noise_seed)
+    subject = subject_of(mechanism, n_classes, bank, alternatives)
+    draw = drawn_by(mechanism if sampler is None else sampler, source)
+    started = time.perf_counter()
+    try:
+        if fixed:
+            n, refuted, finding, figures, picture = _fixed(subject, draw, most, alpha, noise_seed)
+        else:
+            n, refuted, finding, figures, picture = _sequential(subject, draw, most, alpha)
+    except ImpossibleError as impossible:
+        n, refuted, finding, figures, picture = 1, True, f"{impossible}.", [], None
+    histograms = subject.histograms
+    return AuditResult(
+        layer="law",
+        target=_target(mechanism, sampler),
+        claim=f"releases have the exact law of {_name(mechanism)}",
+        tried=f"up to {most:,} releases of each of {len(histograms)} histograms, {test} test",
+        refuted=refuted,
+        finding=finding,
+        false_alarms=alpha,
+        n_releases=n * len(histograms),
+        seconds=time.perf_counter() - started,
+        limits=LIMITS,
+        figures=(Figure(name="releases of each histogram", value=float(n)), *figures),
+        picture=picture,
+        settings={
+            "test": test,
+            "histograms": histograms[:32],
+            "max_releases": most,
+            "noise": "seeded" if source.seeded else "operating system",
+        },
+    )
+
+
+def looks(most: int) -> list[int]:
+    """Return after how many releases the evidence is looked at, ``most`` last.
+
+    Examples
+    --------
+    >>> looks(40)
+    [16, 19, 22, 26, 30, 35, 40]
+    """
+    found = [min(_FIRST, most)]
+    while found[-1] < most:
+        found.append(min(most, max(found[-1] + 1, math.ceil(found[-1] * _LATER))))
+    return found
+
+
+Found = tuple[int, bool, str, list[Figure], Picture | None]
+
+
+def _sequential(subject: Subject, draw: Any, most: int, alpha: float) -> Found:
+    line, n = -math.log(alpha), 0
+    tallies = np.zeros(subject.cells.law.shape, dtype=np.int64)
+    path: list[tuple[int, float]] = []
+    for n_next in looks(most):
+        tallies += subject.tallies(draw, n_next - n)
+        n = n_next
+        odd = subject.cells.impossible(tallies)
+        if odd is not None:
+            cell, outcome = odd
+            return (
+                n,
+                True,
+                f"outcome {outcome} of {cell!r} came out, which the claim never gives.",
+                [],
+                _path(path, line),
+            )
+        log_e, values = subject.cells.log_e(tallies)
+        path.append((n, log_e))
+        if log_e >= line:
+            break
+    best = np.argsort(-values, kind="stable")[:_NAMED]
+    named = [Figure(name="log e-value of a bet", value=float(values[b]), of=subject.cells.bets[b]) for b in best]
+    figures = [Figure(name="log e-value", value=log_e), *named]
+    if log_e < line:
+        return n, False, f"nothing in {n:,} releases of each histogram.", figures, _path(path, line)
+    told = subject.cells.bets[best[0]]
+    return n, True, f"{told!r} explains {n:,} releases of each histogram far better.", figures, _path(path, line)
+
+
+def _path(path: list[tuple[int, float]], line: float) -> Picture:
+    n = [float(x) for x, _ in path]
+    return Picture(
+        x_label="releases of each histogram",
+        y_label="log e-value",
+        curves=(
+            Curve(label="evidence against the claim", x=tuple(n), y=tuple(y for _, y in path)),
+            Curve(label="refuted from here on", x=tuple(n), y=(line,) * len(n), role="claim"),
+        ),
+    )
+
+
+def _fixed(subject: Subject, draw: Any, n: int, alpha: float, seed: int | None) -> Found:
+    cells = subject.cells
+    tallies = subject.tallies(draw, n)
+    odd = cells.impossible(tallies)
+    if odd is not None:
+        return n, True, f"outcome {odd[1]} of {odd[0]!r} came out, which the claim never gives.", [], None
+    seen = cells.statistics(tallies)
+    above = np.zeros(2)
+    # Simulations are no secret, and no noise.
+    for some in _simulated(cells.law, n, np.random.default_rng(seed)):
+        above += (cells.statistics(some) >= seen).sum(axis=0)
+    p = (above + 1) / (_SIMULATIONS + 1)
+    both = min(1.0, 2 * float(p.min()))
+    names = ("p-value of chi-square", "p-value of the largest likelihood ratio")
+    figures = [Figure(name="p-value", value=both)]
+    figures += [Figure(name=name, value=float(value)) for name, value in zip(names, p, strict=True)]
+    refuted = both <= alpha
+    finding = (
+        f"{names[int(p.argmin())]} is {p.min():.2g}." if refuted else f"nothing in {n:,} releases of each histogram."
+    )
+    return n, refuted, finding, figures, None
+
+
+def _simulated(law: FloatArray, n: int, rng: np.random.Generator) -> Any:
+    """Yield tallies under the law, (n_some, n_cells, n_outcomes), ``_SIMULATIONS`` in all."""
+    chances = law / law.sum(axis=1, keepdims=True)
+    some = max(1, min(_SIMULATIONS, 2**22 // law.size))
+    for start in range(0, _SIMULATIONS, some):
+        many = min(some, _SIMULATIONS - start)
+        drawn: list[IntArray] = [rng.multinomial(n, row, size=many) for row in chances]
+        yield np.stack(drawn, axis=1)
+
+
+def _name(mechanism: Any) -> str:
+    own = getattr(mechanism, "__name__", None)
+    return str(own) if isinstance(own, str) else repr(mechanism)
+
+
+def _target(mechanism: Any, sampler: Any) -> str:
+    return _name(mechanism) if sampler is None else f"{_name(sampler)} beside {_name(mechanism)}"

@@ -1,0 +1,246 @@
+"""Two runs side by side: what moved, and whether one unit may move it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from pate.audit.replays._trace import Event, Run
+from pate.core.types import IntArray
+
+#: Sums of clipped gradients are rounded: by so much of the clipping norm at most.
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """How far two data sets may move what is inside.
+
+    Attributes
+    ----------
+    units : int
+        Neighbouring steps between them; 1 but for another order of the same records.
+    shards : int or None
+        Shards that may move where the cut is fixed; None: any.
+    places : int array or None
+        Which records differ, where both have equally many.
+    adjacency : str
+    """
+
+    units: int
+    shards: int | None
+    places: IntArray | None
+    adjacency: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that moved though it may not, or too far: **sensitive**.
+
+    Attributes
+    ----------
+    stage : str
+    what : str
+        In words.
+    """
+
+    stage: str
+    what: str
+
+
+@dataclass
+class Moved:
+    """How much moved, whether it may or not: the most over all steps.
+
+    Attributes
+    ----------
+    teachers, votes : int
+        Teachers of one ensemble; votes on one query.
+    rows : int
+        Rows that differ of what teachers were given.
+    n_rows : int
+    most : float
+        Of sums, how far over how far they may.
+    """
+
+    teachers: int = 0
+    votes: int = 0
+    rows: int = 0
+    n_rows: int = 0
+    most: float = 0.0
+    differences: list[Difference] = field(default_factory=list)
+
+
+def ranges(numbers: Iterable[int], most: int = 4) -> str:
+    """Return whole numbers as "0 to 4, 7".
+
+    Examples
+    --------
+    >>> ranges([0, 1, 2, 3, 4, 7]), ranges(range(0, 20, 2))
+    ('0 to 4, 7', '0, 2, 4, 6 and 6 more')
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    said = [str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs[:most]]
+    left = sum(len(r) for r in runs[most:])
+    return ", ".join(said) + (f" and {left} more" if left else "")
+
+
+def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
+    """Return what moved between two runs, in the order of the first one."""
+    moved = Moved()
+    if ours.error is not None and theirs.error is None:
+        moved.differences.append(_failed(ours.error))
+        return moved
+    for place, (a, b) in enumerate(zip_longest(ours.events, theirs.events)):
+        if a is None or b is None or (a.stage, a.who) != (b.stage, b.who):
+            _another_course(place, a, b, theirs, moved)
+            break
+        for name in a.public.keys() | b.public.keys():
+            mine, other = a.public.get(name), b.public.get(name)
+            if not _equal(mine, other) and not _may_differ(ours.events, place, name):
+                moved.differences.append(Difference(a.stage, _public(a, name, mine, other)))
+        check = _PRIVATE.get(a.stage)
+        if check is not None:
+            moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
+    if theirs.error is not None and not any(d.stage == "course" for d in moved.differences):
+        moved.differences.append(_failed(theirs.error))
+    return moved
+
+
+def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run, moved: Moved) -> None:
+    if b is None and theirs.error is not None:
+        moved.differences.append(_failed(theirs.error))
+        return
+    names = [f"{e.stage} ({e.who})" if e is not None else "nothing more" for e in (a, b)]
+    moved.differences.append(
+        Difference("course", f"after {place} equal steps the one run does {names[0]}, the other {names[1]}")
+    )
+
+
+def _failed(error: Exception) -> Difference:
+    return Difference("course", f"one data set makes the pipeline fail ({type(error).__name__}), the other does not")
+
+
+def _may_differ(events: tuple[Event, ...], place: int, name: str) -> bool:
+    # Smooth sensitivity scales its noise by a private number, which is what it is for.
+    return name == "noise scale" and place > 0 and events[place - 1].stage == "smooth sensitivity"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)
+
+
+def _public(event: Event, name: str, mine: Any, other: Any) -> str:
+    short = all(isinstance(v, int | float | str) and len(str(v)) < 60 for v in (mine, other))
+    values = f": {mine} against {other}" if short and name not in ("rows", "labels", "value") else ""
+    who = {
+        "student": f"what the student ({event.who}) received",
+        "queries": "what the choice of queries received",
+        "representation": f"what the representation ({event.who}) was fitted on",
+        "returned": event.who,
+        "noise": f"a draw of noise ({event.who})",
+        "draw": f"what {event.who} was asked",
+        "charge": f"a charge ({event.who})",
+        "ledger": "a row of the ledger",
+    }.get(event.stage, event.who)
+    thing = "" if name == "value" else f": its {name}" if event.stage != "votes" else f": the {name}"
+    return f"{who} differs{thing}{values}"
+
+
+def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other = a.private["states"], b.private["states"]
+    rows = [p != q for p, q in zip(a.private["rows"], b.private["rows"], strict=False)]
+    if sum(rows) > moved.rows:
+        moved.rows, moved.n_rows = sum(rows), len(rows)
+    if len(mine) != len(other):
+        return []  # public, and told of already
+    found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
+    moved.teachers = max(moved.teachers, len(found))
+    if allowed.shards is None:
+        return []
+    if len(found) > allowed.shards:
+        return [f"teachers {ranges(found)} moved"]
+    places = allowed.places
+    if places is not None and len(a.private["shards"]) == len(b.private["shards"]) > int(places.max(initial=-1)):
+        own = {int(i) for event in (a, b) for i in event.private["shards"][places]}
+        strange = [i for i in found if i not in own]
+        if strange:
+            return [f"teacher {ranges(strange)} moved, which has none of the records that differ"]
+    return []
+
+
+def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other = a.private, b.private
+    said = _counts(mine["counts"], other["counts"], allowed, moved)
+    kept, others = mine["labels"], other["labels"]
+    if kept is not None and others is not None and kept.shape == others.shape:
+        found = np.flatnonzero((kept != others).any(axis=1))
+        moved.teachers = max(moved.teachers, len(found))
+        if allowed.shards is not None and len(found) > allowed.shards:
+            said = [f"teachers {ranges(found.tolist())} vote otherwise"]
+    return said
+
+
+def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
+    if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2:
+        return []  # public, and told of already
+    change = np.asarray(other, dtype=np.int64) - np.asarray(mine, dtype=np.int64)
+    # One vote that moves takes one from a class and gives one to another; one that is dropped takes or gives alone.
+    votes = np.maximum(np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1))
+    most = int(votes.max(initial=0))
+    moved.votes = max(moved.votes, most)
+    if allowed.shards is not None and most > allowed.shards:
+        query = int(votes.argmax())
+        return [f"{most} votes moved on query {query}, where one unit may move {allowed.shards}"]
+    return []
+
+
+def _draws(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    return _counts(a.private["counts"], b.private["counts"], allowed, moved)
+
+
+def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other, squared = a.private["sums"], b.private["sums"], a.public["squared sensitivity"]
+    if mine.shape != other.shape:
+        return [f"{a.who}: the sum has another shape"]
+    change = sum(int(x) * int(x) for x in (mine - other).ravel().tolist())
+    units = max(1, allowed.units)
+    moved.most = max(moved.most, (change / squared) ** 0.5)
+    if change > squared * units**2:
+        return [f"{a.who}: the sum moved {(change / squared) ** 0.5:.3g} times as far as one unit may move it"]
+    return []
+
+
+def _steps(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other, norm = a.private["sums"], b.private["sums"], a.public["clipping norm"]
+    if allowed.shards is None:
+        return []  # who is in a sample hangs on places
+    if mine.shape != other.shape:
+        return ["DP-SGD: the sum of gradients has another shape"]
+    far = float(np.linalg.norm(mine - other)) / norm
+    may = (2.0 if allowed.adjacency == "replace-one" else 1.0) * max(1, allowed.units)
+    moved.most = max(moved.most, far / may)
+    if far > may * (1 + _ROUNDING):
+        return [f"DP-SGD, step {a.public['step']}: the sum of gradients moved by {far:.4g} clipping norms"]
+    return []
+
+
+_PRIVATE: dict[str, Callable[[Event, Event, Allowed, Moved], list[str]]] = {
+    "teachers": _teachers,
+    "votes": _votes,
+    "draw": _draws,
+    "sum": _sums,
+    "ballots": _sums,
+    "dpsgd": _steps,
+}

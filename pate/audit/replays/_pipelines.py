@@ -1,0 +1,132 @@
+"""What can be replayed: a function of private records, or an object that is fitted on them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+
+from pate.audit.replays._records import Records
+from pate.core.checks import shown
+from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
+from pate.privacy.budget import Budget
+from pate.release import release_ballots, release_labels
+
+#: Buys whatever is asked: what is replayed is not private, and what it costs is compared, not limited.
+_AMPLE = Budget(1e6, 0.1)
+#: Folders and files of an estimator that a replay leaves out.
+_KEPT = ("checkpoint_dir", "checkpoint")
+
+Pipeline = Callable[[Records], Any]
+
+
+def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> tuple[Pipeline, str]:
+    """Return a function of records, and what it is called.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no way to run it on private records.
+
+    Examples
+    --------
+    >>> as_pipeline(lambda X, y: None)[1]
+    'the function <lambda>'
+    >>> as_pipeline(3)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: pipeline must be a function of (X, y) or (X, y, groups), or have fit ..., got 3.
+    """
+    name = type(target).__name__
+    if not isinstance(target, type):
+        if hasattr(target, "cast") and hasattr(target, "space"):
+            return _of_record_voters(target, mechanism), name
+        if hasattr(target, "fit") and hasattr(target, "vote"):
+            return _of_voter(target, X_public, mechanism), name
+        if hasattr(target, "vote"):
+            raise InvalidInputError(
+                f"pipeline must say how its teachers come from private records; {name} has no fit. Pass a function of "
+                "(X, y, groups) that makes them and calls vote."
+            )
+        if hasattr(target, "fit") and hasattr(target, "get_params"):
+            return _of_estimator(target, X_public), name
+    if not callable(target) or isinstance(target, type):
+        raise InvalidInputError(
+            f"pipeline must be a function of (X, y) or (X, y, groups), or have fit (and vote), got {shown(target)}."
+        )
+    return _of_function(target), f"the function {getattr(target, '__name__', name)}"
+
+
+def _of_function(target: Callable[..., Any]) -> Pipeline:
+    try:
+        inspect.signature(target).bind(0, 1, 2)
+        takes_groups = True
+    except TypeError:
+        takes_groups = False
+
+    def run(records: Records) -> Any:
+        if takes_groups:
+            return target(records.X, records.y, records.groups)
+        if records.groups is not None:
+            raise InvalidInputError("D has groups, and pipeline takes (X, y) alone. Let it take (X, y, groups).")
+        return target(records.X, records.y)
+
+    return run
+
+
+def _need_public(X_public: Any, name: str) -> Any:
+    if X_public is None:
+        raise InvalidInputError(f"X_public must be the public rows that {name} is asked about. Pass X_public=.")
+    return X_public
+
+
+def _fresh(target: Any) -> Any:
+    """Return an unfitted copy that writes nowhere."""
+    try:
+        made = clone(target)
+    except TypeError:
+        return copy.deepcopy(target)
+    known = made.get_params(deep=False)
+    made.set_params(**{name: None for name in _KEPT if name in known})
+    ledger = known.get("ledger")
+    if ledger is not None:
+        folder = Path(tempfile.mkdtemp(prefix="pate-replay-"))
+        made.set_params(ledger=Ledger(folder / "ledger.sqlite", total=ledger.total))
+    return made
+
+
+def _groups(records: Records) -> dict[str, Any]:
+    return {} if records.groups is None else {"groups": records.groups}
+
+
+def _of_voter(target: Any, X_public: Any, mechanism: Any) -> Pipeline:
+    _need_public(X_public, type(target).__name__)
+
+    def run(records: Records) -> Any:
+        votes = _fresh(target).fit(records.X, records.y, **_groups(records)).vote(X_public)
+        return None if mechanism is None else release_labels(votes, mechanism, budget=_AMPLE)
+
+    return run
+
+
+def _of_record_voters(target: Any, mechanism: Any) -> Pipeline:
+    def run(records: Records) -> Any:
+        ballots = target.cast(records.X, records.y, records.groups)
+        return None if mechanism is None else release_ballots(ballots, mechanism, budget=_AMPLE)
+
+    return run
+
+
+def _of_estimator(target: Any, X_public: Any) -> Pipeline:
+    takes = inspect.signature(target.fit).parameters
+    options = {"X_public": _need_public(X_public, type(target).__name__)} if "X_public" in takes else {}
+
+    def run(records: Records) -> Any:
+        return _fresh(target).fit(records.X, records.y, **options, **_groups(records))
+
+    return run

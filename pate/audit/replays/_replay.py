@@ -1,0 +1,293 @@
+"""Replay: the same pipeline on two neighbouring data sets with the same randomness, compared inside."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from pate.audit.replays._blame import Witness, blamed
+from pate.audit.replays._compare import Allowed, Moved, compare
+from pate.audit.replays._pipelines import Pipeline, as_pipeline
+from pate.audit.replays._records import ADJACENCIES, Distance, Records, distance
+from pate.audit.replays._run import check_repeats, run_on_tape
+from pate.audit.replays._trace import Run
+from pate.audit.replays.neighbours import Neighbour
+from pate.core.checks import check_choice, check_int
+from pate.core.types import IntArray
+from pate.exceptions import InvalidInputError, ReplayError
+from pate.report.audit_result import AuditResult, Figure
+
+CLAIM = (
+    "one unit moves at most its own teacher and one vote per query (or a sum by its sensitivity); what is asked, "
+    "drawn, charged and learnt is the same, given what was released"
+)
+LIMITS = (
+    "It shows these pairs of data sets alone, and what hangs on random numbers only as they fell; that noise has its "
+    "law, and that a charge is large enough, other layers look at."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Found:
+    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both data sets alike."""
+
+    moved: Moved
+    allowed: Allowed
+    what: str
+    cause: str = ""
+    failed: Exception | None = None
+
+    @property
+    def finding(self) -> str:
+        """The first difference in words; empty where there is none."""
+        if not self.moved.differences:
+            return ""
+        return self.moved.differences[0].what + (f": {self.cause}" if self.cause else "")
+
+
+class Replayer:
+    """A pipeline that is run on pairs; the first run of a data set serves all its neighbours.
+
+    Parameters
+    ----------
+    target : callable or object
+    X_public, mechanism : see :func:`replay`
+    random_state : int
+    """
+
+    def __init__(self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int = 0) -> None:
+        self.pipeline, self.name = as_pipeline(target, X_public=X_public, mechanism=mechanism)
+        seed = check_int("random_state", random_state, low=0)
+        self._key = hashlib.sha256(f"pate replay {seed}".encode()).digest()
+        self._led: tuple[Records, Run] | None = None
+        self._checked = False
+        self.n_runs = 0
+
+    def lead(self, D: Records) -> Run:
+        """Return the run on D that others follow; the first of all is made twice, and must be the same."""
+        if self._led is not None and self._led[0] is D:
+            return self._led[1]
+        run = run_on_tape(self.pipeline, D, self._key)
+        self.n_runs += 1
+        self._led = (D, run)
+        if run.error is not None:
+            return run
+        if not run.events:
+            raise ReplayError(
+                f"{self.name} did nothing that a replay sees: no teachers, votes, ballots, noise or charge, and "
+                "nothing returned. Let it go through pate (fit, vote, release_labels), in this process and thread."
+            )
+        if not self._checked:
+            self.n_runs += 1
+            check_repeats(self.pipeline, D, self._key, run)
+            self._checked = True
+        return run
+
+    def pair(self, D: Records, D_prime: Records, adjacency: str, what: str) -> Found:
+        """Compare one pair."""
+        apart = distance(D, D_prime, adjacency)
+        if apart.units != 1 and not apart.order:
+            raise InvalidInputError(_not_neighbours(apart, adjacency, D))
+        ours = self.lead(D)
+        if adjacency == "add-or-remove" and any(event.stage == "teachers" for event in ours.events):
+            raise InvalidInputError(
+                f"adjacency must be 'replace-one' for {self.name}: teachers on shards are private between data sets "
+                "with equally many units, got 'add-or-remove'."
+            )
+        places = _places(D, D_prime) if apart.order else None
+        theirs = run_on_tape(self.pipeline, D_prime, self._key, ours.outcomes, places)
+        self.n_runs += 1
+        allowed = _allowed(apart, adjacency, ours, D)
+        if ours.error is not None and type(ours.error) is type(theirs.error):
+            return Found(Moved(), allowed, what, failed=ours.error)
+        moved = compare(ours, theirs, allowed)
+        cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
+        return Found(moved, allowed, what, cause)
+
+    def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
+        """Run both once more, watched, and return who looked at everybody's rows."""
+        if apart.order or moved.differences[0].stage not in ("teachers", "votes", "draw", "student", "returned"):
+            return ""
+        witnesses = []
+        for records in (D, D_prime):
+            witness = Witness(records.n)
+            run_on_tape(self.pipeline, records, self._key, witness=witness)
+            self.n_runs += 1
+            witnesses.append(witness)
+        who = blamed(witnesses[0], witnesses[1], apart.touched)
+        if who:
+            return f"{who} saw all shards"
+        if moved.rows > apart.touched:
+            return (
+                f"the rows that teachers were given differ in {moved.rows:,} of {moved.n_rows:,} places, where the "
+                f"data sets differ in {apart.touched}"
+            )
+        return ""
+
+
+def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
+    if apart.units == 0:
+        return "D and D_prime hold the same records in the same order. neighbours(X, y) makes pairs that differ."
+    return (
+        f"D and D_prime must be neighbours under {adjacency} adjacency, which differ in one {D.unit}; these are "
+        f"{apart.units} steps apart. neighbours(X, y, groups) makes such pairs."
+    )
+
+
+def _places(D: Records, D_prime: Records) -> IntArray:
+    """Return where each record of the second data set stands in the first."""
+    held: dict[bytes, list[int]] = {}
+    for place, found in enumerate(D.digests()):
+        held.setdefault(found, []).append(place)
+    return np.array([held[found].pop(0) for found in D_prime.digests()], dtype=np.int64)
+
+
+def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records) -> Allowed:
+    if not apart.order:
+        return Allowed(apart.units, apart.touched, apart.places, adjacency)
+    made = [event for event in ours.events if event.stage == "teachers"]
+    # The shard of a record that moved holds the same records in another order; others hold theirs as before.
+    kept = bool(made) and all(event.private["keeps order"] for event in made)
+    return Allowed(1, 1 if kept else None, None, adjacency)
+
+
+def replay(
+    pipeline: Any,
+    D: Any,
+    D_prime: Any = None,
+    *,
+    X_public: Any = None,
+    mechanism: Any = None,
+    adjacency: str = "replace-one",
+    published: bool = False,
+    random_state: int = 0,
+) -> AuditResult:
+    """Run a pipeline on two neighbouring data sets with the same randomness, and compare what happened inside.
+
+    Record-and-replay is due to Cebere et al. (2026). What is compared are states, not outputs: which teachers' weights
+    moved, the votes, the sequence of draws with their scales, the charges and rows of the ledger, and what
+    representation, student and choice of queries received. One run shows what thousands of releases would not.
+
+    Parameters
+    ----------
+    pipeline : callable or object
+        A function of ``(X, y)`` or ``(X, y, groups)`` that calls pate; or what is fitted and votes (ensembles of
+        teachers, any :class:`pate.Voter` with ``fit``); or an estimator such as :class:`pate.PATEClassifier`,
+        :class:`pate.DPSGDClassifier` and the rivals; or :class:`pate.RecordVoters`. Objects are cloned, and their
+        ledger and checkpoints replaced.
+    D : (X, y), (X, y, groups) or Neighbour
+        **Sensitive.** A :class:`Neighbour` (of :func:`neighbours`) holds both.
+    D_prime : as D, or None
+        Its neighbour, or the same records in another order.
+    X_public : rows or None
+        For objects that vote on public rows.
+    mechanism : Mechanism, GaussianSum or None
+        By what an object's votes, or ballots, are released; None looks at the votes alone.
+    adjacency : {"replace-one", "add-or-remove"}
+    published : bool
+        Whether the data are public or synthetic: else the result is sensitive.
+    random_state : int
+        Which random numbers fall.
+
+    Returns
+    -------
+    AuditResult
+        ``refuted`` where something moved that may not; ``finding`` names the first thing, in the order of the
+        pipeline.
+
+    Raises
+    ------
+    InvalidInputError
+        The data sets are no neighbours.
+    ReplayError
+        Two runs on the same data differ, or the pipeline writes to a ledger that was there before.
+
+    Notes
+    -----
+    The second run lets out what the first one did, wherever noise decides: given that, everything public must be equal.
+    All bits of the operating system follow from the tape, the cut of shards with them, and both data sets are cut
+    alike, as the guarantee conditions on the cut; a person who goes by another id moves two shards then. So **nothing
+    that a pipeline makes in a replay is private**: statements say so, as with ``noise_seed``, ledgers mark it, and no
+    ledger, secret or checkpoint that was there before is written to. Worker processes and other threads see no tape;
+    noise that is drawn there differs between two runs, and is refused.
+
+    It reads the private data several times, and what it finds is private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pate import GNMax, TeacherEnsemble
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
+    >>> X_prime = X.copy()
+    >>> X_prime[7] *= 30
+    >>> teachers = TeacherEnsemble(GaussianNB(), 5, classes=(0, 1), random_state=0)
+    >>> honest = replay(teachers, (X, y), (X_prime, y), X_public=X[:9], mechanism=GNMax(2.0), published=True)
+    >>> honest, honest["teachers moved"].value
+    (AuditResult(replay: the claim stands; 4 figures), 1.0)
+    >>> def leaky(X, y):
+    ...     return teachers.fit(StandardScaler().fit_transform(X), y).vote(np.zeros((9, 2)))
+    >>> replay(leaky, (X, y), (X_prime, y), published=True).finding
+    'teachers 0 to 4 moved: StandardScaler saw all shards'
+    """
+    start = perf_counter()
+    what = "one pair of data sets"
+    if isinstance(D, Neighbour):
+        if D_prime is not None:
+            raise InvalidInputError("D is a pair of neighbours already: leave D_prime out.")
+        D, D_prime, adjacency, what = D.D, D.D_prime, D.adjacency, D.what
+    check_choice("adjacency", adjacency, ADJACENCIES)
+    replayer = Replayer(pipeline, X_public=X_public, mechanism=mechanism, random_state=random_state)
+    found = replayer.pair(Records.of(D), Records.of(D_prime, "D_prime"), adjacency, what)
+    if found.failed is not None:
+        raise found.failed
+    return result_of(replayer, [found], start, adjacency=adjacency, published=published)
+
+
+def result_of(
+    replayer: Replayer, found: Iterable[Found], start: float, *, adjacency: str, published: bool
+) -> AuditResult:
+    """Return what some pairs showed as one result; the first that leaks is told of."""
+    every = list(found)
+    pairs = [one for one in every if one.failed is None]
+    if not pairs:
+        raise every[0].failed or ReplayError("no pair was run.")
+    unseen = dict.fromkeys(one.what for one in every if one.failed is not None)
+    bad = [one for one in pairs if one.finding]
+    whats = dict.fromkeys(one.what for one in pairs)
+    kinds = "; ".join(whats)
+    n = len(pairs)
+    if bad:
+        finding = bad[0].finding if n == 1 else f"{bad[0].finding} (when {bad[0].what}; {len(bad)} of {n} pairs)"
+    else:
+        finding = "nothing moved that may not"
+    return AuditResult(
+        layer="replay",
+        target=replayer.name,
+        claim=CLAIM,
+        tried=f"{n} pair{'' if n == 1 else 's'} of neighbours ({adjacency}), inner states compared: {kinds}",
+        refuted=bool(bad),
+        finding=finding,
+        false_alarms=0.0,
+        n_releases=replayer.n_runs,
+        seconds=perf_counter() - start,
+        limits=LIMITS + (f" The pipeline fails on both data sets where {'; '.join(unseen)}." if unseen else ""),
+        figures=(
+            Figure(name="teachers moved", value=float(max(one.moved.teachers for one in pairs)), of="the most"),
+            Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),
+            Figure(name="sum moved, of what it may", value=max(one.moved.most for one in pairs), of="the most"),
+            Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
+        ),
+        settings={"adjacency": adjacency, "runs": replayer.n_runs},
+        sensitive=not published,
+    )
+
+
+__all__ = ["Found", "Pipeline", "Replayer", "replay", "result_of"]

@@ -1,0 +1,278 @@
+"""What a run did inside, step by step: what is public of it as it is, what is private as it is or as a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import joblib
+import numpy as np
+
+from pate.audit.replays._records import row_hashes
+from pate.core.tape import Outcome
+from pate.votes import Votes
+
+
+@dataclass(frozen=True, repr=False)
+class Event:
+    """One step.
+
+    Attributes
+    ----------
+    stage : str
+    who : str
+        Of that stage: a class, a sampler.
+    public : dict
+        What must be equal for neighbours, given what was let out before.
+    private : dict
+        What may differ as much as one unit moves it.
+    """
+
+    stage: str
+    who: str
+    public: dict[str, Any] = field(default_factory=dict)
+    private: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """One run on a tape; **sensitive**.
+
+    Attributes
+    ----------
+    events : tuple of Event
+    outcomes : tuple of Outcome
+        What was let out.
+    error : Exception or None
+        What the pipeline raised.
+    """
+
+    events: tuple[Event, ...]
+    outcomes: tuple[Outcome, ...]
+    error: Exception | None = None
+
+
+def digest(value: Any) -> str:
+    """Return a digest of anything that is made of arrays and plain values: equal states have equal ones.
+
+    Examples
+    --------
+    >>> digest({"a": np.arange(3)}) == digest({"a": np.arange(3)}), digest([1]) == digest([2])
+    (True, False)
+    """
+    value = _without_torch(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcUSmM":
+        head = f"{value.dtype.str} {value.shape} ".encode()
+        return hashlib.sha256(head + np.ascontiguousarray(value).tobytes()).hexdigest()
+    try:
+        return str(joblib.hash(value))
+    except Exception:  # what cannot be pickled
+        state = getattr(value, "__dict__", None)
+        if not state:
+            return f"a {type(value).__name__}"
+        return str(joblib.hash(sorted((str(k), digest(v)) for k, v in state.items())))
+
+
+def _without_torch(value: Any) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return value
+    if isinstance(value, torch.nn.Module):
+        return [(k, _without_torch(v)) for k, v in value.state_dict().items()]
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy()
+    if isinstance(value, dict):
+        return {k: _without_torch(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_torch(v) for v in value]
+    return value
+
+
+def _rows(X: Any) -> tuple[str, ...]:
+    return row_hashes(X if hasattr(X, "shape") else np.asarray(X))
+
+
+def _teachers(facts: dict[str, Any]) -> Event:
+    made = facts["ensemble"]
+    states = [digest(teacher) for teacher in made.teachers_]
+    return Event(
+        "teachers",
+        type(made).__name__,
+        {"number of teachers": len(states), "classes": made.classes_},
+        {
+            "states": states,
+            "rows": _rows(facts["rows"]),
+            "labels": np.array(facts["labels"]),
+            "shards": np.array(made.partition_.assignment),
+            "failed": sorted(made.failed_),
+            "keeps order": made.partition_.unit == "group" or made.partition_seed is None,
+        },
+    )
+
+
+def _partition(facts: dict[str, Any]) -> Event:
+    cut = facts["partition"]
+    public = {"number of shards": cut.n_shards, "unit": cut.unit, "number of units": cut.n_units}
+    return Event("partition", "partition", public, {"shards": np.array(cut.assignment)})
+
+
+def _votes(facts: dict[str, Any]) -> Event:
+    votes: Votes = facts["votes"]
+    public = {
+        "number of teachers": votes.n_teachers,
+        "classes": votes.classes,
+        "number of queries": votes.n_queries,
+        "public rows that were asked about": votes.query_hashes,
+        "unit": votes.unit,
+    }
+    return Event("votes", "Votes", public, {"counts": votes.counts, "labels": votes.labels})
+
+
+def _draw(facts: dict[str, Any]) -> Event:
+    values = np.array(facts["values"])
+    cap = facts["options"].get("max_answers")
+    public = {"mechanism": repr(facts["mechanism"]), "number of queries": len(values), "cap on answers": cap}
+    return Event("draw", type(facts["mechanism"]).__name__, public, {"counts": values})
+
+
+def _sum(facts: dict[str, Any]) -> Event:
+    public = {"mechanism": repr(facts["mechanism"]), "squared sensitivity": facts["delta_squared"]}
+    return Event("sum", type(facts["mechanism"]).__name__, public, {"sums": facts["values"].copy()})
+
+
+def _noise(facts: dict[str, Any]) -> Event:
+    names = {"scale": "noise scale", "shape": "shape of the noise"}
+    public = {names.get(k, k): v for k, v in facts.items() if k != "sampler"}
+    return Event("noise", facts["sampler"], public)
+
+
+def _charge(facts: dict[str, Any]) -> Event:
+    public = {"charge": asdict(facts["charge"]), **{k: v for k, v in facts.items() if k != "charge"}}
+    return Event("charge", str(facts["what"]), public)
+
+
+def _ledger(facts: dict[str, Any]) -> Event:
+    return Event("ledger", "ledger", _charge(facts).public)
+
+
+def _student(facts: dict[str, Any]) -> Event:
+    public = {
+        "rows": digest(facts["rows"]),
+        "labels": digest(facts["labels"]),
+        "noisy counts": digest(facts["noisy_counts"]),
+        "student": repr(facts["student"]),
+    }
+    return Event("student", type(facts["student"]).__name__, public)
+
+
+def _queries(facts: dict[str, Any]) -> Event:
+    public = {"rows": digest(facts["rows"]), "number of queries": facts["n_queries"]}
+    return Event("queries", "select_queries", public)
+
+
+def _representation(facts: dict[str, Any]) -> Event:
+    return Event("representation", type(facts["representation"]).__name__, {"rows": digest(facts["rows"])})
+
+
+def _ballots(facts: dict[str, Any]) -> Event:
+    ballots = facts["ballots"]
+    public = {k: v for k, v in ballots.facts.to_dict().items() if k != "provenance"}
+    public["squared sensitivity"] = ballots.delta_squared
+    return Event("ballots", "BallotSum", public, {"sums": ballots.sums.copy()})
+
+
+def _dpsgd(facts: dict[str, Any]) -> Event:
+    public = {"step": facts["step"], "noise scale": facts["scale"], "clipping norm": facts["max_norm"]}
+    return Event("dpsgd", "DP-SGD", public, {"sums": np.concatenate([s.ravel() for s in facts["sums"]])})
+
+
+_READ: dict[str, Callable[[dict[str, Any]], Event]] = {
+    "teachers": _teachers,
+    "partition": _partition,
+    "votes": _votes,
+    "draw": _draw,
+    "sum": _sum,
+    "noise": _noise,
+    "charge": _charge,
+    "ledger": _ledger,
+    "student": _student,
+    "queries": _queries,
+    "representation": _representation,
+    "ballots": _ballots,
+    "dpsgd": _dpsgd,
+}
+
+
+class Trace:
+    """Collects the events of a run.
+
+    Examples
+    --------
+    >>> trace = Trace()
+    >>> trace.watch("noise", {"sampler": "real_argmax", "shape": (3, 2), "scale": 4.0})
+    >>> trace.events[0].who, trace.events[0].public["noise scale"]
+    ('real_argmax', 4.0)
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._silent = False
+
+    def watch(self, stage: str, facts: dict[str, Any]) -> None:
+        """Take one note."""
+        if self._silent:
+            return
+        with self._apart():
+            self.events.append(_READ[stage](facts) if stage in _READ else Event(stage, stage))
+
+    def is_silent(self) -> bool:
+        """Whether a state is being read just now."""
+        return self._silent
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        self._silent = True  # what is made to read a state is no step of the pipeline
+        try:
+            yield
+        finally:
+            self._silent = False
+
+    def returned(self, value: Any) -> None:
+        """Take what the pipeline returned, as far as it is public."""
+        with self._apart():
+            for name, found in _public_parts(value, "what it returned"):
+                self.events.append(Event("returned", name, {"value": found}))
+
+
+#: Of what a class holds, the public part: by the class's name, as rooms above are not imported here.
+_PUBLIC_PARTS = {
+    "LabelRelease": ("labels", "status", "noisy_counts"),
+    "BallotRelease": ("statistics",),
+    "PATEClassifier": ("release_", "queries_", "student_"),
+    "RecordLabels": ("probability",),
+}
+#: What the curator alone holds.
+_PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "Tape", "NoiseSource", "PrivacyStatement")
+
+
+def _public_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    kind = type(value).__name__
+    if value is None or kind in _PRIVATE or hasattr(value, "teachers_"):
+        return
+    if kind in _PUBLIC_PARTS:
+        for part in _PUBLIC_PARTS[kind]:
+            yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}")
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _public_parts(part, f"{name}[{key!r}]")
+    elif isinstance(value, tuple | list) and not all(isinstance(v, int | float | str) for v in value):
+        for i, part in enumerate(value):
+            yield from _public_parts(part, f"{name}[{i}]")
+    elif isinstance(value, int | float | str | bool | np.generic | np.ndarray | list | tuple):
+        yield name, digest(value)
+    elif hasattr(value, "predict") and not isinstance(value, type):
+        yield f"{name}: {kind}", digest(value)

@@ -1,0 +1,379 @@
+"""Pairs of neighbouring data sets, made from one: what an attacker, a mistake or a broken file would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pate.audit.replays._records import ADJACENCIES, Records, distance
+from pate.core.checks import check_choice, check_int
+from pate.data._ids import id_bytes
+from pate.exceptions import InvalidInputError
+
+#: What can be done to one unit; "front" is the same data set in another order.
+KINDS = (
+    "replace",
+    "flip",
+    "scale",
+    "duplicate",
+    "remove",
+    "add",
+    "regroup",
+    "only of its class",
+    "front",
+    "missing",
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Neighbour:
+    """Two neighbouring data sets, and how the second came from the first; **sensitive**.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    D, D_prime : Records
+    adjacency : {"replace-one", "add-or-remove"}
+    what : str
+        In words, without a value of any record: public.
+
+    Examples
+    --------
+    >>> pair = neighbours([[0.0], [1.0], [2.0]], [0, 1, 1], kinds=["flip"])[0]
+    >>> pair, pair.what
+    (Neighbour('flip', replace-one), 'one record has another label')
+    """
+
+    kind: str
+    D: Records
+    D_prime: Records
+    adjacency: str
+    what: str
+
+    def __repr__(self) -> str:
+        return f"Neighbour({self.kind!r}, {self.adjacency})"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which record is changed, and how: what chance, or a search, decides.
+
+    Attributes
+    ----------
+    at, other : int
+        Taken modulo what there is.
+    label : int
+        So many classes further, modulo the number of the others.
+    factor : float
+    """
+
+    at: int = 0
+    other: int = 0
+    label: int = 0
+    factor: float = 30.0
+
+
+class _No(Exception):
+    """Why this cannot be done to these records, in words."""
+
+
+def _labels(records: Records, classes: Any) -> list[Any]:
+    found = list(dict.fromkeys(records.y.tolist())) if classes is None else list(classes)
+    if len(found) < 2:
+        raise _No("there is one class alone")
+    return found
+
+
+def _other_label(records: Records, at: int, choice: Choice, classes: Any) -> Any:
+    now = records.y.tolist()[at]
+    others = [label for label in _labels(records, classes) if label != now]
+    return others[choice.label % len(others)]
+
+
+def _set_row(records: Records, at: int, row: Any) -> Records:
+    X = records.X.copy()
+    if hasattr(X, "iloc"):
+        for j in range(X.shape[1]):
+            X.isetitem(j, X.iloc[:, j].where(np.arange(len(X)) != at, row[j]))
+    else:
+        X[at] = row
+    return replace(records, X=X)
+
+
+def _numeric(records: Records) -> bool:
+    if hasattr(records.X, "dtypes"):
+        return bool(all(getattr(t, "kind", "O") == "f" for t in records.X.dtypes))
+    return isinstance(records.X, np.ndarray) and records.X.dtype.kind == "f"
+
+
+def _row(records: Records, at: int) -> Any:
+    return records.X.iloc[at].tolist() if hasattr(records.X, "iloc") else np.array(records.X[at])
+
+
+def _swapped_in(records: Records, at: int, source: int) -> Records:
+    """Return the records with the row and label of ``source`` in the place of ``at``; owners stay."""
+    index = np.arange(records.n)
+    index[at] = source
+    return replace(records.take(index), groups=records.groups)
+
+
+def _without(records: Records, gone: Any) -> Records:
+    return records.take(np.setdiff1d(np.arange(records.n), gone))
+
+
+def _of_owner(records: Records, at: int) -> Any:
+    if records.groups is None:
+        return np.array([at])
+    owners = [id_bytes(g) for g in records.groups.tolist()]
+    return np.flatnonzero([owner == owners[at] for owner in owners])
+
+
+def _new_owner(records: Records, choice: Choice) -> Any:
+    assert records.groups is not None
+    taken = {id_bytes(g) for g in records.groups.tolist()}
+    whole = records.groups.dtype.kind in "iu"
+    tries = (choice.other + k for k in range(len(taken) + 1))
+    candidates = (10**6 + k if whole else f"newcomer {k}" for k in tries)
+    return next(c for c in candidates if id_bytes(c) not in taken)
+
+
+def _with_owner(groups: Any, owner: Any) -> Any:
+    wide = groups if groups.dtype.kind in "iu" else groups.astype(object)
+    return wide, owner
+
+
+def _regrouped(records: Records, places: Any, owner: Any) -> Records:
+    groups, owner = _with_owner(records.groups, owner)
+    groups = groups.copy()
+    groups[places] = owner
+    return replace(records, groups=groups)
+
+
+Pair = tuple[Records, Records, str]
+
+
+def _replace(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    at, other = c.at % records.n, (c.at + 1 + c.other % max(1, records.n - 1)) % records.n
+    made = _swapped_in(records, at, other)
+    if _numeric(records):
+        one, two = (np.asarray(_row(records, i), dtype=np.float64) for i in (at, other))
+        made = _set_row(made, at, (two - 0.25 * (one - two)).tolist())
+    return records, made.labelled(at, _other_label(records, at, c, classes)), "one record is replaced by another"
+
+
+def _flip(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    at = c.at % records.n
+    return records, records.labelled(at, _other_label(records, at, c, classes)), "one record has another label"
+
+
+def _scale(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    if not _numeric(records):
+        raise _No("only rows of floats can be scaled")
+    at = c.at % records.n
+    row = (np.asarray(_row(records, at), dtype=np.float64) * c.factor).tolist()
+    return records, _set_row(records, at, row), f"one record's numbers are {c.factor:g} times as large"
+
+
+def _missing(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    if not _numeric(records):
+        raise _No("only rows of floats can be missing here")
+    at = c.at % records.n
+    row = np.full(np.shape(_row(records, at)), np.nan).tolist()
+    return records, _set_row(records, at, row), "one record's numbers are missing"
+
+
+def _duplicate(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    at = c.at % records.n
+    index = np.append(np.arange(records.n), at)
+    if adjacency == "add-or-remove":
+        made = records.take(index)
+        if records.groups is not None:
+            made = _regrouped(made, [records.n], _new_owner(records, c))
+        return records, made, "one record is there twice"
+    if records.groups is not None:
+        return records, records.take(index), "one of a person's records is there twice"
+    if records.n < 2:
+        raise _No("there is one record alone")
+    other = (at + 1 + c.other % (records.n - 1)) % records.n
+    return records, _swapped_in(records, other, at), "one record is there twice, in another one's place"
+
+
+def _remove(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    at = c.at % records.n
+    own = _of_owner(records, at)
+    if adjacency == "add-or-remove":
+        what = "one record is gone" if records.groups is None else "one person is gone"
+        rest = np.setdiff1d(np.arange(records.n), own)
+        # Last in the file: what is drawn for places is then drawn alike for everybody else.
+        return records.take(np.concatenate([rest, own])), records.take(rest), what
+    if records.groups is None:
+        raise _No("under replace-one adjacency the number of records is public, and neighbours have equally many")
+    for place in (at, *range(records.n)):  # a person who is left with none would be gone
+        if len(_of_owner(records, place)) > 1:
+            return records, _without(records, [place]), "one of a person's records is gone"
+    raise _No("no person has two records, and neighbours have equally many persons")
+
+
+def _add(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    if adjacency == "replace-one" and records.groups is None:
+        raise _No("under replace-one adjacency the number of records is public, and neighbours have equally many")
+    at = c.at % records.n
+    made = records.take(np.append(np.arange(records.n), at))
+    made = made.labelled(records.n, _other_label(records, at, c, classes))
+    if adjacency == "replace-one":
+        return records, made, "a person has one record more"
+    if records.groups is not None:
+        made = _regrouped(made, [records.n], _new_owner(records, c))
+        return records, made, "there is one person more"
+    return records, made, "there is one record more"
+
+
+def _regroup(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    if records.groups is None:
+        raise _No("there are no groups")
+    if adjacency == "add-or-remove":
+        raise _No("a person who goes by another id is one person less and one more: two steps of add-or-remove")
+    own = _of_owner(records, c.at % records.n)
+    made = _regrouped(records, own, _new_owner(records, c))
+    return records, made, "one person goes by another id"
+
+
+def _only(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    at = c.at % records.n
+    own, label = records.y.tolist()[at], _other_label(records, at, c, classes)
+    alike = np.flatnonzero([value == own for value in records.y.tolist()])
+    if adjacency == "add-or-remove":
+        if records.groups is not None:
+            raise _No("a person's records go together under add-or-remove adjacency")
+        D = records.take(np.concatenate([np.setdiff1d(np.arange(records.n), alike), [at]]))
+        return D, _without(D, [D.n - 1]), "the only record of its class is gone"
+    D = records
+    for place in alike:
+        D = D if place == at else D.labelled(int(place), label)
+    return D, D.labelled(at, label), "the only record of its class has another label"
+
+
+def _front(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+    if records.n < 2:
+        raise _No("there is one record alone")
+    at = 1 + c.at % (records.n - 1)
+    index = np.concatenate([[at], np.delete(np.arange(records.n), at)])
+    return records, records.take(index), "one record stands at the front: the same data in another order"
+
+
+_MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = dict(
+    zip(
+        KINDS,
+        (_replace, _flip, _scale, _duplicate, _remove, _add, _regroup, _only, _front, _missing),
+        strict=True,
+    )
+)
+_TWO_STEPS = ("replace", "flip", "scale", "missing")
+
+
+def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: str, classes: Any = None) -> Neighbour:
+    """Return one pair.
+
+    Raises
+    ------
+    InvalidInputError
+        That cannot be done to these records, or gives no neighbour under this adjacency; the error says why.
+
+    Examples
+    --------
+    >>> make_neighbour("add", Records.of(([[0.0], [1.0]], [0, 1])), Choice(), adjacency="replace-one")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: kind 'add' makes no neighbour here: under replace-one adjacency the number of ...
+    """
+    try:
+        if adjacency == "add-or-remove" and kind in _TWO_STEPS:
+            raise _No("a record that changes is one gone and one new: two steps of add-or-remove")
+        D, D_prime, what = _MAKERS[kind](records, choice, classes, adjacency)
+        apart = distance(D, D_prime, adjacency)
+        if apart.units != 1 and not apart.order:
+            raise _No("it changes nothing in these records")
+    except _No as why:
+        raise InvalidInputError(f"kind {kind!r} makes no neighbour here: {why}.") from None
+    return Neighbour(kind, D, D_prime, adjacency, what)
+
+
+def neighbours(
+    X: Any,
+    y: Any,
+    groups: Any = None,
+    *,
+    adjacency: str = "replace-one",
+    kinds: Iterable[str] | None = None,
+    classes: Any = None,
+    random_state: int = 0,
+) -> list[Neighbour]:
+    """Return pairs of neighbouring data sets, one of each kind that there is for these records.
+
+    Parameters
+    ----------
+    X : array, DataFrame, sparse matrix or texts of n records
+    y : array-like of shape (n,)
+    groups : array-like of shape (n,) or None
+        Who each record belongs to; the unit is then the person.
+    adjacency : {"replace-one", "add-or-remove"}
+        Which data sets are neighbours; see Notes.
+    kinds : iterable of str or None
+        Of :data:`KINDS`; None takes all that give neighbours here.
+    classes : iterable or None
+        The public classes, for labels that change; None takes those that occur.
+    random_state : int
+        Which records are changed.
+
+    Returns
+    -------
+    list of Neighbour
+        **Sensitive.**
+
+    Raises
+    ------
+    InvalidInputError
+        A kind that was asked for gives no neighbour here; the error says why.
+
+    Notes
+    -----
+    Replace-one: both data sets have equally many units, and one unit's data are others. Without groups ``replace``,
+    ``flip``, ``scale`` (30 times as large), ``missing``, ``only of its class`` (all others of that class got another
+    label in both data sets) and ``duplicate`` (in another record's place); ``add`` and ``remove`` are not neighbours.
+    With groups the records of one person may be more or fewer, and ``regroup`` gives a person another id. One record
+    that moves from one person to another changes two persons, and is no neighbour.
+
+    Add-or-remove: ``add``, ``remove``, ``duplicate`` and ``only of its class``; a record that changes is two steps.
+
+    ``front`` is the same data set in another order. Teachers may all change, as shards are dealt by places (with groups
+    by ids: then they may not); what is public may not.
+
+    Examples
+    --------
+    >>> X, y = np.arange(12.0).reshape(6, 2), [0, 1, 0, 1, 0, 1]
+    >>> [pair.kind for pair in neighbours(X, y)]
+    ['replace', 'flip', 'scale', 'duplicate', 'only of its class', 'front', 'missing']
+    >>> [pair.kind for pair in neighbours(X, y, adjacency="add-or-remove")]
+    ['duplicate', 'remove', 'add', 'only of its class', 'front']
+    >>> [pair.kind for pair in neighbours(X, y, list("aabbcc"))][-5:]
+    ['add', 'regroup', 'only of its class', 'front', 'missing']
+    """
+    check_choice("adjacency", adjacency, ADJACENCIES)
+    records = Records.of((X, y, groups), "(X, y, groups)")
+    asked = None if kinds is None else [check_choice("kinds", kind, KINDS) for kind in kinds]
+    rng = np.random.default_rng(check_int("random_state", random_state, low=0))
+    found = []
+    for kind in KINDS:
+        at, other, label = rng.integers(0, records.n, 3).tolist()  # whether a kind is asked for or not
+        if asked is not None and kind not in asked:
+            continue
+        try:
+            choice = Choice(at=at, other=other, label=label)
+            found.append(make_neighbour(kind, records, choice, adjacency=adjacency, classes=classes))
+        except InvalidInputError:
+            if asked is not None:
+                raise
+    return found

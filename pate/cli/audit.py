@@ -1,0 +1,223 @@
+"""``pate audit``: try to refute what is claimed of a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pate.cli import _options as o
+from pate.cli._app import answer, command_line, say, say_json
+from pate.cli._output import show_table
+from pate.exceptions import InvalidInputError
+
+#: A claim was refuted.
+_REFUTED = 1
+_VOTES = (".npy", ".npz", ".csv")
+
+
+def audit(
+    context: typer.Context,
+    target: Annotated[
+        Path,
+        typer.Argument(
+            help="A run's folder, a model file (.pate), a statement (.json), votes (.npy, .npz, .csv) with a "
+            "--mechanism, or a job file (.toml, as pate label --config takes) to be replayed on its private table."
+        ),
+    ],
+    mechanism: o.MechanismName = None,
+    sigma: o.Sigma = None,
+    scale: o.Scale = None,
+    threshold: o.Threshold = None,
+    sigma_threshold: o.SigmaThreshold = None,
+    max_answers: o.MaxAnswers = None,
+    delta: o.Delta = o.DELTA,
+    epsilon: Annotated[
+        float | None,
+        o.option("What somebody claims of the release, at --delta; left out: the mechanism's own price.", o.PRIVACY),
+    ] = None,
+    kind: o.VoteKind = None,
+    key: o.VoteKey = None,
+    teachers: Annotated[int | None, o.option("What every row of counts must sum to.", o.VOTES)] = None,
+    classes: Annotated[int | None, o.option("Number of classes; needed for labels.", o.VOTES)] = None,
+    rows: Annotated[int | None, o.option("Use the first queries only.", o.VOTES)] = None,
+    canary: Annotated[
+        Path | None,
+        o.option("Votes on the same queries with one person's data changed: what that pair tells apart.", o.VOTES),
+    ] = None,
+    published: Annotated[
+        bool,
+        o.option(
+            "The data are public or made up: what is found of them need not stay inside.", o.PRIVATE, "--published"
+        ),
+    ] = False,
+    releases: Annotated[
+        int | None, o.option("Most releases drawn of each histogram of the law; 20,000 when left out.", o.RUN)
+    ] = None,
+    runs: Annotated[
+        int | None, o.option("Most runs of the game in each world; 200 to 2,000 when left out.", o.RUN)
+    ] = None,
+    pairs: Annotated[
+        int | None, o.option("Pairs of data sets that a job is replayed on; one of each kind when left out.", o.RUN)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        o.option("Folder for audit.html and audit.json; TARGET.audit, with a number where that is taken.", o.OUTPUT),
+    ] = None,
+    cite: Annotated[
+        Path | None,
+        o.option(
+            "Write the statement again to this .json file, with what was tried and whether the claim stood.", o.OUTPUT
+        ),
+    ] = None,
+) -> None:
+    """Try to refute what is claimed of a release; ends with 1 where that succeeds."""
+    from dataclasses import replace
+
+    from pate.core.extras import need
+
+    what = _what(target)
+    _heeded(context, what)
+    if what == "votes" and mechanism is None:
+        raise InvalidInputError(
+            "--mechanism is missing: votes alone release nothing. Say --mechanism gnmax --sigma 40."
+        )
+    if cite is not None and (cite.suffix != ".json" or cite.exists()):
+        raise InvalidInputError(f"--cite must be a new .json file, got {str(cite)!r}. Name another.")
+    need("matplotlib", extra="plots", why="The audit's page")
+    goal = _free(target.with_name(f"{target.stem or target.name}.audit")) if out is None else out
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInputError(f"--out {str(out)!r} is taken. Results are never overwritten: name another folder.")
+    how: dict[str, Any] = {"max_releases": releases, "n_runs": runs}
+    statement = None
+    if what == "votes":
+        from pate.audit import audit_votes
+        from pate.jobs.vote_files import read_votes
+
+        read: dict[str, Any] = {"kind": kind, "key": key, "n_teachers": teachers, "classes": classes, "rows": rows}
+        held = read_votes(target, **read)
+        other = None if canary is None else read_votes(canary, **read)
+        if not published:
+            say(_PRIVATE)
+        found = audit_votes(
+            held, o.chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold), delta=delta,
+            max_answers=max_answers, claim=None if epsilon is None else (epsilon, delta), canary=other,
+            published=published, **how,
+        )  # fmt: skip
+    elif what == "job":
+        found = _replayed(target, pairs, published=published)
+    else:
+        from pate.audit import audit_statement
+
+        statement = _statement(target, what)
+        found = audit_statement(statement, **how)
+    found = replace(found, title=f"{found.title}: {target.name}", command=command_line())
+    found.save(goal)
+    if cite is not None and statement is not None:
+        from pate.core.files import write_json
+
+        write_json(cite, statement.with_audits([found]).to_dict())
+    _tell(found, goal, cite)
+    if found.refuted:
+        raise typer.Exit(_REFUTED)
+
+
+_PRIVATE = (
+    "An audit of private data is itself an access to private data: what it finds goes to audit.sensitive.html alone, "
+    "for its owner's eyes (--published: the data are nobody's secret)."
+)
+#: Options that speak of one kind of target alone.
+_OF_VOTES = ("mechanism", "sigma", "scale", "threshold", "sigma_threshold", "max_answers", "delta", "epsilon", "kind",
+             "key", "teachers", "classes", "rows", "canary")  # fmt: skip
+_NOT_HEEDED = {
+    "votes": ("pairs", "cite"),
+    "job": (*_OF_VOTES, "releases", "runs", "cite"),
+    "statement": (*_OF_VOTES, "pairs", "published"),
+}
+_CALLED = {"votes": "votes", "job": "a job file", "statement": "what has a statement"}
+
+
+def _what(target: Path) -> str:
+    """Return what is to be audited: votes, a job, or what has a statement."""
+    if not target.exists():
+        raise InvalidInputError(f"there is no file or folder {str(target)!r}. Check the name.")
+    if target.is_dir() or target.suffix in (".pate", ".json"):
+        return "statement"
+    if target.suffix in _VOTES:
+        return "votes"
+    if target.suffix == ".toml":
+        return "job"
+    raise InvalidInputError(
+        f"TARGET must be a run's folder, a .pate or .json file, votes ({', '.join(_VOTES)}) or a .toml job file, got "
+        f"{target.name!r}."
+    )
+
+
+def _heeded(context: typer.Context, what: str) -> None:
+    """Refuse options that would be passed over in silence."""
+    for name in _NOT_HEEDED[what]:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {_CALLED[what]}. Leave it out.")
+
+
+def _statement(target: Path, what: str) -> Any:
+    from pate.model import read_model
+    from pate.statement.files import read_statement
+
+    if target.suffix == ".pate" and target.is_file():
+        return read_model(target).statement
+    file = target / "statement.json" if target.is_dir() else target
+    if not file.is_file():
+        raise InvalidInputError(
+            f"{str(target)!r} holds no statement.json, as the folder of pate run and pate demo does. Name the "
+            "statement's own file."
+        )
+    return read_statement(file)
+
+
+def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
+    from pate.audit import audit_job
+    from pate.cli._declared import uses_of
+    from pate.cli._job_file import read_job_file
+    from pate.cli._label_options import LabelOptions
+
+    held = read_job_file(target, uses_of(LabelOptions))
+    paths = {"private", "public", "classes_file", "ledger", "out"}
+    given: dict[str, Any] = {name: Path(value) if name in paths else value for name, value in held.items()}
+    if "size" in given:
+        given["size"] = o.Size.parse(given["size"])
+    if "epsilon" not in given:
+        raise InvalidInputError(f"{target.name} must hold epsilon: the noise of a job follows from its budget.")
+    options = LabelOptions(**{"out": Path("labels.csv"), **given, "checkpoints": False})
+    if options.private is None or options.public is None:
+        raise InvalidInputError(f"{target.name} must name private and public: a job is replayed on a private table.")
+    if not published:
+        say(_PRIVATE)
+    say("Replaying the job: teachers are trained for every pair, with recorded noise. Nothing is released or charged.")
+    return audit_job(options.arguments(), n_pairs=n_pairs, published=published)
+
+
+def _free(folder: Path) -> Path:
+    """Return the folder, or the first of its numbered names that is free."""
+    number, candidate = 1, folder
+    while candidate.exists() and (candidate.is_file() or any(candidate.iterdir())):
+        number += 1
+        candidate = folder.with_name(f"{folder.name}-{number}")
+    return candidate
+
+
+def _tell(found: Any, goal: Path, cite: Path | None) -> None:
+    document = found.to_dict()
+    say_json({**document, "refuted": found.refuted, "folder": goal, "cited_in": cite})
+    heading, *lines = found.table()
+    show_table(found.title, heading, lines)
+    answer(found.summary())
+    for text in found.left_out:
+        say(f"Not tried: {text}")
+    if cite is not None:
+        answer(f"Wrote {cite}")
+    answer(f"Open {goal / 'audit.html'}.")
+    if found.sensitive:
+        answer(f"{goal / 'audit.sensitive.html'} is for its owner alone, and not for publication.")

@@ -1,0 +1,129 @@
+"""Every public mechanism is registered, and audited by that alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import pate.dpsgd.mechanisms
+import pate.mechanisms
+import pate.rivals
+from pate import GNMax, InvalidInputError
+from pate.audit import independence, law
+from pate.audit.laws._gates import SmoothRelease
+from pate.audit.laws._training import Batches
+from pate.mechanisms import Mechanism
+from pate.privacy.publish.gate import PTRGate
+from pate.testing import forget, register, registered
+
+ENTRIES = registered()
+FIRST = [(kind, entry.examples[0]) for kind, entry in ENTRIES.items()]
+ALL = [(kind, example) for kind, entry in ENTRIES.items() for example in entry.examples]
+
+
+def name_of(value):
+    return value.__name__ if isinstance(value, type) else repr(value)
+
+
+def public_mechanisms():
+    """Every concrete subclass of ``Mechanism`` in the package, and what else prices and draws by itself."""
+    found, waiting = set(), [Mechanism]
+    while waiting:
+        kinds = [k for k in waiting.pop().__subclasses__() if k.__module__.startswith("pate.")]
+        found |= set(kinds)
+        waiting += kinds
+    # What else samples and charges: by its name in a room of mechanisms.
+    for room in (pate.mechanisms, pate.rivals, pate.dpsgd.mechanisms):
+        values = [getattr(room, name) for name in room.__all__]
+        found |= {
+            v
+            for v in values
+            if isinstance(v, type)
+            and (hasattr(v, "charge") or hasattr(v, "guarantee"))
+            and any(hasattr(v, draw) for draw in ("sample", "draw", "noise", "session"))
+        }
+    return found - {Mechanism, pate.dpsgd.mechanisms.TrainingMechanism}
+
+
+def test_every_public_mechanism_is_registered():
+    missing = public_mechanisms() - set(ENTRIES)
+    assert not missing, f"register {missing} in pate/audit/laws: see docs/design.md"
+    assert len(public_mechanisms()) >= 13
+    assert {PTRGate, SmoothRelease, Batches} <= set(ENTRIES)
+
+
+@pytest.mark.parametrize(("kind", "example"), FIRST, ids=name_of)
+def test_what_is_sampled_is_what_is_accounted(kind, example):
+    """From the operating system, by which people are protected: a right sampler fails once in a million runs."""
+    assert isinstance(example, kind)
+    n = min(3_000, ENTRIES[kind].max_releases)
+    found = law(example, n_classes=ENTRIES[kind].n_classes, max_releases=n)
+    assert not found.refuted, found.finding
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "example"), ALL, ids=name_of)
+def test_thoroughly(kind, example):
+    """Thousands of classes too, and ten times as many releases of what is slow to draw."""
+    n = (
+        max(50_000, ENTRIES[kind].max_releases)
+        if ENTRIES[kind].max_releases >= 20_000
+        else 10 * ENTRIES[kind].max_releases
+    )
+    found = law(example, max_releases=n)
+    assert not found.refuted, found.finding
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [k for k in ENTRIES if issubclass(k, Mechanism)], ids=name_of)
+def test_noise_is_drawn_afresh(kind):
+    found = independence(ENTRIES[kind].examples[0], max_releases=200_000)
+    assert not found.refuted, found.finding
+
+
+@dataclass(frozen=True)
+class Half(GNMax):
+    """Half the noise it claims."""
+
+    def sample(self, counts, noise, *, max_answers=None):
+        return GNMax(self.sigma / 2).sample(counts, noise, max_answers=max_answers)
+
+
+def test_a_new_mechanism_registers_once():
+    register([Half(4.0)])
+    try:
+        assert registered()[Half].examples == (Half(4.0),)
+        assert law(Half(4.0), noise_seed=1).refuted
+    finally:
+        forget(Half)
+    assert Half not in registered()
+
+
+class Coin:
+    """Of another kind: no votes, a law of its own."""
+
+    def __init__(self, heads):
+        self.heads = heads
+
+
+def test_a_mechanism_of_another_kind():
+    register(
+        [Coin(0.5)],
+        law=lambda coin, counts: np.full((len(counts), 2), 0.5),
+        bank=lambda coin, n_classes: {"a toss": np.zeros(2, dtype=np.int64)},
+        sample=lambda coin, counts, noise: (noise.words(len(counts)) < np.uint64(coin.heads * 2**64)).astype(np.int64),
+    )
+    try:
+        assert not law(Coin(0.5), noise_seed=1, max_releases=2_000).refuted
+        assert law(Coin(0.6), noise_seed=1, max_releases=2_000).refuted
+    finally:
+        forget(Coin)
+
+
+def test_examples_are_of_one_type():
+    with pytest.raises(InvalidInputError, match="of one type"):
+        register([GNMax(1.0), Coin(0.5)])
+    with pytest.raises(InvalidInputError, match="got none"):
+        register([])

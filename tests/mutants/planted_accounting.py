@@ -1,0 +1,141 @@
+"""Faults of accounts: what is drawn is what was meant, and the epsilon that is told is too small."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from wall import Mutant
+from wall_looks import DELTA, by_law, by_outcomes, by_pair
+
+from pate import Accountant, Charge, GNMax, LNMax
+from pate.mechanisms._base import all_answered
+from pate.noise import real_argmax
+from pate.noise.source import NoiseSource
+from pate.privacy.exact import GaussianNoise, log_probs, pair_law, quadrature
+
+#: One vote moves a tie: the worst there is.
+TIE, TIE_PRIME = [126, 124], [125, 125]
+GNMAX = GNMax(sigma=40.0)
+ASKED = 300
+
+
+def epsilon(charge: Charge) -> float:
+    return charge.guarantee(DELTA).epsilon
+
+
+class SensitivityOne(GNMax):
+    """One vote is one vote: but two counts move."""
+
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        return Charge.gaussian(sensitivity=1.0, sigma=self.sigma) * n_queries
+
+
+class OneCount(LNMax):
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        return Charge.laplace(shifts=(1.0,), scale=self.scale) * n_queries
+
+
+class Swapped(Accountant):
+    """The budget's epsilon arrives where its delta is meant."""
+
+    def guarantee(self, delta: float) -> Any:
+        return super().guarantee(0.9)
+
+
+class ClassIdsAsCounts(GNMax):
+    """Labels are added up: a vote for class j counts j times."""
+
+    def sample(self, counts, noise, *, max_answers=None):
+        weighted = counts * np.arange(counts.shape[1])
+        return all_answered(real_argmax(weighted, scale=self.sigma, source=noise))
+
+    def log_probs(self, counts):
+        return GNMAX.log_probs(np.asarray(counts) * np.arange(np.shape(counts)[-1]))
+
+
+def told(accountant: Accountant) -> float:
+    return accountant.add(GNMAX.charge(ASKED)).guarantee(DELTA).epsilon
+
+
+# ---- quadrature ----
+
+MANY = 1000
+NEAR_TIES = [31] + [30] * (MANY - 1)
+
+
+def coarse_law() -> np.ndarray:
+    """The law of many classes by steps of one sigma, where nothing checks the error."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(quadrature, "STEP", 1.0))
+        stack.enter_context(patch.object(quadrature, "allowance", lambda step: (7.0 * step, 1e9)))
+        stack.enter_context(patch.object(pair_law, "SUM_ERROR", 1e9))
+        return exact_law()
+
+
+def exact_law() -> np.ndarray:
+    return np.exp(log_probs([NEAR_TIES], noise=GaussianNoise(3.0)))[0]
+
+
+def _law_of(law: Any) -> Any:
+    """Releases of many classes by the honest mechanism, against the law that is accounted."""
+    counts = np.array([NEAR_TIES])
+
+    def draw(n: int, source: NoiseSource) -> np.ndarray:
+        return GNMax(sigma=3.0).sample(np.repeat(counts, n, axis=0), source).labels
+
+    return by_outcomes(draw, draw, law, faulty_law=coarse_law, most=4_000)
+
+
+MUTANTS = (
+    Mutant(
+        "sensitivity 1 for sqrt 2, Gaussian noise",
+        "accounts that count one changed vote, where two counts change",
+        {
+            "pair": by_pair(
+                lambda: epsilon(GNMAX.charge(ASKED)),
+                lambda: epsilon(SensitivityOne(40.0).charge(ASKED)),
+                GNMAX,
+                TIE,
+                TIE_PRIME,
+                ASKED,
+            )
+        },
+        blind={"law": "what is drawn is what was meant"},
+    ),
+    Mutant(
+        "sensitivity 1 for 2, Laplace noise",
+        "ports of the 2017 paper's noisy maximum",
+        {
+            "pair": by_pair(
+                lambda: LNMax(20.0).charge(1).pure,
+                lambda: OneCount(20.0).charge(1).pure,
+                LNMax(20.0),
+                [30, 0],
+                [29, 1],
+                1,
+            )
+        },
+        blind={"law": "what is drawn is what was meant"},
+    ),
+    Mutant(
+        "delta in epsilon's place",
+        "calls by position",
+        {"pair": by_pair(lambda: told(Accountant()), lambda: told(Swapped()), GNMAX, TIE, TIE_PRIME, ASKED)},
+        blind={"law": "what is drawn is what was meant"},
+    ),
+    Mutant(
+        "class ids as counts",
+        "PATE-GAN packages that add up labels",
+        {
+            "law": by_law(GNMAX, ClassIdsAsCounts(40.0)),
+        },
+    ),
+    Mutant(
+        "quadrature that aliases for many classes",
+        "a fixed grid for every number of classes",
+        {"law": _law_of(exact_law)},
+    ),
+)

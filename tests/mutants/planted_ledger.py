@@ -1,0 +1,145 @@
+"""Faults of charging: refusals, random numbers of answers, equal costs, and stopping on what is private."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from planted_accounting import ASKED, GNMAX, TIE, TIE_PRIME, epsilon
+from wall import Mutant
+from wall_looks import DELTA, by_pair, by_replay
+
+from pate import Accountant, Budget, Charge, ConfidentGNMax, Votes, release_labels
+from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
+
+SURE, SURE_PRIME = [250, 0], [249, 1]
+
+
+class RefusalsAreFree(ConfidentGNMax):
+    """Only what is answered is charged."""
+
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        _, answered = self._asked(n_queries, max_answers)
+        return Charge.gaussian_argmax(self.sigma) * answered
+
+
+class ExpectedAnswers(ConfidentGNMax):
+    """As many answers are charged as queries are expected to pass, one in five."""
+
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        asked, answered = self._asked(n_queries, max_answers)
+        return super().charge(asked, answered // 5)
+
+
+class EqualCostsMerged(Accountant):
+    """Steps are kept by their cost: two of one cost become one."""
+
+    def close(self) -> Charge:
+        self._closed = True
+        return Charge.total({cost: count for _, cost, count in self._steps}.items())
+
+
+def _two_releases(accountant: Accountant) -> float:
+    half = GNMAX.charge(ASKED // 2)
+    return accountant.add(half).add(half).guarantee(DELTA).epsilon
+
+
+# ---- stopping on what is private: a row of X holds one teacher's votes ----
+
+N_CLASSES = 10
+BUDGET = Budget(50.0, DELTA)
+#: Between the exact losses of one query at 126 to 124 and at 125 to 125, order 8.
+LIMIT, ORDER = 3.170e-3, 8.0
+LATER = 20
+
+
+def teachers(seed: int) -> tuple[np.ndarray, np.ndarray, None]:
+    """250 teachers: 126 say 0 and 124 say 1; in later queries the former say 2, the latter 3."""
+    first = np.repeat([0, 1], [126, 124])
+    return np.column_stack([first, *[first + 2] * LATER]), np.zeros(250, dtype=np.int64), None
+
+
+def one_switches(data: tuple[Any, ...]) -> tuple[Any, ...]:
+    X, y, groups = data
+    X = X.copy()
+    X[0, 0] = 1
+    return X, y, groups
+
+
+def _votes(labels: np.ndarray) -> Votes:
+    return Votes.from_labels(labels, classes=range(N_CLASSES))
+
+
+def _told(labels: np.ndarray) -> np.ndarray:
+    return release_labels(_votes(labels), GNMAX, budget=BUDGET).labels
+
+
+def everybody(X, y, groups=None):
+    """The honest release: every teacher votes on every query."""
+    return np.concatenate([_told(X[:, :1]), _told(X[:, 1:])])
+
+
+def without_the_expensive(X, y, groups=None):
+    """A filter by teacher: whoever's exact loss is spent votes no more (E1 of the accounting's notes)."""
+    first = _told(X[:, :1])
+    losses = per_teacher_rdp(vote_groups(X[:, :1], n_classes=N_CLASSES), [ORDER], noise=GaussianNoise(GNMAX.sigma))
+    left = losses.max(axis=(1, 2)) < LIMIT
+    return np.concatenate([first, _told(X[left, 1:])])
+
+
+def fixed_number(X, y, groups=None):
+    return _told(np.repeat(X[:, :1], LATER, axis=1))
+
+
+def until_it_is_spent(X, y, groups=None):
+    """Answers go on until the data-dependent cost reaches the budget."""
+    cost = GNMAX.exact_rdp(_votes(X[:, :1]).counts, [ORDER])[0, 0]
+    return _told(np.repeat(X[:, :1], int(LATER * LIMIT / cost), axis=1))
+
+
+def _pair(claimed: Any, faulty: Any, law: Any, votes: Any, votes_prime: Any, times: int = ASKED) -> dict[str, Any]:
+    return {"pair": by_pair(claimed, faulty, law, votes, votes_prime, times)}
+
+
+#: Its test says more than its answers do.
+LOUD_TEST = (250.0, 20.0, 100.0)
+_PASSES = (-1000.0, 150.0, 40.0)
+MUTANTS = (
+    Mutant(
+        "refused queries uncharged",
+        "forks of Confident-GNMax, and of the sparse vector technique (Lyu, Su, Li 2017)",
+        _pair(
+            lambda: epsilon(ConfidentGNMax(*LOUD_TEST).charge(ASKED)),
+            lambda: epsilon(RefusalsAreFree(*LOUD_TEST).charge(ASKED)),
+            ConfidentGNMax(*LOUD_TEST),
+            SURE,
+            SURE_PRIME,
+        ),
+    ),
+    Mutant(
+        "expected instead of realised cost",
+        "planners whose forecast is reported as the cost",
+        _pair(
+            lambda: epsilon(ConfidentGNMax(*_PASSES).charge(ASKED)),
+            lambda: epsilon(ExpectedAnswers(*_PASSES).charge(ASKED)),
+            ConfidentGNMax(*_PASSES),
+            TIE,
+            TIE_PRIME,
+        ),
+    ),
+    Mutant(
+        "two equal costs merged in a sum",
+        "accounts kept in a set or by value",
+        _pair(lambda: _two_releases(Accountant()), lambda: _two_releases(EqualCostsMerged()), GNMAX, TIE, TIE_PRIME),
+    ),
+    Mutant(
+        "answers stopped by data-dependent cost",
+        "runs that stop when the data-dependent epsilon reaches its target",
+        {"replay": by_replay(fixed_number, until_it_is_spent, teachers, one_switches)},
+    ),
+    Mutant(
+        "teachers dropped by data-dependent cost",
+        "individual accounting that takes the exact loss for a filter",
+        {"replay": by_replay(everybody, without_the_expensive, teachers, one_switches)},
+    ),
+)
