@@ -34,7 +34,7 @@ class Config:
     n_queries: int = 300
     delta: float = 1e-5
     records: int = 3
-    #: Seeds of the partition, the teachers and the canaries.
+    #: Seeds of the partition, the teachers and the canaries; of a data set, those in its rows.
     seeds: tuple[int, ...] = (100, 101)
     #: Canary, queries, who crafts the query.
     rows: tuple[tuple[str, str, str], ...] = (
