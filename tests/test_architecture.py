@@ -244,9 +244,9 @@ def test_rooms_are_few():
 
 
 def test_the_tests_mirror_the_package():
-    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills, the scripts and the pages have folders of their own."""
+    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills, scripts, pages and faults have folders of their own."""
     folders = {path.parent.name for path in (ROOT.parent / "tests").glob("*/test_*.py")}
-    assert folders - {"crash", "docs", "experiments"} <= set(FLOORS), "a folder of tests without its room"
+    assert folders - {"crash", "docs", "experiments", "mutants"} <= set(FLOORS), "a folder of tests without its room"
 
 
 def test_neighbours_do_not_import_in_circles():
