@@ -81,7 +81,7 @@ def run(config: Config, before: dict[str, Any] | None = None, only: Sequence[str
     for group, mutants in GROUPS.items():
         for mutant in mutants:
             if only and mutant.name not in only:
-                rows.append(known[mutant.name])
+                rows.append({**known[mutant.name], "seen": mutant.seen})
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -157,7 +157,9 @@ def main() -> None:
         return
     if not given.page:
         before = json.loads(RESULT.read_text(encoding="utf-8")) if given.only else None
-        RESULT.write_text(json.dumps(run(Config(), before, given.only), indent=1) + "\n", encoding="utf-8")
+        RESULT.write_text(
+            json.dumps(run(Config(), before, given.only), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     write_page(RESULT, PAGE)
 
 

@@ -244,7 +244,7 @@ def test_rooms_are_few():
 
 
 def test_the_tests_mirror_the_package():
-    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills, the scripts, the pages and the wall of bugs have their own."""
+    """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills, scripts, pages and faults have folders of their own."""
     folders = {path.parent.name for path in (ROOT.parent / "tests").glob("*/test_*.py")}
     assert folders - {"crash", "docs", "experiments", "mutants"} <= set(FLOORS), "a folder of tests without its room"
 

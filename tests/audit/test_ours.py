@@ -1,4 +1,4 @@
-"""Our own releases, audited in every test run: every road by replay, real votes by pairs, and E1 refused.
+"""Our own releases, audited in every test run: every road by replay, real votes by pairs, no exact loss a payment.
 
 Every mechanism by its law is in ``test_law_registry.py``; the faults that all of this finds are in ``tests/mutants``.
 ``-m slow`` runs the thorough part.
@@ -104,7 +104,7 @@ def test_the_chain_stands_on_many_real_votes(mnist2018_counts, mechanism, n):
         assert 0 <= one <= any_pair <= worst
 
 
-# ---- E1: what was lost at these votes buys nothing ----
+# ---- what was lost at these very votes buys nothing ----
 
 
 @pytest.mark.parametrize("exact", ["rdp", "epsilon"])

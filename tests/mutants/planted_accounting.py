@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "class ids as counts",
-        "PATE-GAN packages that add up labels",
+        "vote counts made by adding up labels",
         {
             "law": by_law(GNMAX, ClassIdsAsCounts(40.0)),
         },

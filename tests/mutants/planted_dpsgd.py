@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "gradients averaged over the batch before clipping",
-        "training loops that call clip_grad_norm_ on the mean loss",
+        "training loops that clip the mean loss; a factor of the batch size, as Tramèr et al. (2022) found",
         {"pair": by_gradients(PerRecordEngine, ClipsTheMean, module, world, far_out)},
     ),
     Mutant(

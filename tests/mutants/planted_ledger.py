@@ -81,7 +81,7 @@ def everybody(X, y, groups=None):
 
 
 def without_the_expensive(X, y, groups=None):
-    """A filter by teacher: whoever's exact loss is spent votes no more (E1 of the accounting's notes)."""
+    """A filter by teacher: whoever's exact loss is spent votes no more, so that one person's vote retires others."""
     first = _told(X[:, :1])
     losses = per_teacher_rdp(vote_groups(X[:, :1], n_classes=N_CLASSES), [ORDER], noise=GaussianNoise(GNMAX.sigma))
     left = losses.max(axis=(1, 2)) < LIMIT

@@ -269,7 +269,7 @@ def _replayed(honest: Any, faulty: Any, make: Any, change: Any) -> dict[str, Any
     return {"replay": by_replay(honest, faulty, make, change)}
 
 
-ON_ALL = "PATE-GAN packages and notebooks that prepare the data before they cut it"
+ON_ALL = "scripts that prepare the data before they cut it"
 MUTANTS = (
     Mutant("a scaler fitted on all private rows", ON_ALL, _replayed(shards, scaler_on_all, world, thirtyfold)),
     Mutant("a vocabulary of all private texts", ON_ALL, _replayed(own_words, words_of_all, texts, rare_word)),
