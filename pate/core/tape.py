@@ -13,11 +13,12 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,6 +29,7 @@ from pate.core.types import IntArray
 from pate.exceptions import ReplayError
 
 Sampler = TypeVar("Sampler", bound=Callable[..., Any])
+Result = TypeVar("Result")
 Watcher = Callable[[str, dict[str, Any]], None]
 
 _PLAYING: ContextVar[Tape | None] = ContextVar("pate_tape", default=None)
@@ -172,18 +174,44 @@ def play(tape: Tape) -> Iterator[Tape]:
     Traceback (most recent call last):
     pate.exceptions.ReplayError: this tape was played already. ...
     """
-    if playing() is not None:
-        raise ReplayError("a replay cannot run inside another one.")
-    if tape.owner is not None:
-        raise ReplayError("this tape was played already. Make a new one of the same key.")
-    tape.owner = (os.getpid(), threading.get_ident())
-    token = _PLAYING.set(tape)
+    token = _begin(tape)
     try:
         yield tape
     finally:
         # Copies of this context (a task, a generator) may live on: for them, too, it is over.
         tape.owner = (0, 0)
         _PLAYING.reset(token)
+
+
+def _begin(tape: Tape) -> Token[Tape | None]:
+    if playing() is not None:
+        raise ReplayError("a replay cannot run inside another one.")
+    if tape.owner is not None:
+        raise ReplayError("this tape was played already. Make a new one of the same key.")
+    tape.owner = (os.getpid(), threading.get_ident())
+    return _PLAYING.set(tape)
+
+
+def run_played(tape: Tape, run: Callable[[], Result]) -> Result:
+    """Return what ``run()`` returns on a tape that the caller's own context never holds.
+
+    Ctrl-C may come before a ``with`` block has begun, or after it began to end: then nothing ends it. A context of its
+    own is left by the interpreter, whatever happens inside.
+
+    Examples
+    --------
+    >>> run_played(Tape(bytes(32)), lambda: playing() is None), playing()
+    (False, None)
+    """
+
+    def inside() -> Result:
+        _begin(tape)
+        try:
+            return run()
+        finally:
+            tape.owner = (0, 0)
+
+    return copy_context().run(inside)
 
 
 def note(stage: str, **facts: Any) -> None:
@@ -230,14 +258,16 @@ def settled(sampler: Sampler) -> Sampler:
     ...     add(1, scale=2, source=None)
     7
     """
+    signature = inspect.signature(sampler)
 
     @functools.wraps(sampler)
-    def drawn(values: Any, *args: Any, **options: Any) -> Any:
+    def drawn(*args: Any, **options: Any) -> Any:
+        value = sampler(*args, **options)
         tape = playing()
         if tape is None:
-            return sampler(values, *args, **options)
-        value = sampler(values, *args, **options)
-        public = {name: option for name, option in options.items() if name != "source"}
+            return value
+        (_, values), *rest = signature.bind(*args, **options).arguments.items()
+        public = {name: option for name, option in rest if name != "source"}
         tape.note("noise", {"sampler": sampler.__name__, "shape": np.shape(values), **public})
         return tape.settle(sampler.__name__, value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
-from pate.core.tape import note
+from pate.core.tape import note, playing
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import MIN_NOISE, Charge
@@ -54,11 +55,17 @@ class Draw:
 
 def _noted(sample: Any) -> Any:
     """Make what a mechanism is asked to sample known to a replay, whoever's mechanism it is."""
+    signature = inspect.signature(sample)
 
     @functools.wraps(sample)
-    def noted(self: Mechanism, counts: Any, *args: Any, **options: Any) -> Any:
-        note("draw", mechanism=self, values=counts, arguments=args, options=options)
-        return sample(self, counts, *args, **options)
+    def noted(*args: Any, **options: Any) -> Any:
+        if playing() is not None:
+            # Of any signature: what comes after self is the votes, whatever it is called.
+            (_, mechanism), *given = signature.bind(*args, **options).arguments.items()
+            rest = dict(given[1:])
+            rest |= rest.pop("options", {})
+            note("draw", mechanism=mechanism, values=given[0][1], options=rest)
+        return sample(*args, **options)
 
     return noted
 
@@ -84,7 +91,7 @@ class Mechanism(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "sample" in vars(cls):
+        if inspect.isfunction(vars(cls).get("sample")):  # a static method, say, is as it was
             cls.sample = _noted(cls.sample)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.tape import note
+from pate.core.tape import note, playing
 from pate.core.types import FloatArray
-from pate.exceptions import BudgetExceededError
+from pate.exceptions import BudgetExceededError, ReplayError
 from pate.ledger import Ledger, Registration
 from pate.ledger._chain import NewAnswer
 from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
@@ -43,6 +43,20 @@ T = TypeVar("T")
 
 def _nothing(drawn: Any) -> Iterator[NewAnswer]:
     return iter(())
+
+
+def _check_tape(noise: NoiseSource) -> None:
+    """Refuse to draw in a replay from what was paid for outside: a real answer would be spent, and might be another's.
+
+    Raises
+    ------
+    ReplayError
+    """
+    if playing() is not None and not noise.on_tape:
+        raise ReplayError(
+            "a replay asks nothing of a session that was opened before it: that would use up what was paid for, and "
+            "its answers are not private. Let the pipeline open a session of its own."
+        )
 
 
 class Door:
@@ -320,6 +334,7 @@ class PaidQueries:
         facts: dict[str, Any] | None = None,
     ) -> tuple[Draw, str | None]:
         """Use up these queries, draw and store; return the draw and the digest of the ledger's entry, if any."""
+        _check_tape(self._noise)
         if len(counts) > self.n_left:
             raise BudgetExceededError(
                 f"{len(counts)} queries were asked, and {self.n_left} of {self.quote.n_queries} are paid for and left. "
@@ -355,6 +370,7 @@ class PaidVotes:
 
     def draw(self, labels: npt.NDArray[Any], keys: Sequence[str]) -> tuple[Draw, str | None]:
         """Cast, draw and store; return the draw and the digest of the ledger's entry, if any."""
+        _check_tape(self.session._noise)
         drawn = self.session.ask(labels)
         if self._stored is None or not len(keys):
             return drawn, None
@@ -389,6 +405,7 @@ class PaidBallots:
 
     def draw(self, ballots: BallotSum, facts: dict[str, Any], *, request: str) -> tuple[FloatArray, str | None]:
         """Use up the next round, draw and store; return the statistics and the digest of the ledger's entry, if any."""
+        _check_tape(self._noise)
         if self.n_used >= len(self.rounds):
             raise BudgetExceededError(
                 f"all {len(self.rounds)} rounds of this session are used up. Nothing was drawn; open another session."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,18 @@ def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> 
 
 
 def _of_function(target: Callable[..., Any]) -> Pipeline:
-    try:
-        inspect.signature(target).bind(0, 1, 2)
-        takes_groups = True
-    except TypeError:
-        takes_groups = False
+    def takes(n: int) -> bool:
+        try:
+            inspect.signature(target).bind(*range(n))
+        except TypeError:
+            return False
+        return True
+
+    takes_groups, takes_two = takes(3), takes(2)
 
     def run(records: Records) -> Any:
-        if takes_groups:
+        # Without groups a third parameter keeps its default, which may be anything.
+        if takes_groups and not (records.groups is None and takes_two):
             return target(records.X, records.y, records.groups)
         if records.groups is not None:
             raise InvalidInputError("D has groups, and pipeline takes (X, y) alone. Let it take (X, y, groups).")
@@ -85,19 +90,23 @@ def _need_public(X_public: Any, name: str) -> Any:
     return X_public
 
 
-def _fresh(target: Any) -> Any:
-    """Return an unfitted copy that writes nowhere."""
-    try:
-        made = clone(target)
-    except TypeError:
-        return copy.deepcopy(target)
-    known = made.get_params(deep=False)
-    made.set_params(**{name: None for name in _KEPT if name in known})
-    ledger = known.get("ledger")
-    if ledger is not None:
-        folder = Path(tempfile.mkdtemp(prefix="pate-replay-"))
-        made.set_params(ledger=Ledger(folder / "ledger.sqlite", total=ledger.total))
-    return made
+@contextmanager
+def _fresh(target: Any) -> Iterator[Any]:
+    """Yield an unfitted copy that writes nowhere, but to a ledger that is gone afterwards with its key."""
+    with ExitStack() as stack:
+        try:
+            made = clone(target)
+        except TypeError:
+            made, known = copy.deepcopy(target), dict[str, Any]()
+        else:
+            known = made.get_params(deep=False)
+        if any(known.get(name) is not None for name in _KEPT):
+            made.set_params(**{name: None for name in _KEPT if name in known})
+        ledger = known.get("ledger")
+        if ledger is not None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pate-replay-")))
+            made.set_params(ledger=Ledger(folder / "ledger.sqlite", total=ledger.total))
+        yield made
 
 
 def _groups(records: Records) -> dict[str, Any]:
@@ -108,7 +117,8 @@ def _of_voter(target: Any, X_public: Any, mechanism: Any) -> Pipeline:
     _need_public(X_public, type(target).__name__)
 
     def run(records: Records) -> Any:
-        votes = _fresh(target).fit(records.X, records.y, **_groups(records)).vote(X_public)
+        with _fresh(target) as made:
+            votes = made.fit(records.X, records.y, **_groups(records)).vote(X_public)
         return None if mechanism is None else release_labels(votes, mechanism, budget=_AMPLE)
 
     return run
@@ -127,6 +137,7 @@ def _of_estimator(target: Any, X_public: Any) -> Pipeline:
     options = {"X_public": _need_public(X_public, type(target).__name__)} if "X_public" in takes else {}
 
     def run(records: Records) -> Any:
-        return _fresh(target).fit(records.X, records.y, **options, **_groups(records))
+        with _fresh(target) as made:
+            return made.fit(records.X, records.y, **options, **_groups(records))
 
     return run

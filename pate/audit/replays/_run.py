@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from pate.audit.replays._blame import Seen, Witness
 from pate.audit.replays._compare import Allowed, Difference, compare
@@ -13,7 +14,7 @@ from pate.audit.replays._pipelines import Pipeline
 from pate.audit.replays._records import Records
 from pate.audit.replays._trace import Run, Trace, digest
 from pate.core.seeds import global_generators
-from pate.core.tape import Outcome, Tape, play
+from pate.core.tape import Outcome, Tape, run_played
 from pate.core.types import IntArray
 from pate.exceptions import ReplayError
 from pate.statement._fits import counted_elsewhere
@@ -47,20 +48,24 @@ def run_on_tape(
     trace = Trace()
     tape = Tape(key, trace.watch, follows, places)
     own = records.take(range(records.n))  # a pipeline may write into what it is given
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with counted_elsewhere(), _seeded(), play(tape):
+
+    def run() -> tuple[Any, Exception | None]:
+        with warnings.catch_warnings(), counted_elsewhere(), _seeded():
+            warnings.simplefilter("ignore")
             try:
                 with nullcontext() if witness is None else witness.watching(trace.is_silent):
-                    value = pipeline(own)
+                    return pipeline(own), None
             except ReplayError:
                 raise
             except Exception as error:
-                return Run(tuple(trace.events), tuple(tape.outcomes), error)
+                return None, error
             except Seen:
-                return Run(tuple(trace.events), tuple(tape.outcomes))
+                return None, None
+
+    value, error = run_played(tape, run)
+    if error is None:
         trace.returned(value)
-    return Run(tuple(trace.events), tuple(tape.outcomes))
+    return Run(tuple(trace.events), tuple(tape.outcomes), error)
 
 
 def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) -> None:

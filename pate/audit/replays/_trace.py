@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -268,23 +269,40 @@ _OF_ESTIMATORS = ("release_", "queries_", "labels_", "student_", "module_")
 _PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "Tape", "NoiseSource", "PrivacyStatement")
 
 
-def _public_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
     kind = type(value).__name__
-    if value is None or kind in _PRIVATE or hasattr(value, "teachers_"):
+    if value is None or kind in _PRIVATE or hasattr(value, "teachers_") or depth > _DEEPEST:
         return
     if kind in _PUBLIC_PARTS:
         for part in _PUBLIC_PARTS[kind]:
-            yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}")
+            yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
     elif isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _public_parts(part, f"{name}[{key!r}]")
+            yield from _public_parts(part, f"{name}[{key!r}]", depth + 1)
     elif isinstance(value, tuple | list) and not all(isinstance(v, int | float | str) for v in value):
         for i, part in enumerate(value):
-            yield from _public_parts(part, f"{name}[{i}]")
+            yield from _public_parts(part, f"{name}[{i}]", depth + 1)
     elif isinstance(value, int | float | str | bool | np.generic | np.ndarray | list | tuple):
         yield name, digest(value)
     elif type(value).__module__.startswith("pate.") and hasattr(value, "get_params"):
         for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
-            yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}")
-    elif hasattr(value, "predict") and not isinstance(value, type):
+            yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
+    elif (
+        (hasattr(value, "predict") and not isinstance(value, type))
+        or isinstance(value, numbers.Number | bytes | bytearray | set | frozenset)
+        or _is_table(value)
+        or (hasattr(value, "get_params") and not isinstance(value, type))
+    ):
         yield f"{name}: {kind}", digest(value)
+    elif not type(value).__module__.startswith("pate.") and not callable(value):
+        for key, part in getattr(value, "__dict__", {}).items():  # somebody's own result
+            yield from _public_parts(part, f"{name}.{key}", depth + 1)
+
+
+#: How far results are followed that hold results.
+_DEEPEST = 8
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is pandas', sparse, or a tensor."""
+    return not isinstance(value, type) and any(hasattr(value, name) for name in ("to_numpy", "tocsr", "detach"))
