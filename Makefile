@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-lowest check format slow docs wheel clean
+.PHONY: demo test test-lowest check format slow audit docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that p
 
 slow: $(READY)  ## what make test leaves out
 	$(BIN)/python -m pytest -q -m slow
+
+audit: $(READY)  ## the thorough audits of our own mechanisms and pipelines, which make test has the fast part of
+	$(BIN)/python -m pytest -q $(PARALLEL) -m slow tests/audit tests/mutants
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -31,9 +31,13 @@ def test_the_honest_code_passes(mutant: Mutant, layer: str):
     assert not found.refuted, found.said
 
 
+#: Looks that leave nothing to chance but the seeds of training and cuts are repeated less.
+REPEATS = {"replay": 8, "pair": 8}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("mutant", "layer"), FINDS, ids=NAMED)
-def test_the_honest_code_passes_a_hundred_times(mutant: Mutant, layer: str):
-    refuted = [seed for seed in range(100) if mutant.finds[layer](False, seed).refuted]
+def test_the_honest_code_passes_again_and_again(mutant: Mutant, layer: str):
+    refuted = [seed for seed in range(REPEATS.get(layer, 100)) if mutant.finds[layer](False, seed).refuted]
     assert refuted == []
