@@ -13,19 +13,18 @@ The JSON is written after every row: a killed run goes on where it was, with the
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _tables import filled
 
 from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
 from pate.audit import independence, law
-from pate.core.provenance import provenance
 from pate.testing import registered
 
 ROOT = Path(__file__).parents[1]
@@ -221,23 +220,8 @@ def rows(config: Config) -> Iterator[tuple[str, dict[str, Any], Callable[[], dic
 
 def run(config: Config, result: Path | None) -> dict[str, Any]:
     """Measure what is missing, and return all rows."""
-    stamp = provenance()  # before the result, which git knows too, is another
-    tables = ("heights", "power", "false_alarms")
-    told: dict[str, Any] = {"config": json.loads(json.dumps(asdict(config))), **{table: [] for table in tables}}
-    told |= {"commits": [stamp.pop("commit")], **stamp}
-    if result is not None and result.exists():
-        stored = json.loads(result.read_text(encoding="utf-8"))
-        if stored["config"] == told["config"]:
-            told |= {table: stored[table] for table in tables}
-            told["commits"] = list(dict.fromkeys([*stored["commits"], *told["commits"]]))
     registered()  # rooms are read before anything is timed
-    for table, key, measure in rows(config):
-        if not any(key.items() <= row.items() for row in told[table]):
-            told[table].append({**key, **measure()})
-            print(told[table][-1], flush=True)
-            if result is not None:
-                result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    return told
+    return filled(config, ("heights", "power", "false_alarms"), rows(config), result)
 
 
 def main() -> None:

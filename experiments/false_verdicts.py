@@ -15,19 +15,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _tables import filled
 from _worlds import Nearest, Pool, Published, Rights, Stumps, TrainingPart, ahead_by, tilted
 from scipy import stats
 
 from pate.comparison.crossings import crossing
 from pate.comparison.verdicts import verdicts
-from pate.core.provenance import provenance
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "false_verdicts.json"
@@ -173,27 +173,7 @@ def cells(config: Config) -> Iterator[tuple[str, dict[str, Any], Callable[[], di
 
 def run(config: Config, result: Path | None) -> dict[str, Any]:
     """Measure what is missing, and return all rows."""
-    stamp = provenance()  # before the result, which git knows too, is another
-    told: dict[str, Any] = {
-        "config": json.loads(json.dumps(asdict(config))),
-        "rates": [],
-        "power": [],
-        "crossings": [],
-        "commits": [stamp.pop("commit")],
-        **stamp,
-    }
-    if result is not None and result.exists():
-        stored = json.loads(result.read_text(encoding="utf-8"))
-        if stored["config"] == told["config"]:
-            told |= {table: stored[table] for table in ("rates", "power", "crossings")}
-            told["commits"] = list(dict.fromkeys([*stored["commits"], *told["commits"]]))
-    for table, key, measure in cells(config):
-        if not any(key.items() <= row.items() for row in told[table]):
-            told[table].append({**key, **measure()})
-            print(told[table][-1], flush=True)
-            if result is not None:
-                result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    return told
+    return filled(config, ("rates", "power", "crossings"), cells(config), result)
 
 
 def _percent(rows: list[dict[str, Any]], what: str) -> str:

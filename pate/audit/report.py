@@ -13,7 +13,7 @@ from pate.core.checks import check_choice
 from pate.core.files import write_json, write_text
 from pate.core.pages import cell
 from pate.core.provenance import git_commit, now, package_versions
-from pate.core.strict_json import parse_json
+from pate.core.strict_json import read_json_file
 from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report._record import PrivateRecord, Record
@@ -191,21 +191,7 @@ class Audit(PrivateRecord):
         >>> Audit.load(folder / "audit.json").title
         't'
         """
-        file = Path(path)
-        try:
-            with file.open("rb") as stream:
-                data = stream.read(_MAX_BYTES + 1)
-        except OSError as error:
-            raise InvalidInputError(f"{file} cannot be read ({error.strerror}). Check the name.") from None
-        if len(data) > _MAX_BYTES:
-            raise InvalidInputError(f"{file} is no audit: it is larger than {_MAX_BYTES} bytes. Name the right file.")
-        try:
-            values = parse_json(data)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInputError(
-                f"{file} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
-            ) from None
-        return cls.from_dict(values)
+        return cls.from_dict(read_json_file(path, what="audit", most_bytes=_MAX_BYTES))
 
     def html(self, *, include_sensitive: bool = False) -> str:
         """Return the page: one file that asks nothing of the network.

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
+
+from pate.exceptions import InvalidInputError
 
 
 def parse_json(data: bytes) -> Any:
@@ -23,6 +27,45 @@ def parse_json(data: bytes) -> Any:
     ValueError: a name stands twice
     """
     return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
+
+
+def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> Any:
+    """Return the value in a file that somebody else may have made.
+
+    Parameters
+    ----------
+    path : path
+    what : str
+        What it should be, for errors.
+    most_bytes : int
+        A larger file is refused before it is read.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such file, it is too large, or no JSON.
+
+    Examples
+    --------
+    >>> read_json_file("nowhere.json", what="statement", most_bytes=100)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: nowhere.json cannot be read (No such file or directory). ...
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(most_bytes + 1)
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be read ({error.strerror}). Check the name and the folder.") from error
+    if len(data) > most_bytes:
+        raise InvalidInputError(f"{file} is no {what}: it is larger than {most_bytes} bytes. Name the right file.")
+    try:
+        return parse_json(data)
+    # Deep nesting ends in a RecursionError; UnicodeDecodeError and JSONDecodeError are ValueErrors.
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"{file} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
+        ) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.core.files import write_text
-from pate.core.strict_json import parse_json
+from pate.core.strict_json import read_json_file
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, verify_ledger
 from pate.statement.model import PrivacyStatement
@@ -69,22 +69,7 @@ def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
     >>> read_statement(file) == release.statement
     True
     """
-    file = Path(path)
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{file} cannot be read ({error.strerror}). Check the name and the folder.") from error
-    if len(data) > _MAX_BYTES:
-        raise InvalidInputError(f"{file} is no statement: it is larger than {_MAX_BYTES} bytes. Name the right file.")
-    try:
-        values = parse_json(data)
-    # Deep nesting ends in a RecursionError; UnicodeDecodeError and JSONDecodeError are ValueErrors.
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"{file} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
-        ) from None
-    return PrivacyStatement.from_dict(values)
+    return PrivacyStatement.from_dict(read_json_file(path, what="statement", most_bytes=_MAX_BYTES))
 
 
 def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[str]) -> None:
