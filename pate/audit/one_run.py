@@ -27,6 +27,7 @@ import numpy.typing as npt
 from scipy.special import expit
 from scipy.stats import binom
 
+from pate.audit.bounds import own_generator
 from pate.audit.claims import Claim
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
@@ -209,7 +210,7 @@ def one_run(
 def _guesses(scores: FloatArray, coins: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
     """Return how many coins are guessed in each try, and how many of them rightly; ties are broken at random."""
     m = len(scores)
-    order = np.lexsort((np.random.default_rng(0).random(m), scores))
+    order = np.lexsort((own_generator().random(m), scores))
     sides = np.unique(np.maximum(1, np.array([int(part * m) // 2 for part in _PARTS])))
     right = [int(coins[order[m - k :]].sum() + (~coins[order[:k]]).sum()) for k in sides]
     return 2 * sides.astype(np.int64), np.array(right, dtype=np.int64)

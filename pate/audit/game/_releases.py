@@ -118,5 +118,12 @@ class MechanismRelease:
         if isinstance(self.mechanism, NoisyHistogram):
             return NoisySum(self.mechanism.sigma).log_ratio(outputs, a, b)
         ratio = self.mechanism.log_probs(b) - self.mechanism.log_probs(a)  # a refusal stands last
+        n_classes, refuses = a.shape[1], ratio.shape[1] > a.shape[1]
+        if not ((outputs < n_classes) & (outputs >= (ABSTAIN if refuses else 0))).all():
+            refusal = f", or {ABSTAIN} where it refuses" if refuses else ""
+            raise InvalidInputError(
+                f"sampler must return labels 0 to {n_classes - 1}{refusal}: {self.mechanism!r} releases nothing else. "
+                "Its claim does not hold of such a sampler."
+            )
         columns = np.where(outputs == ABSTAIN, ratio.shape[1] - 1, outputs)
         return np.asarray(ratio[np.arange(len(a))[None, :], columns].sum(axis=1))
