@@ -42,7 +42,9 @@ _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
 LIMITS = (
     "One run bounds less than many runs of one canary would: canaries disturb one another, and only as much can be "
-    "proved as that many coins can tell. A claim that stands was tried on these canaries and these scores."
+    "proved as that many coins can tell. It takes fair coins, each tossed by itself, and a claim on records that are "
+    "in or nowhere (zero-out), not only on records replaced. A claim that stands was tried on these canaries and "
+    "these scores."
 )
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pate import ConfidentGNMax, GNMax, NoisyHistogram, audit
+from pate import ConfidentGNMax, GNMax, NoisyHistogram, Votes, account, audit
 from pate.audit.bounds import curve_test, half_counts, mu_bound
 from pate.audit.claims import Claim
 from pate.audit.game import MechanismRelease, NoisySum
@@ -137,3 +137,19 @@ def test_bounds_hold_where_they_are_next_to_nothing():
     p = curve_test(out, in_, Claim.gaussian(1e-9)).p_value
     assert 0 <= mu_bound(out, in_, level=1 - p * (1 + 1e-9)) < 1e-2
     assert half_counts(out, in_, delta=0.0)[1] == 150
+
+
+@pytest.mark.parametrize(
+    ("release", "worlds"),
+    [(NoisySum(1.0), (np.zeros(1), np.ones(3))), (MechanismRelease(GNMax(2.0)), ([[5, 5]], [[4, 6], [5, 5]]))],
+)
+def test_worlds_of_two_shapes_are_refused(release, worlds):
+    with pytest.raises(InvalidInputError, match="D and D_prime must have one shape"):
+        audit.game(release, *worlds, claim=(1.0, 1e-5), n_runs=40)
+
+
+def test_a_private_claim_makes_a_pair_private():
+    votes = np.array([[50, 5]] * 20)
+    private = account(Votes.from_counts(votes), GNMax(10.0), delta=1e-5).data_dependent.reveal()
+    found = audit.pair(votes, votes + np.array([-1, 1]), GNMax(10.0), claim=private, published=True)
+    assert found.sensitive
