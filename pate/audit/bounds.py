@@ -228,7 +228,7 @@ def half_counts(
     >>> half_counts([0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0], delta=0.0)
     (0, 2, 0, 2)
     """
-    rng = np.random.default_rng(seed)
+    rng = own_generator(seed)
     first, second = rng.permutation(_check(out, "out")), rng.permutation(_check(in_, "in_"))
     if min(len(first), len(second)) < 2:
         raise InvalidInputError("out and in_ must hold 2 scores each at least, to be cut in halves. Play more runs.")
@@ -288,7 +288,7 @@ def _largest_refuted(
             return most
     found = float(brentq(excess, low, high, xtol=1e-4))
     while excess(found) > 0:  # on the side that is refuted
-        found -= 1e-4
+        found = max(found - 1e-4, low)
     return found
 
 
@@ -303,8 +303,7 @@ class _Ranked:
 
     @classmethod
     def of(cls, out: FloatArray, in_: FloatArray) -> _Ranked:
-        rng = np.random.default_rng(0)
-        low, high = _untied(out, in_, rng)
+        low, high = _untied(out, in_, own_generator())
         parts = [_tries(low, high), _tries(-high, -low)]
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -316,6 +315,20 @@ class _Ranked:
         u = expit(centre + width * np.linspace(-_REACH / 3, _REACH, _CELLS))
         ends = [np.ones((len(k), 1)), betaincc(k, n - k + 1, u), np.zeros((len(k), 1))]
         return u, -np.diff(np.concatenate(ends, axis=1))
+
+
+def own_generator(seed: int = 0) -> np.random.Generator:
+    """Return a generator whose numbers no ``default_rng(seed)`` gives.
+
+    Users seed their scores, or their coins, by small numbers: ties broken by the very same numbers would be broken by
+    what is to be guessed, and a true claim refuted.
+
+    Examples
+    --------
+    >>> own_generator().random() == own_generator().random() != np.random.default_rng(0).random()
+    True
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0x74696573, 0x6F776E)))
 
 
 def _tries(low: IntArray, high: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:

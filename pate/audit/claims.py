@@ -203,9 +203,10 @@ class Claim:
     @cached_property
     def _hull(self) -> tuple[FloatArray, FloatArray]:
         """The lower hull of all pairs in (e^epsilon, delta), from epsilon 0 on: delta is convex there and decreases."""
-        e = np.exp(np.array([min(p[0], _MOST_EPSILON) for p in self.points]))
-        d = np.array([p[1] for p in self.points])
-        at_zero = float(np.min(1 - (1 - d) * 2 / (1 + e)))
+        # A pair beyond what can be written as e^epsilon says nothing here: moved down to it, it would say more.
+        kept = [p for p in self.points if p[0] <= _MOST_EPSILON]
+        e, d = np.exp(np.array([p[0] for p in kept])), np.array([p[1] for p in kept])
+        at_zero = float(np.min(1 - (1 - d) * 2 / (1 + e), initial=1.0))
         hull: list[tuple[float, float]] = []
         for x, y in sorted([(1.0, at_zero), *zip(e.tolist(), d.tolist(), strict=True)]):
             if hull and (y >= hull[-1][1] or x == hull[-1][0]):  # sorted: the least delta of an epsilon comes first

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from scipy.special import expit
 from scipy.stats import binom
 
+from pate.audit.bounds import own_generator
 from pate.audit.claims import Claim
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
@@ -41,7 +42,9 @@ _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
 LIMITS = (
     "One run bounds less than many runs of one canary would: canaries disturb one another, and only as much can be "
-    "proved as that many coins can tell. A claim that stands was tried on these canaries and these scores."
+    "proved as that many coins can tell. It takes fair coins, each tossed by itself, and a claim on records that are "
+    "in or nowhere (zero-out), not only on records replaced. A claim that stands was tried on these canaries and "
+    "these scores."
 )
 
 
@@ -209,7 +212,7 @@ def one_run(
 def _guesses(scores: FloatArray, coins: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
     """Return how many coins are guessed in each try, and how many of them rightly; ties are broken at random."""
     m = len(scores)
-    order = np.lexsort((np.random.default_rng(0).random(m), scores))
+    order = np.lexsort((own_generator().random(m), scores))
     sides = np.unique(np.maximum(1, np.array([int(part * m) // 2 for part in _PARTS])))
     right = [int(coins[order[m - k :]].sum() + (~coins[order[:k]]).sum()) for k in sides]
     return 2 * sides.astype(np.int64), np.array(right, dtype=np.int64)

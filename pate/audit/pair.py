@@ -177,7 +177,7 @@ def pair(
         figures=(*pair_figures(found, claimed, share), Figure(name="teachers moved", value=float(moved))),
         picture=_picture(laws, mechanism, n_queries, max_answers, delta) if claim is None else None,
         settings={"delta": delta, "max_answers": max_answers, "n_queries": n_queries, "max_moved": max_moved},
-        sensitive=not published,
+        sensitive=not published or (claim is not None and Claim.of(claim).sensitive),
     )
 
 

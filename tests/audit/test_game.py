@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import runpy
 import signal
 import stat
 import subprocess
@@ -155,26 +156,27 @@ def test_a_game_goes_on_where_it_was_killed(tmp_path):
             import numpy as np
             from pate.audit import Claim, game
 
+            calls = []
+
             def release(world, seed):
-                if len(os.listdir({str(folder)!r})) > 4:
+                calls.append(seed)
+                if os.environ.get("KILLED") and len(os.listdir({str(folder)!r})) > 4:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return world + np.random.default_rng(seed).normal()
 
-            game(release, 0.0, 1.0, claim=Claim.gaussian(1.0), score=float, n_runs=80, folder={str(folder)!r})
+            if __name__ == "__main__":
+                game(release, 0.0, 1.0, claim=Claim.gaussian(1.0), score=float, n_runs=80, folder={str(folder)!r})
             """
         ),
         encoding="utf-8",
     )
-    assert subprocess.run([sys.executable, str(script)], check=False).returncode == -signal.SIGKILL
+    killed = subprocess.run([sys.executable, str(script)], check=False, env={**os.environ, "KILLED": "1"})
+    assert killed.returncode == -signal.SIGKILL
     assert sorted(file.name for file in folder.iterdir())[0] == "game.json"
     assert len(list(folder.iterdir())) == 5
 
-    calls = []
-
-    def release(world, seed):
-        calls.append(seed)
-        return world + np.random.default_rng(seed).normal()
-
+    again = runpy.run_path(str(script))
+    release, calls = again["release"], again["calls"]
     how = {"claim": Claim.gaussian(1.0), "score": float, "n_runs": 80}
     resumed = game(release, 0.0, 1.0, **how, folder=folder)
     assert len(calls) == 2 * 40  # four blocks of ten were there

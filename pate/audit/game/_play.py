@@ -13,7 +13,7 @@ import numpy as np
 from pate.audit.bounds import curve_test
 from pate.audit.claims import Claim
 from pate.audit.game._result import audit_scores
-from pate.audit.game._runs import Kept, plan_of, played
+from pate.audit.game._runs import Kept, plan_of, played, played_as
 from pate.audit.game._scores import is_learnt, said, scorer, trained
 from pate.core.checks import check_int, check_real, shown
 from pate.core.types import FloatArray
@@ -89,7 +89,8 @@ def game(
     n_jobs : int or None
         Workers of joblib; results do not depend on it.
     folder : path or None
-        Where runs are kept, for the owner alone (mode 0700), and taken up again after a kill.
+        Where runs are kept, for the owner alone (mode 0700), and taken up again after a kill. That release and score
+        are still the same is seen by the code of functions and the fields of dataclasses; of other objects by type.
     seed : int or None
         Of all runs' seeds; None draws it (or takes the folder's).
     target : str
@@ -127,6 +128,8 @@ def game(
     held = Claim.of(claim)
     if not callable(release):
         raise InvalidInputError(f"release must be a function of (world, seed), got {shown(release)}.")
+    if seed is not None:
+        seed = check_int("seed", seed, low=0)
     check_int("n_runs", n_runs, low=4, remedy="It is the most runs in each world.")
     alarms = check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
     if batch is not None:
@@ -134,7 +137,7 @@ def game(
     learnt, score_of = is_learnt(score), scorer(score, release)
     plan = plan_of(n_runs, batch, seed, folder)
     words = said(score)
-    kept = None if folder is None else Kept(folder, plan, {"score": words, "worlds": joblib.hash((D, D_prime))})
+    kept = None if folder is None else Kept(folder, plan, _facts(release, score, words, D, D_prime))
     n_train = n_runs // 2 if learnt else 0
     schedule = looks(n_runs - n_train) if early_stop else [(n_runs - n_train, 1.0)]
 
@@ -183,6 +186,15 @@ def game(
         seconds=time.perf_counter() - begun,
     )
     return replace(result, n_releases=2 * done)
+
+
+def _facts(release: Any, score: Any, words: str, D: Any, D_prime: Any) -> dict[str, str]:
+    """Return what must be the same when a folder is taken up again."""
+    return {
+        "release": joblib.hash(played_as(release)),
+        "score": f"{words}, {joblib.hash(played_as(score))}",
+        "worlds": joblib.hash((D, D_prime)),
+    }
 
 
 def _scores(rows: list[FloatArray], model: Any, n_train: int, size: int) -> FloatArray:

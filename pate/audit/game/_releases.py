@@ -37,6 +37,11 @@ class Release(Protocol):
     def __call__(self, world: Any, seed: int, /) -> Any: ...
 
 
+def _check_alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
+    if a.shape != b.shape:
+        raise InvalidInputError(f"D and D_prime must have one shape, got {a.shape} and {b.shape}: they are neighbours.")
+
+
 @dataclass(frozen=True)
 class NoisySum:
     """Release an array plus N(0, sigma^2) on every entry: noisy counts, sums of clipped gradients.
@@ -66,6 +71,7 @@ class NoisySum:
     def log_ratio(self, outputs: FloatArray, D: npt.ArrayLike, D_prime: npt.ArrayLike) -> FloatArray:
         """Return log likelihood ratios, shape (size,)."""
         a, b = (np.asarray(world, dtype=np.float64) for world in (D, D_prime))
+        _check_alike(a, b)
         ratio = ((outputs - a) ** 2 - (outputs - b) ** 2) / (2 * self.sigma**2)
         return np.asarray(ratio.reshape(len(outputs), -1).sum(axis=1))
 
@@ -115,8 +121,16 @@ class MechanismRelease:
     def log_ratio(self, outputs: npt.NDArray[Any], D: npt.ArrayLike, D_prime: npt.ArrayLike) -> FloatArray:
         """Return log likelihood ratios, shape (size,)."""
         a, b = (np.atleast_2d(np.asarray(world, dtype=np.int64)) for world in (D, D_prime))
+        _check_alike(a, b)
         if isinstance(self.mechanism, NoisyHistogram):
             return NoisySum(self.mechanism.sigma).log_ratio(outputs, a, b)
         ratio = self.mechanism.log_probs(b) - self.mechanism.log_probs(a)  # a refusal stands last
+        n_classes, refuses = a.shape[1], ratio.shape[1] > a.shape[1]
+        if not ((outputs < n_classes) & (outputs >= (ABSTAIN if refuses else 0))).all():
+            refusal = f", or {ABSTAIN} where it refuses" if refuses else ""
+            raise InvalidInputError(
+                f"sampler must return labels 0 to {n_classes - 1}{refusal}: {self.mechanism!r} releases nothing else. "
+                "Its claim does not hold of such a sampler."
+            )
         columns = np.where(outputs == ABSTAIN, ratio.shape[1] - 1, outputs)
         return np.asarray(ratio[np.arange(len(a))[None, :], columns].sum(axis=1))

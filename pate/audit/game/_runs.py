@@ -6,8 +6,10 @@ import json
 import os
 import warnings
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from pate.exceptions import InvalidInputError
 _SCHEMA = "pate-game-1"
 #: Runs of a block where the release makes one at a time.
 BLOCK = 10
+#: How deep a release is looked into, to tell it from another.
+_DEEPEST = 8
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,46 @@ def _head(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int):
         raise InvalidInputError("game.json of the folder cannot be read. Name another folder.")
     return found
+
+
+def played_as(what: Any, depth: int = 0) -> Any:
+    """Return what tells one release, or score, from another in every process alike.
+
+    Examples
+    --------
+    >>> from pate.audit.game import NoisySum
+    >>> played_as(NoisySum(1.0)) == played_as(NoisySum(1.0)), played_as(NoisySum(1.0)) == played_as(NoisySum(2.0))
+    (True, False)
+    >>> played_as(lambda output: output) == played_as(lambda output: -output)
+    False
+    """
+    name = f"{type(what).__module__}.{type(what).__qualname__}"
+    if isinstance(what, str | bytes | int | float | bool | None | np.ndarray | np.generic):
+        return name, what
+    if depth > _DEEPEST:
+        return name
+    if isinstance(what, partial):
+        return name, *(
+            played_as(part, depth + 1) for part in (what.func, what.args, tuple(sorted(what.keywords.items())))
+        )
+    if isinstance(what, FunctionType):
+        cells = tuple(said for cell in what.__closure__ or () if (said := _content(cell)) is not what)
+        parts = what.__code__, what.__defaults__, cells
+        return name, *(played_as(part, depth + 1) for part in parts)
+    if isinstance(what, CodeType):
+        return name, what.co_name, what.co_code, what.co_names, played_as(what.co_consts, depth + 1)
+    if isinstance(what, tuple):  # lists and the like may change while it is played
+        return name, *(played_as(each, depth + 1) for each in what)
+    if is_dataclass(what) and not isinstance(what, type):
+        return name, *((f.name, played_as(getattr(what, f.name), depth + 1)) for f in fields(what))
+    return name, getattr(what, "__qualname__", "")
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not set yet
+        return None
 
 
 def plan_of(n_runs: int, batch: int | None, seed: int | None, folder: str | os.PathLike[str] | None) -> Plan:

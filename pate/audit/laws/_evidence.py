@@ -67,9 +67,8 @@ class Cells:
         if not self.rivals:
             return np.zeros((0, *self.law.shape))
         sums = self.law.sum(axis=1, keepdims=True)
-        mixed = [
-            (1 - _HEDGE) * q / q.sum(axis=1, keepdims=True) + _HEDGE * self.law / sums for q in self.rivals.values()
-        ]
+        laws = [_proper(q, self.law) for q in self.rivals.values()]
+        mixed = [(1 - _HEDGE) * q / q.sum(axis=1, keepdims=True) + _HEDGE * self.law / sums for q in laws]
         return np.log(np.maximum(mixed, FLOOR * _HEDGE)) - self._log_null
 
     @cached_property
@@ -137,6 +136,12 @@ class Cells:
         flat = self._log_ratios.reshape(len(self.rivals), -1)
         best = (counts.reshape(*counts.shape[:-2], -1) @ flat.T).max(axis=-1) if self.rivals else np.zeros(total.shape)
         return np.stack([total, best], axis=-1)
+
+
+def _proper(rival: FloatArray, law: FloatArray) -> FloatArray:
+    """Return a rival with the law in the place of rows that are none: only on laws may be bet."""
+    fine = np.isfinite(rival).all(axis=1, keepdims=True) & (rival >= 0).all(axis=1, keepdims=True)
+    return np.where(fine & (rival > 0).any(axis=1, keepdims=True), rival, law)
 
 
 def _dirichlet(tallies: FloatArray, null: FloatArray) -> FloatArray:

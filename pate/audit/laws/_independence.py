@@ -36,7 +36,8 @@ _LEFT_OUT = (3e-4, 1e-3, 3e-3, 1e-2, 1e-1)
 
 LIMITS = (
     "Copies of noise were looked for between neighbouring queries, at a few distances in one release, between "
-    "classes, and between a release and the next; noise that is re-used at another distance stays unseen."
+    "neighbouring classes (and the first and the last), and between a release and the next; noise that is re-used at "
+    "another distance stays unseen."
 )
 
 
@@ -138,8 +139,8 @@ def _pairs(
     rows = np.repeat(row, _QUERIES, axis=0)
     chances = _stretches(claimed)[1] if isinstance(claimed, Numbers) else claimed[0]
     kinds = [f"queries {lag} apart have noise of their own" for lag in _LAGS] + ["two releases differ"]
-    if isinstance(claimed, Numbers):
-        kinds.append("classes have noise of their own")
+    classes = _class_pairs(claimed.centres.shape[1]) if isinstance(claimed, Numbers) else {}
+    kinds += classes
     cells = _pair_cells(np.asarray(chances))
     tallies = {kind: np.zeros(cells.law.shape, dtype=np.int64) for kind in kinds}
     n, next_look, values = 0, 2 * _QUERIES, np.zeros(len(kinds))
@@ -151,8 +152,8 @@ def _pairs(
                 blocks = one.reshape(-1, 2, lag, one.shape[1])
                 _count(tallies[kind], blocks[:, 0], blocks[:, 1], len(chances))
         _count(tallies["two releases differ"], first, second, len(chances))
-        if isinstance(claimed, Numbers):
-            _count(tallies[kinds[-1]], first[:, 0], first[:, 1], len(chances))
+        for kind, (one_class, other) in classes.items():
+            _count(tallies[kind], first[:, one_class], first[:, other], len(chances))
         if n >= next_look or n >= most:
             next_look = math.ceil(1.2 * next_look)
             values = np.array([cells.log_e(tallies[kind])[0] for kind in kinds])
@@ -163,6 +164,24 @@ def _pairs(
     if np.logaddexp.reduce(values) - math.log(len(kinds)) < line:
         return "", n
     return f"the claim {kinds[int(values.argmax())]!r} fails after {n:,} answers.", n
+
+
+def _class_pairs(n: int) -> dict[str, tuple[IntArray, IntArray]]:
+    """Return pairs of classes by the name of what is tested: no class twice in one test, whose pairs are independent.
+
+    Examples
+    --------
+    >>> [(one.tolist(), other.tolist()) for one, other in _class_pairs(3).values()]
+    [([0], [1]), ([1], [2]), ([0], [2])]
+    """
+    found = {}
+    for start in (0, 1):
+        one = np.arange(start, n - 1, 2)
+        if len(one):
+            found[f"neighbouring classes have noise of their own, from class {start} on"] = one, one + 1
+    if n > 2:
+        found["the first class and the last have noise of their own"] = np.array([0]), np.array([n - 1])
+    return found
 
 
 def _pair_cells(chances: FloatArray) -> Cells:

@@ -225,12 +225,14 @@ def _part(
 ) -> Part:
     found = law(counts)
     if isinstance(found, Numbers):
+        _check_numbers("the claimed law", found, len(counts))
         edges = found.edges()
         bets = found.rivals(edges, counts)
         for name, other in (alternatives or {}).items():
             rival = _other_law(other)(counts)
             if not isinstance(rival, Numbers):
                 raise InvalidInputError(f"alternatives[{name!r}] must give Numbers, as the claim does.")
+            _check_numbers(f"alternatives[{name!r}]", rival, len(counts))
             bets[name] = rival.probabilities(edges)
         return Part(names, counts, found, bets, edges)
     table = _table("the claimed law", found, len(counts))
@@ -246,6 +248,14 @@ def _part(
     for name, other in (alternatives or {}).items():
         rivals[name] = _table(f"alternatives[{name!r}]", _other_law(other)(counts), len(counts), table.shape[1])
     return Part(names, counts, table, rivals)
+
+
+def _check_numbers(name: str, law: Numbers, n: int) -> None:
+    centres, scale = np.asarray(law.centres), np.asarray(law.scale)
+    if centres.ndim != 2 or len(centres) != n or not np.isfinite(centres).all():
+        raise InvalidInputError(f"{name} must have finite centres of shape ({n}, n_numbers), got {centres.shape}.")
+    if scale.shape not in ((), centres.shape) or not (np.isfinite(scale) & (scale > 0)).all():
+        raise InvalidInputError(f"{name} must have a finite scale > 0, one or as many as centres.")
 
 
 def _other_law(other: Any) -> Law:

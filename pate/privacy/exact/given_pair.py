@@ -46,6 +46,8 @@ _DEVIATIONS = 10.0
 _RARE = 1e-18
 #: Rounding of sums of positive terms that add up to 1.
 _ROUNDING = 1e-12
+#: More than all that is too small for a float: by it a bound from below stays one where a test is never wrong.
+_UNDERFLOW = 1e-290
 
 
 @dataclass(frozen=True)
@@ -327,18 +329,18 @@ def _walk(index: IntArray, laws: FloatArray, half: int, cap: int | None = None) 
     return done + state.sum(axis=1)
 
 
-def _best_test(hit: FloatArray, false: FloatArray, delta: float) -> float:
-    """Return the largest log((hit(T > K) - delta) / false(T > K)) over K, at least 0."""
+def _best_test(hit: FloatArray, false: FloatArray, delta: float, *, lost: float = 0.0) -> float:
+    """Return the largest log((hit(T > K) - delta) / (false(T > K) + lost)) over K, at least 0."""
     above, under = (np.cumsum(masses[::-1])[::-1] for masses in (hit, false))
     good = above > delta
     if not good.any():
         return 0.0
     with np.errstate(divide="ignore"):
-        return max(0.0, float((np.log(above[good] - delta) - np.log(under[good])).max()))
+        return max(0.0, float((np.log(above[good] - delta) - np.log(under[good] + lost)).max()))
 
 
 def _from_below(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tuple[float, float]:
-    found = _best_test(p, q, delta + slack), _best_test(q[::-1], p[::-1], delta + slack)
+    found = [_best_test(*laws, delta + slack, lost=_UNDERFLOW) for laws in ((p, q), (q[::-1], p[::-1]))]
     return max(0.0, found[0] - slack), max(0.0, found[1] - slack)
 
 
