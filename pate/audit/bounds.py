@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, betaincinv, expit, logit
 
 from pate.audit.claims import Claim
-from pate.core.checks import check_choice, check_real
+from pate.core.checks import check_choice, check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 
@@ -184,6 +184,11 @@ def rates_bound(
 
     Each error rate is bounded from above at confidence (1 + level) / 2; the same two bounds serve both directions.
 
+    Raises
+    ------
+    InvalidInputError
+        More errors than runs, or a delta or level out of range.
+
     Examples
     --------
     >>> round(rates_bound(5, 1000, 400, 1000, delta=1e-5), 3)
@@ -191,6 +196,10 @@ def rates_bound(
     >>> rates_bound(500, 1000, 500, 1000, delta=1e-5)
     0.0
     """
+    for name, k, n in (("false_positives", false_positives, n_out), ("false_negatives", false_negatives, n_in)):
+        check_int(name, k, low=0, high=n, remedy="It is a number of runs out of those that were played.")
+    delta = check_real("delta", delta, low=0, high=1, high_open=True)
+    level = check_real("level", level, low=0, high=1, low_open=True, high_open=True)
     a = _upper(false_positives, n_out, (1 - level) / 2)
     b = _upper(false_negatives, n_in, (1 - level) / 2)
     return float(_epsilon_of(np.array(a), np.array(b), delta))

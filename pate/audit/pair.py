@@ -154,7 +154,8 @@ def pair(
         what = f"the votes of one pair of neighbours on {n_queries:,} queries, by their exact laws"
         if moved > max_moved:
             raise InvalidInputError(
-                f"votes and votes_prime differ in {moved} teachers' votes, more than max_moved={max_moved}. One unit "
+                f"votes and votes_prime differ in the votes of {moved if published else 'some'} teachers, more than "
+                f"max_moved={max_moved}. One unit "
                 "stands behind one teacher; if it was one unit that was replaced, something is shared between teachers "
                 "(pate.audit.replay names it). Pass max_moved to measure what that costs."
             )

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pate import ConfidentGNMax, GNMax, NoisyHistogram, Votes, account, audit
-from pate.audit.bounds import curve_test, half_counts, mu_bound
+from pate.audit.bounds import curve_test, half_counts, mu_bound, rates_bound
 from pate.audit.claims import Claim
-from pate.audit.game import MechanismRelease, NoisySum
+from pate.audit.game import MechanismRelease, NoisySum, audit_scores, game
 from pate.audit.game._runs import played_as
 from pate.audit.laws._evidence import Cells
 from pate.exceptions import InvalidInputError
@@ -153,3 +153,24 @@ def test_a_private_claim_makes_a_pair_private():
     private = account(Votes.from_counts(votes), GNMax(10.0), delta=1e-5).data_dependent.reveal()
     found = audit.pair(votes, votes + np.array([-1, 1]), GNMax(10.0), claim=private, published=True)
     assert found.sensitive
+
+
+def test_a_folder_is_looked_at_under_one_claim(tmp_path):
+    worlds = np.zeros(2), np.array([1.0, -1.0])
+    options = {"n_runs": 100, "batch": 50, "seed": 0, "published": True, "folder": tmp_path / "game"}
+    game(NoisySum(1.0), *worlds, claim=Claim.gaussian(2.0), **options)
+    with pytest.raises(InvalidInputError, match="claim is another"):
+        game(NoisySum(1.0), *worlds, claim=Claim.gaussian(1.5), **options)
+    with pytest.raises(InvalidInputError, match="early_stop is another"):
+        game(NoisySum(1.0), *worlds, claim=Claim.gaussian(2.0), early_stop=False, **options)
+
+
+def test_scores_that_say_nothing_are_named():
+    found = audit_scores(np.zeros(50), np.zeros(50), claim=Claim.gaussian(1.0), published=True)
+    assert "all scores are equal" in found.finding
+
+
+@pytest.mark.parametrize("counts", [(1200, 1000, 5, 1000), (-3, 1000, 5, 1000)])
+def test_errors_beyond_the_runs_are_refused(counts):
+    with pytest.raises(InvalidInputError, match="false_positives"):
+        rates_bound(*counts, delta=1e-5)

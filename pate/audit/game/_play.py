@@ -137,7 +137,13 @@ def game(
     learnt, score_of = is_learnt(score), scorer(score, release)
     plan = plan_of(n_runs, batch, seed, folder)
     words = said(score)
-    kept = None if folder is None else Kept(folder, plan, _facts(release, score, words, D, D_prime))
+    # A second look at the same runs under another claim or alarm would spend what the first one spent.
+    facts = _facts(release, score, words, D, D_prime) | {
+        "claim": f"{held}, {joblib.hash((held.mu, held.points))}",
+        "false_alarms": alarms,
+        "early_stop": early_stop,
+    }
+    kept = None if folder is None else Kept(folder, plan, facts)
     n_train = n_runs // 2 if learnt else 0
     schedule = looks(n_runs - n_train) if early_stop else [(n_runs - n_train, 1.0)]
 
@@ -188,7 +194,7 @@ def game(
     return replace(result, n_releases=2 * done)
 
 
-def _facts(release: Any, score: Any, words: str, D: Any, D_prime: Any) -> dict[str, str]:
+def _facts(release: Any, score: Any, words: str, D: Any, D_prime: Any) -> dict[str, Any]:
     """Return what must be the same when a folder is taken up again."""
     return {
         "release": joblib.hash(played_as(release)),

@@ -98,6 +98,8 @@ def audit_scores(
         if refuted
         else "nothing that the claim does not allow"
     )
+    if not refuted and len(np.unique(np.concatenate([first, second]))) == 1:
+        verdict = "nothing: all scores are equal, so that no attack was made"
     return AuditResult(
         layer="game",
         target=target,
