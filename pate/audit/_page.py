@@ -174,8 +174,10 @@ def _drawn(result: AuditResult, place: int) -> Markup | None:
     if drawn is None or not drawn.curves:
         return None
     caption = f"{drawn.y_label} by {drawn.x_label}."
-    if any(c.role == "claim" for c in drawn.curves):
-        caption += " Dashed, black: the most that the claim allows."
+    lines = [c.label for c in drawn.curves if c.role == "claim"]
+    if lines:  # of an e-value the line says where the claim falls, not what it allows
+        said = "refuted from there on" if "refuted" in lines[0] else "the most that the claim allows"
+        caption += f" Dashed, black: {said}."
     if any(c.low for c in drawn.curves):
         caption += " Bands: intervals of what was measured."
     name = f"{result.layer} {place + 1}: {drawn.y_label} by {drawn.x_label}"

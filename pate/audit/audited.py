@@ -19,6 +19,7 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.statement.model import PrivacyStatement
 from pate.studies.account import account, cost_by_queries
@@ -28,6 +29,8 @@ __all__ = ["audit_mechanism", "audit_statement", "audit_votes"]
 
 #: A game draws about so many answers in each world, in so many runs at least and at most.
 _ANSWERS, _FEWEST, _MOST = 200_000, 200, 2_000
+#: A statement that somebody else wrote may name any size.
+_MOST_CLASSES, _MOST_VOTES = 100_000, 50_000_000
 #: Relative rounding granted where one number is held against another.
 _MARGIN = 1e-9
 #: A Renyi order by which neighbours are worst, beside that of the price.
@@ -109,8 +112,15 @@ def audit_mechanism(
     for name, most in (("max_releases", max_releases), ("n_runs", n_runs)):
         if most is not None:
             check_int(name, most, low=4)
+    check_int("n_teachers", n_teachers, low=1)
+    check_int("n_classes", n_classes, low=2, high=_MOST_CLASSES)
+    if n_queries * n_classes > _MOST_VOTES:
+        raise InvalidInputError(
+            f"n_queries must be at most {_MOST_VOTES // n_classes:,} for {n_classes:,} classes, got {n_queries:,}. "
+            "Audit fewer."
+        )
     if claim is not None:
-        claim = Claim.of(claim)
+        claim = _of_any_votes(claim)
     tried = _Tried()
     drawn: dict[str, Any] = {"false_alarms": false_alarms}
     if max_releases is not None:
@@ -145,6 +155,17 @@ def audit_mechanism(
     else:
         tried.add("game", played)
     return tried.audit(f"Audit of {mechanism}")
+
+
+def _of_any_votes(claim: Any) -> Claim:
+    """Return a claim that votes which nobody cast may refute."""
+    made = Claim.of(claim)
+    if made.sensitive or (isinstance(claim, Guarantee) and claim.kind == "sanitised"):
+        raise InvalidInputError(
+            "claim must hold whatever the votes are: a data-dependent or sanitised guarantee speaks of given votes, "
+            "and made-up ones would refute a true one. Leave it out; pate.audit.pair holds given votes against it."
+        )
+    return made
 
 
 def _of(result: AuditResult, whom: str) -> tuple[Figure, ...]:
@@ -305,7 +326,7 @@ def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answ
 #: How a statement's recipe names queries and cap, and a round of ballots.
 _ASKED = re.compile(r"\.charge\((\d+), (None|\d+)\)")
 _ROUNDS = re.compile(r"1/(\d[\d.eE+-]*)\^2")
-_VOTERS = re.compile(r"([\d,]+) teachers, ([\d,]+) classes")
+_VOTERS = re.compile(r"(\d[\d,]*) teachers, (\d[\d,]*) classes")
 
 
 def audit_statement(
@@ -337,9 +358,12 @@ def audit_statement(
     n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
     asked = _ASKED.search(statement.verify)
     for mechanism in read_mechanisms(statement.mechanism):
-        if asked is None:
+        if asked is None or g.kind == "sanitised":
             found = audit_mechanism(mechanism, n_classes=n_classes, n_runs=n_runs, n_teachers=n_teachers, **some)
-            tried.left_out.append(f"pair: of {mechanism} the statement does not say how many queries were asked.")
+            why = f"of {mechanism} the statement does not say how many queries were asked."
+            if g.kind == "sanitised":
+                why = "the claim is sanitised: it speaks of the votes that were cast, and of none that are made up."
+            tried.left_out.append(f"pair, game: {why}")
             tried.results += [r for r in found.results if r.layer == "law"]
         else:
             cap = None if asked[2] == "None" else int(asked[2])
@@ -356,8 +380,15 @@ def audit_statement(
     if statement.seeded:
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
+    tried.results = [_anew(r) for r in tried.results]
     title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
     return tried.audit(title, statement.headline)
+
+
+def _anew(result: AuditResult) -> AuditResult:
+    """Say that what was released was not looked at: a statement that cites the audit is about that."""
+    drawn = result.layer in ("law", "game")
+    return replace(result, tried=f"{result.tried}; drawn anew, not what was released") if drawn else result
 
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:

@@ -79,9 +79,11 @@ def audit_job(
     drop, text = given.pop("drop", ()), given.pop("text", ())
     tables = read_both(private, public, target=target, group=group, drop=drop, text=text, **reading)
     private_rows, public_rows = tables.private, tables.public
-    held = {**given, **_OWN, "overlap_is_public": True, "anyway": True, "target": "target", "classes": classes,
-            "text": [name for name, kind in public_rows.kinds.items() if kind == "text"]}  # fmt: skip
     names = list(public_rows.X.columns)
+    # No column of the table's own may be written over.
+    label, owner = (_free_name(word, names) for word in ("target", "group"))
+    held = {**given, **_OWN, "overlap_is_public": True, "anyway": True, "target": label, "classes": classes,
+            "text": [name for name, kind in public_rows.kinds.items() if kind == "text"]}  # fmt: skip
 
     with tempfile.TemporaryDirectory(prefix="pate-audit-") as name:
         folder = Path(name)
@@ -89,13 +91,13 @@ def audit_job(
 
         def job(X: Any, y: Any, groups: Any = None) -> Any:
             place = Path(tempfile.mkdtemp(dir=folder))
-            rows = pd.DataFrame(X, columns=names).assign(target=np.asarray(y))
+            rows = pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)})
             if groups is not None:
-                rows = rows.assign(group=np.asarray(groups))
+                rows = rows.assign(**{owner: np.asarray(groups)})
             _write(rows, place / "private.csv")
             own = {**held, "ledger": place / "ledger.sqlite"}
             run = LabelJob(place / "private.csv", folder / "public.csv", **own,
-                           group=None if groups is None else "group")  # fmt: skip
+                           group=None if groups is None else owner)  # fmt: skip
             try:
                 return run.run()
             finally:
@@ -111,6 +113,12 @@ def audit_job(
     left = ("law, pair, game: audit what the job released (its statement), or the votes.",)
     said = "The job's recipe on its private table."
     return Audit(title="Audit of a job", description=said, results=(told,), left_out=left)
+
+
+def _free_name(word: str, taken: list[Any]) -> str:
+    while word in map(str, taken):
+        word += "_"
+    return word
 
 
 def _write(rows: pd.DataFrame, path: Path) -> None:

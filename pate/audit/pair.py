@@ -112,7 +112,7 @@ def pair(
         How many teachers may have changed their votes. More than one is a leak in itself, where one unit was replaced
         (see ``pate.audit.replay``); the claim is still the one for a single unit.
     published : bool
-        The data are public or made up: the result is then no secret.
+        The data are public or made up: the result is then no secret, unless the claim is one.
 
     Returns
     -------

@@ -25,7 +25,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: Where :func:`takes_options` leaves what the options are called in Python.
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
-_CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target"}
+_CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target", "max_releases": "releases"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,6 +76,7 @@ def audit(
     from dataclasses import replace
 
     from pate.core.extras import need
+    from pate.core.files import check_can_write, write_json
 
     what = _what(target)
     _heeded(context, what)
@@ -86,11 +87,22 @@ def audit(
     if cite is not None and (cite.suffix != ".json" or cite.exists()):
         raise InvalidInputError(f"--cite must be a new .json file, got {str(cite)!r}. Name another.")
     need("matplotlib", extra="plots", why="The audit's page")
-    goal = _free(target.with_name(f"{target.stem or target.name}.audit")) if out is None else out
+    named = target.resolve()
+    if not named.name:
+        raise InvalidInputError(f"{str(target)!r} is no run's folder. Name one.")
+    beside = named if target.name in ("", "..") else target
+    goal = _free(beside.with_name(f"{beside.stem}.audit")) if out is None else out
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInputError(f"--out {str(out)!r} is taken. Results are never overwritten: name another folder.")
+    check_can_write("out", goal / "audit.json")
+    if cite is not None:
+        if cite.resolve().is_relative_to(goal.resolve()):
+            raise InvalidInputError(
+                f"--cite must lie outside of the audit's folder {str(goal)!r}, got {str(cite)!r}. Name another place."
+            )
+        check_can_write("cite", cite)
     how: dict[str, Any] = {"max_releases": releases, "n_runs": runs}
-    statement = None
+    statement: Any = None
     if what == "votes":
         from pate.audit import audit_votes
         from pate.jobs.vote_files import read_votes
@@ -111,13 +123,17 @@ def audit(
         from pate.audit import audit_statement
 
         statement = _statement(target, what)
+        if cite is not None and statement.seeded:
+            raise InvalidInputError(
+                "--cite says nothing of a statement of seeded noise: it promises nothing. Leave it out."
+            )
         found = audit_statement(statement, **how)
-    found = replace(found, title=f"{found.title}: {target.name}", command=command_line())
+    found = replace(found, title=f"{found.title}: {named.name}", command=command_line())
+    # A statement that holds no more audits is refused before anything is written.
+    citing = None if cite is None else statement.with_audits([found]).to_dict()
     found.save(goal)
-    if cite is not None and statement is not None:
-        from pate.core.files import write_json
-
-        write_json(cite, statement.with_audits([found]).to_dict())
+    if cite is not None:
+        write_json(cite, citing)
     _tell(found, goal, cite)
     if found.refuted:
         raise typer.Exit(_REFUTED)

@@ -5,16 +5,21 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LogisticRegression
+from sklearn.cluster import KMeans
+from sklearn.ensemble import IsolationForest
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
 
 from pate import Budget, DPSGDClassifier, Guarantee, Ledger, NoisyHistogram, PATEClassifier, TeacherEnsemble
 from pate.audit import Claim, attack
+from pate.audit.attacks._evidence import most_wealth, wealth_against
 from pate.audit.attacks._scores import ATTACKS
 from pate.exceptions import InvalidInputError, RepeatedFitWarning, RunFolderError, SensitiveValueError
 
@@ -316,3 +321,44 @@ def test_a_data_dependent_claim_is_no_more_public_than_the_data(blobs):
 def test_votes_of_a_mechanism_are_a_claim(blobs):
     found = attack(GaussianNB(), *blobs, n_shadows=8, claim=NoisyHistogram(20.0).charge(10), published=True)
     assert 0.01 < found[MOST].value < 0.05
+
+
+def test_all_means_all_wherever_it_is_said():
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    found = attack(KNeighborsClassifier(1), X, y, attack=["all"], n_shadows=8, random_state=0, published=True)
+    assert found.settings["attack"] == ATTACKS
+    with pytest.raises(InvalidInputError, match="attack must be one of"):
+        attack(KNeighborsClassifier(1), X, y, attack=[["lira"]], n_shadows=8)
+
+
+def test_sparse_rows_are_attacked_by_labels_too():
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    found = attack(KNeighborsClassifier(1), csr_matrix(X), y, attack="all", n_shadows=8, random_state=0, published=True)
+    assert {f.of for f in found.figures if f.name == "AUC"} == set(ATTACKS)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LinearRegression(), make_pipeline(StandardScaler(), DecisionTreeRegressor()), KMeans(2), IsolationForest()],
+)
+def test_what_is_no_classifier_is_refused(model):
+    with pytest.raises(InvalidInputError, match="must be a classifier"):
+        attack(model, np.eye(40), np.arange(40) % 2, n_shadows=8)
+
+
+def test_a_claim_that_no_outcome_could_refute_says_so():
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    told = {"n_shadows": 8, "random_state": 0, "published": True}
+    assert "No outcome" in attack(KNeighborsClassifier(1), X, y, claim=(1.0, 1e-5), **told).limits
+    easy = attack(KNeighborsClassifier(1), X, y, claim=(0.0, 1e-5), false_alarms=0.5, **told)
+    assert "No outcome" not in easy.limits
+    assert "No outcome" not in attack(KNeighborsClassifier(1), X, y, **told).limits
+
+
+def test_the_most_that_a_bet_wins_is_what_it_wins_of_a_perfect_memory():
+    member = np.tile(np.arange(40) < 20, (32, 1))
+    member[1::2] = ~member[1::2]
+    for epsilon in (0.1, 1.0, 4.0):
+        claim = Claim.of((epsilon, 1e-5))
+        won = wealth_against(claim, np.where(member, 1.0, 0.0), member)[-1]
+        assert won == pytest.approx(most_wealth(claim, 32))

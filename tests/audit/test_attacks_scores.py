@@ -159,3 +159,17 @@ def test_probabilities_that_come_in_steps_are_no_certainties():
     unknown, wrong = said_of(forest, X[:2], np.array([7, 7]))
     assert unknown.max() < -2
     assert not wrong.any()
+
+
+def test_intervals_of_few_targets_are_wide_enough():
+    """Of 32 pairs 4 are targets: 12 of 16 parts that are left out move little, and are no 15 degrees of freedom."""
+    rng = np.random.default_rng(0)
+    strength, centre = np.abs(rng.normal(1.0, 0.7, 100)), rng.normal(size=100)
+    found = []
+    for seed in range(100):
+        member = draw_halves(100, 64, seed)
+        noise = rng.normal(0, 0.6, member.shape) + rng.normal(0, 0.5, (64, 1))
+        roc, _ = roc_of("lira", Answers(member * strength + centre + noise, member), np.arange(56, 64))
+        found.append(roc.auc(0.95))
+    truth = np.mean([i.value for i in found])
+    assert np.mean([i.low <= truth <= i.high for i in found]) >= 0.93

@@ -382,3 +382,13 @@ def test_the_chain_holds_on_many_votes_and_no_neighbour_beats_its_worst_one(mech
             assert one <= reached * 1.02  # worst at some Renyi order, not at delta itself
     with pytest.raises(InvalidInputError, match="exact law"):
         worst_neighbour(Votes.from_counts(counts), NoisyHistogram(3.0))
+
+
+def test_the_line_of_evidence_is_not_called_what_the_claim_allows():
+    lines = [Curve(label="evidence", x=[1.0, 2.0], y=[0.0, 1.0]),
+             Curve(label="refuted from here on", x=[1.0, 2.0], y=[9.0, 9.0], role="claim")]  # fmt: skip
+    drawn = Picture(x_label="releases", y_label="log e-value", curves=lines)
+    law = AuditResult(layer="law", target="t", claim="c", tried="x", refuted=False, finding="y", picture=drawn)
+    page = Audit(title="t", results=[law]).html()
+    assert "Dashed, black: refuted from there on." in page
+    assert "the most that the claim allows" not in page

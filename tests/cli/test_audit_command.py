@@ -2,6 +2,7 @@
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, release_labels
-from pate.audit import Audit, audit_statement
+from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, account, release_labels
+from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, jobs, pair
 from pate.cli import app
 from pate.core.files import write_json
 from pate.exceptions import InvalidInputError
@@ -235,3 +236,99 @@ def test_refusals_name_options_and_write_nothing(here, words, told):
     code, said = run(*words)
     assert (code, told in said) == (2, True), said
     assert sorted(p.name for p in here.rglob("*")) == before
+
+
+def test_a_folder_may_be_named_by_a_dot(here, monkeypatch):
+    folder = here / "run"
+    folder.mkdir()
+    write_json(folder / "statement.json", statement().to_dict())
+    monkeypatch.chdir(folder)
+    assert run(".", *QUICK)[0] == 0
+    assert sorted(p.name for p in here.iterdir() if p.is_dir()) == ["run", "run.audit"]
+    assert Audit.load(here / "run.audit" / "audit.json").title.endswith(": run")
+    code, said = run("/")
+    assert code == 2
+    assert "no run's folder" in said
+
+
+def test_a_citation_does_not_write_over_the_audit(here):
+    write_json(here / "s.json", statement().to_dict())
+    for cite in ("new/audit.json", "new/cited.json", "s.audit/audit.json"):
+        code, said = run("s.json", *QUICK, "--cite", cite, *(() if "s.audit" in cite else ("--out", "new")))
+        assert code == 2
+        assert "outside of the audit's folder" in said
+    full = statement().with_audits([{"layer": "law", "claim": "c", "tried": "t", "stood": True}] * 40)
+    write_json(here / "full.json", full.to_dict())
+    code, said = run("full.json", *QUICK, "--cite", "c.json")
+    assert code == 2
+    assert "at most 40 audits" in said
+    assert sorted(p.name for p in here.iterdir()) == ["full.json", "s.json", "votes.npy"]
+
+
+def test_a_sanitised_statement_is_not_refuted_by_votes_that_nobody_cast():
+    made = statement()
+    low = replace(made, guarantee=replace(made.guarantee, kind="sanitised", epsilon=0.7))
+    found = audit_statement(low, max_releases=200, n_runs=50)
+    assert not found.refuted
+    assert {r.layer for r in found.results} == {"law"}
+    assert any("sanitised" in why for why in found.left_out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"verify": "x.charge(10000000000000, None)"}, {"mechanism": "GNMax(sigma=8.0), 50 teachers, 1 classes"},
+     {"mechanism": "GNMax(sigma=8.0), 50 teachers, 100000000000 classes"},
+     {"mechanism": "GNMax(sigma=8.0), 0 teachers, 3 classes"}],
+)  # fmt: skip
+def test_a_statement_of_impossible_sizes_is_refused(change):
+    with pytest.raises(InvalidInputError, match=r"n_queries|n_classes|n_teachers"):
+        audit_statement(replace(statement(), **change), max_releases=200, n_runs=50)
+
+
+def test_a_data_dependent_claim_never_comes_out():
+    votes, other = Votes.from_counts(COUNTS), COUNTS.copy()
+    other[:, 0] -= 1
+    other[:, 1] += 1
+    inner = account(votes, GNMax(8.0), delta=1e-5).data_dependent.reveal()
+    with pytest.raises(InvalidInputError, match="whatever the votes are"):
+        audit_votes(votes, GNMax(8.0), claim=inner)
+    with pytest.raises(InvalidInputError, match="whatever the votes are"):
+        audit_mechanism(GNMax(8.0), claim=replace(inner, kind="sanitised"))
+    assert pair(votes, other, GNMax(8.0), claim=inner, published=True).sensitive
+
+
+@pytest.mark.parametrize("feature", ["target", "group"])
+def test_a_job_keeps_columns_that_bear_our_own_names(tmp_path, monkeypatch, feature):
+    rows = pd.DataFrame({"age": np.arange(120) % 60, feature: np.arange(120) / 7, "who": np.arange(120) // 2,
+                         "ill": ["no", "yes"] * 60})  # fmt: skip
+    rows.to_csv(tmp_path / "private.csv", index=False)
+    rows[["age", feature]].iloc[::4].to_csv(tmp_path / "public.csv", index=False)
+    seen = []
+
+    class Watched(jobs.LabelJob):
+        def __init__(self, private, *args, **kwargs):
+            seen.append(pd.read_csv(private))
+            super().__init__(private, *args, **kwargs)
+
+    monkeypatch.setattr(jobs, "LabelJob", Watched)
+    job = {"private": tmp_path / "private.csv", "public": tmp_path / "public.csv", "target": "ill", "group": "who",
+           "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5,
+           "anyway": True}  # fmt: skip
+    jobs.audit_job(job, n_pairs=1, published=True)
+    np.testing.assert_allclose(seen[0][feature], rows[feature])
+
+
+def test_a_statement_of_seeded_noise_is_no_place_to_cite_what_stood(here):
+    made = release_labels(Votes.from_counts(COUNTS), GNMax(8.0), budget=Budget(9.0, 1e-5), noise_seed=1).statement
+    write_json(here / "s.json", made.to_dict())
+    code, said = run("s.json", *QUICK, "--cite", "c.json")
+    assert code == 2
+    assert "promises nothing" in said
+    assert sorted(p.name for p in here.iterdir()) == ["s.json", "votes.npy"]
+
+
+def test_what_a_statement_cites_was_drawn_anew():
+    found = audit_statement(statement(), max_releases=200, n_runs=50)
+    assert {one["layer"] for one in found.cited() if "drawn anew, not what was released" in one["tried"]} == {
+        "law", "game",
+    }  # fmt: skip

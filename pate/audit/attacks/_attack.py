@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.attacks._evidence import wealth_against
+from pate.audit.attacks._evidence import most_wealth, wealth_against
 from pate.audit.attacks._folder import ShadowFolder
 from pate.audit.attacks._found import exposed, figures_of, in_words, picture_of
 from pate.audit.attacks._halves import Units, draw_halves
@@ -37,6 +37,10 @@ _FEWEST = 8
 _LIMITS = (
     "It shows what these attacks find on models fitted on random halves of these records: one that fails proves "
     "nothing, as a stronger attack, a crafted record or a look at more than the model's answers may find more."
+)
+#: The bet pays so little, at such a claim or with so few targets, that no outcome reaches what a refutation asks for.
+_BLUNT = (
+    " No outcome of so few targets could have refuted this claim at so few false alarms: that it stood says nothing."
 )
 
 
@@ -174,11 +178,12 @@ def attack(
     rocs, found = {}, {}
     for kind in kinds:
         rocs[kind], found[kind] = roc_of(kind, answers, attacked)
-    log_e, refuted = None, False
+    log_e, refuted, blunt = None, False, ""
     if ceiling.claim is not None:
         bets = [wealth_against(ceiling.claim, scores(k, answers, attacked, earlier=True), members) for k in kinds]
         best = float(np.mean(bets, axis=0).max())  # a mean of such wealths is one
         log_e, refuted = math.log(best), best >= 1 / false_alarms
+        blunt = _BLUNT if most_wealth(ceiling.claim, targets) < 1 / false_alarms else ""
     right = np.stack([s.right for s in shadows])
     figures = figures_of(rocs, ceiling.claim, level, log_e, _accuracies(right, halves[:, units.of]))
     figures += exposed(found, rocs, members, units, groups)
@@ -196,7 +201,7 @@ def attack(
         false_alarms=false_alarms if ceiling.claim is not None else None,
         n_releases=n_shadows,
         seconds=time.monotonic() - began,
-        limits=_LIMITS + ceiling.remark,
+        limits=_LIMITS + ceiling.remark + blunt,
         figures=tuple(figures),
         picture=picture_of(rocs, ceiling.claim, level),
         settings={
@@ -217,10 +222,11 @@ def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
     if not isinstance(attack, str) and not isinstance(attack, Iterable):
         raise InvalidInputError(f"attack must be one of {', '.join(map(repr, ATTACKS))}, 'all', or several of them, "
                                 f"got {shown(attack)}.")  # fmt: skip
-    kinds = tuple(dict.fromkeys([attack] if isinstance(attack, str) else attack))
+    kinds = [attack] if isinstance(attack, str) else list(attack)
     if not kinds:
         raise InvalidInputError("attack must name one attack at least, got none. Try attack='lira'.")
-    return tuple(check_choice("attack", kind, (*ATTACKS, "all")) for kind in kinds)
+    named = dict.fromkeys(check_choice("attack", kind, (*ATTACKS, "all")) for kind in kinds)
+    return ATTACKS if "all" in named else tuple(named)
 
 
 def _numbers(n_shadows: Any, targets: Any) -> tuple[int, int]:

@@ -70,6 +70,20 @@ def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray
     return np.array(made)
 
 
+def most_wealth(claim: Claim, n_targets: int) -> float:
+    """Return what the bet wins where every unit of every target is told rightly: no outcome wins more.
+
+    Examples
+    --------
+    >>> claim = Claim.of((1.0, 1e-5))
+    >>> most_wealth(claim, 16) < 1000 < most_wealth(claim, 128), most_wealth(Claim.of((8.0, 1e-5)), 128) < 2
+    (True, True)
+    """
+    slopes, allowed = _lines(claim)
+    best = float(np.max(1 + (1 - allowed) * _STAKES.max() / (slopes + allowed)))
+    return math.exp(min((n_targets // 2 - 1) * math.log(best), 700.0))
+
+
 def _lines(claim: Claim) -> tuple[FloatArray, FloatArray]:
     epsilons = {*_EPSILONS, *(e for e in map(claim.epsilon, _DELTAS) if e < 30)}
     found = [(math.exp(e), claim.delta(e)) for e in sorted(epsilons)]

@@ -91,11 +91,14 @@ class Roc:
     left_out : sequence of Points
     n_out : int
         Of how many units that a target was not fitted on, over all targets.
+    n_apart : int
+        Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
     """
 
     whole: Points
     left_out: Sequence[Points]
     n_out: int
+    n_apart: int
 
     def auc(self, level: float) -> Interval:
         """Return the area under the curve."""
@@ -115,7 +118,7 @@ class Roc:
     def _interval(self, value: float, without: list[float], level: float) -> Interval:
         n = len(without)
         error = np.sqrt((n - 1) * np.var(without))
-        half = float(stdtrit(n - 1, (1 + level) / 2) * error)
+        half = float(stdtrit(max(self.n_apart, 2) - 1, (1 + level) / 2) * error)
         return Interval(value, max(0.0, value - half), min(1.0, value + half))
 
 
@@ -131,13 +134,14 @@ def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, Flo
     """
     found = scores(attack, answers, targets)
     pairs = np.arange(len(answers.member) // 2)
-    left_out = []
+    left_out, n_apart = [], 0
     for group in range(min(_N_GROUPS, len(pairs))):
         without = pairs[group :: min(_N_GROUPS, len(pairs))]
         left = targets[~np.isin(targets // 2, without)]
+        n_apart += len(left) < len(targets)
         left_out.append(Points.of(scores(attack, answers, left, without=without), answers.member[left]))
     n_out = int((~answers.member[targets]).sum())
-    return Roc(Points.of(found, answers.member[targets]), left_out, n_out), found
+    return Roc(Points.of(found, answers.member[targets]), left_out, n_out, n_apart), found
 
 
 def _share_above(found: FloatArray, thresholds: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
-from sklearn.base import clone
+from sklearn.base import clone, is_clusterer, is_outlier_detector, is_regressor
 
 from pate.audit.attacks._folder import ShadowFolder
 from pate.core.progress import track
@@ -87,11 +87,16 @@ def check_estimator(estimator: Any, X_public: Any = None) -> Any:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: estimator must have noise_seed=None for an attack, as all shadow models would ...
     """
-    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params")):
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
         kind = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
         raise InvalidInputError(
             f"estimator must be an unfitted classifier of scikit-learn's kind or an ensemble of teachers, got {kind}. "
             "Every shadow model is a clone of it."
+        )
+    if any(is_kind(estimator) for is_kind in (is_regressor, is_clusterer, is_outlier_detector)):
+        raise InvalidInputError(
+            f"estimator must be a classifier, got {type(estimator).__name__}. These attacks look at how sure a model "
+            "is of a record's class."
         )
     for name, value in estimator.get_params(deep=True).items():
         why = _NONE_HERE.get(name.rpartition("__")[2])
@@ -172,7 +177,7 @@ def _asked(material: Material, model: Any) -> Shadow:
     robust = None
     if material.copies is not None:
         n = len(right)
-        n_copies = len(material.copies) // n
+        n_copies = material.copies.shape[0] // n
         labels = np.tile(np.arange(n), n_copies)
         found = right.copy()
         if n_copies:
