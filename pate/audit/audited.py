@@ -232,7 +232,10 @@ def audit_votes(
         tried.left_out.append(f"pair: {mechanism} tells the same of every pair, whatever the votes: its price.")
     if canary is not None:
         other = as_votes(canary)
-        made = pair(held, other, mechanism, delta=delta, max_answers=max_answers, claim=claim, published=published)
+        # Whether private votes break a claim that somebody chose is a bit about them for each claim that is tried: they
+        # are held against the mechanism's own price, and the tie, which is nobody's secret, against the claim.
+        against = claim if published else None
+        made = pair(held, other, mechanism, delta=delta, max_answers=max_answers, claim=against, published=published)
         words = "the given canary: votes with one unit's data changed; exact laws"
         tried.results.append(
             replace(made, target="the given votes and canary", tried=words, figures=_of(made, "canary"))
