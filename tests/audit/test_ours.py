@@ -41,6 +41,8 @@ def replayed(pipeline, kinds, *, people=False, seed=0, adjacency="replace-one"):
         X, y, groups if people else None, kinds=kinds, classes=CLASSES, random_state=seed, adjacency=adjacency
     )
     assert pairs
+    # DP-SGD refuses a table with a missing value at the door, before anything is drawn: there is nothing to compare.
+    pairs = [made for made in pairs if not (pipeline is private_training and made.kind == "missing")]
     return [(made.what, replay(pipeline, made, published=True)) for made in pairs]
 
 
