@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_X_y
 from sklearn.utils.class_weight import compute_class_weight
 
 from pate import (
@@ -29,6 +30,7 @@ from pate import (
     release_labels,
 )
 from pate.audit import neighbours, replay, replay_search
+from pate.audit.replays._trace import summary
 from pate.exceptions import InvalidInputError, ReplayError, SensitiveValueError
 from pate.mechanisms._base import Mechanism
 from pate.networks import MLP
@@ -536,3 +538,29 @@ def test_without_hypothesis_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ImportError, match="pip install hypothesis, or leave n_examples out"):
         audited(shards, kinds=["flip"], n_examples=5)
+
+
+def test_looking_for_who_it_was_follows_no_library_into_its_modules():
+    def returning(X, y):
+        return released(ensemble().fit(X, y).vote(P)), LogisticRegression().fit(X, y)
+
+    found = audited(returning, kinds=SAFE)
+    assert found.finding.startswith("what it returned[1]: LogisticRegression differs: LogisticRegression saw all")
+    assert summary(np.random) == "numpy.random"
+    assert summary({"loss": object(), "rows": [X]}) == summary({"loss": object(), "rows": [X.copy()]})
+    assert summary({"rows": [X]}) != summary({"rows": [X + 1]})
+    around: list = []
+    around.append(around)
+    assert summary(around) == summary(around)
+
+
+def test_what_only_passes_rows_on_is_not_blamed():
+    def innocent(rows):
+        rows = np.where(np.isnan(rows), 0, np.nan_to_num(rows))
+        return rows[np.isfinite(rows).any(axis=1)]
+
+    def leaking(X, y):
+        X, y = check_X_y(innocent(X), y)
+        return ensemble().fit(StandardScaler().fit(X).transform(X), y).vote(P)
+
+    assert audited(leaking, kinds=SAFE).finding.startswith("teachers 0 to 11 moved: StandardScaler saw all shards")
