@@ -564,3 +564,54 @@ def test_what_only_passes_rows_on_is_not_blamed():
         return ensemble().fit(StandardScaler().fit(X).transform(X), y).vote(P)
 
     assert audited(leaking, kinds=SAFE).finding.startswith("teachers 0 to 11 moved: StandardScaler saw all shards")
+
+
+def private_model(**options):
+    options = {"epochs": 1, "expected_batch_size": 60, "random_state": 0, **options}
+    return DPSGDClassifier("linear", budget=Budget(8.0, 1e-4), classes=(0, 1), **options)
+
+
+@pytest.mark.parametrize("kind", ["replace", "scale", "duplicate"])
+def test_whatever_was_made_of_rows_before_the_door_of_dpsgd_and_of_ballots(kind):
+    """A scaler moves everybody a little, and clipped sums less than one record may."""
+
+    def trained(X, y):
+        return private_model().fit(StandardScaler().fit_transform(X), y).predict(P)
+
+    def cast(X, y):
+        return RecordVoters(None, SignedSpace().fit(P), classes=(0, 1)).cast(X - np.mean(X, axis=0), y)
+
+    found = audited(trained, kinds=[kind])
+    assert found.refuted
+    assert "DPSGDClassifier was given other rows of 240 records" in found.finding
+    assert "StandardScaler saw all records" in found.finding
+    found = audited(cast, kinds=[kind])
+    assert found.refuted
+    assert "mean saw all" in found.finding
+
+
+def test_chunks_may_begin_elsewhere():
+    def chunks(X, y):
+        voters = RecordVoters(None, SignedSpace().fit(P), classes=(0, 1), adjacency="add-or-remove", nominal_n=N)
+        half = len(X) // 2
+        return voters.cast(X[:half], y[:half]) + voters.cast(X[half:], y[half:])
+
+    shorter = np.delete(X, 3, axis=0), np.delete(Y, 3)
+    found = replay(chunks, (X, Y), shorter, adjacency="add-or-remove", published=True)
+    assert not found.refuted, found.finding
+
+
+@pytest.mark.parametrize("kind", ["flip", "scale", "replace", "missing", "regroup"])
+def test_groups_that_are_dropped_are_missed(kind):
+    def dropped(X, y, groups):
+        return released(ensemble().fit(X, y).vote(P))
+
+    def trained(X, y, groups):
+        return private_model().fit(X, y).predict(P)
+
+    for pipeline in (dropped,) if kind == "missing" else (dropped, trained):  # DP-SGD refuses what is missing
+        found = replay_search(pipeline, X, Y, PEOPLE, kinds=[kind], published=True, random_state=0)
+        assert found.refuted
+        assert "the data have groups" in found.finding
+    one_each = replay_search(dropped, X, Y, np.arange(N), kinds=["flip"], published=True, random_state=0)
+    assert not one_each.refuted, one_each.finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Witness:
     def __init__(self, n_records: int, before: str, other: Witness | None = None, n_changed: int = 1) -> None:
         self.calls: list[Call] = []
         self.found = ""
-        self._before, self._other, self._changed = before, other, n_changed
+        self.before, self._other, self._changed = before, other, n_changed
         self._n = n_records
         self._open: dict[int, tuple[str, str]] = {}
         self._busy = False
@@ -123,15 +124,19 @@ class Witness:
         if other.args == mine.args or other.result == mine.result:
             return
         before, after = other.rows or (), mine.rows or ()
-        changed = sum(p != q for p, q in zip(before, after, strict=False))
-        if not before or len(before) != len(after) or changed > self._changed:  # else rows pass through
+        if len(before) == len(after):
+            changed = sum(p != q for p, q in zip(before, after, strict=True))
+        else:
+            lost, gained = Counter(before) - Counter(after), Counter(after) - Counter(before)
+            changed = max(lost.total(), gained.total())
+        if not before or not after or changed > self._changed:  # else rows pass through
             self.found = mine.who
             raise Seen
 
     def _called(self, frame: FrameType) -> None:
         module = frame.f_globals.get("__name__", "")
         code, caller = frame.f_code, frame.f_back
-        if code.co_name == "_train_all" and module.startswith("pate.teachers") and self._before == "teachers":
+        if code.co_name == "_train_all" and module.startswith("pate.teachers") and self.before == "teachers":
             raise Seen
         if module.partition(".")[0] in _NOBODY or code.co_name.startswith("<") or caller is None:
             return

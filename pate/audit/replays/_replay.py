@@ -32,6 +32,9 @@ LIMITS = (
     "law, and that a charge is large enough, other layers look at."
 )
 
+#: Stages that somebody before them may have given everybody's rows.
+_BLAMED = ("teachers", "votes", "draw", "student", "returned", "rows")
+
 
 @dataclass(frozen=True, repr=False)
 class Found:
@@ -109,7 +112,7 @@ class Replayer:
         places = _places(D, D_prime) if apart.order else None
         theirs = run_on_tape(self.pipeline, D_prime, self._key, ours.outcomes, places)
         self.n_runs += 1
-        allowed = _allowed(apart, adjacency, ours, D)
+        allowed = _allowed(apart, adjacency, ours, D, D_prime)
         if ours.error is not None and type(ours.error) is type(theirs.error):
             return Found(Moved(), allowed, what, failed=ours.error)
         for run in (ours, theirs):
@@ -121,21 +124,22 @@ class Replayer:
 
     def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
         """Run both once more, watched, and return who looked at everybody's rows."""
-        if apart.order or moved.differences[0].stage not in ("teachers", "votes", "draw", "student", "returned"):
+        if apart.order or moved.differences[0].stage not in _BLAMED:
             return ""
         stage, witness = moved.differences[0].stage, None
+        n_changed = apart.records
         for records in (D, D_prime):
-            witness = Witness(records.n, stage, witness, apart.touched)
+            witness = Witness(records.n, stage, witness, n_changed)
             run_on_tape(self.pipeline, records, self._key, witness=witness)
             self.n_runs += 1
         if witness is not None and witness.found:
-            return f"{witness.found} saw all shards"
-        if moved.rows > apart.touched:
+            return f"{witness.found} saw all {'records' if stage == 'rows' else 'shards'}"
+        if moved.rows > n_changed and D.n == D_prime.n:
             return (
                 f"the rows that teachers were given differ in {moved.rows:,} of {moved.n_rows:,} places, where the "
-                f"data sets differ in {apart.touched}"
+                f"data sets differ in {n_changed}"
             )
-        return ""
+        return "who saw them is not known" if stage == "teachers" else ""
 
 
 def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
@@ -160,13 +164,15 @@ def _places(D: Records, D_prime: Records) -> IntArray:
     return np.array([held[found].pop(0) for found in D_prime.digests()], dtype=np.int64)
 
 
-def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records) -> Allowed:
+def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Records) -> Allowed:
     if not apart.order:
-        return Allowed(apart.units, apart.touched, apart.places, adjacency)
+        # Who has one record each is protected by record as well as by person.
+        unit = D.unit if max(D.n_units, apart.sizes[1]) < max(D.n, D_prime.n) else "record"
+        return Allowed(apart.units, apart.touched, apart.places, adjacency, (D.n, D_prime.n), unit)
     made = [event for event in ours.events if event.stage == "teachers"]
     # The shard of a record that moved holds the same records in another order; others hold theirs as before.
     kept = bool(made) and all(event.private["keeps order"] for event in made)
-    return Allowed(1, 1 if kept else None, None, adjacency)
+    return Allowed(1, 1 if kept else None, None, adjacency, order=True)
 
 
 def replay(

@@ -14,7 +14,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from pate.audit.replays._records import row_hashes
+from pate.audit.replays._records import Records, row_hashes
 from pate.core.tape import Outcome
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
@@ -165,6 +165,14 @@ def _teachers(facts: dict[str, Any]) -> Event:
     )
 
 
+def _given(facts: dict[str, Any]) -> Event:
+    """Digest what arrived at a door of pate's, record by record: whatever was made of the rows before shows there."""
+    owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
+    given = Records.of((facts["rows"], facts["labels"]))
+    public = {"unit": "record" if owners is None else "group"}
+    return Event("rows", facts["who"], public, {"records": given.digests(), "owners": owners})
+
+
 def _partition(facts: dict[str, Any]) -> Event:
     cut = facts["partition"]
     public = {"number of shards": cut.n_shards, "unit": cut.unit, "number of units": cut.n_units}
@@ -242,6 +250,7 @@ def _dpsgd(facts: dict[str, Any]) -> Event:
 
 
 _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
+    "rows": _given,
     "teachers": _teachers,
     "partition": _partition,
     "votes": _votes,
