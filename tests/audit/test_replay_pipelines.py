@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import check_X_y
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -549,6 +550,8 @@ def test_looking_for_who_it_was_follows_no_library_into_its_modules():
     assert summary(np.random) == "numpy.random"
     assert summary({"loss": object(), "rows": [X]}) == summary({"loss": object(), "rows": [X.copy()]})
     assert summary({"rows": [X]}) != summary({"rows": [X + 1]})
+    trees = [DecisionTreeClassifier(max_depth=2).fit(X, y) for y in (Y, Y, 1 - Y)]
+    assert summary(trees[0]) == summary(trees[1]) != summary(trees[2])
     around: list = []
     around.append(around)
     assert summary(around) == summary(around)
@@ -615,3 +618,34 @@ def test_groups_that_are_dropped_are_missed(kind):
         assert "the data have groups" in found.finding
     one_each = replay_search(dropped, X, Y, np.arange(N), kinds=["flip"], published=True, random_state=0)
     assert not one_each.refuted, one_each.finding
+
+
+def test_what_was_not_seen_is_said():
+    seen = audited(shards, kinds=["flip"])
+    assert "No teachers were seen" not in seen.limits
+    assert "kept outside it between runs, is not seen" in seen.limits
+    own = audited(own_teachers, kinds=["flip"])
+    assert "No teachers were seen: votes alone were compared" in own.limits
+    assert "No private rows were seen" in own.limits
+
+
+def test_estimators_of_functions_as_teachers_are_looked_at():
+    def asked(X, y, whole, bound):
+        X = StandardScaler().fit_transform(X) if whole else X
+        models = [(DecisionTreeClassifier if bound else LogisticRegression)().fit(X[s], y[s]) for s in SLICES]
+        functions = [m.predict if bound else (lambda rows, m=m: m.predict(rows)) for m in models]
+        return released(CallableTeachers(functions, classes=(0, 1)).vote(P))
+
+    for bound in (True, False):
+        found = audited(lambda X, y, b=bound: asked(X, y, True, b), kinds=["duplicate"])
+        assert found.finding.startswith("the estimators of functions 0 to 11 moved")
+        found = audited(lambda X, y, b=bound: asked(X, y, False, b), kinds=["duplicate", "flip"])
+        assert not found.refuted, found.finding
+        assert found["teachers moved"].value >= 1
+
+
+def test_pairs_that_were_refused_are_counted():
+    found = audited(private_model(), kinds=["flip", "missing"])
+    assert not found.refuted
+    assert (found["pairs refused"].value, found["pairs refused"].of) == (1, "2 pairs")
+    assert found["pairs that leak"].of == "1 pairs"

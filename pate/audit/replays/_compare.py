@@ -226,6 +226,15 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     return []
 
 
+def _functions(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other = a.private["states"], b.private["states"]
+    if len(mine) != len(other) or allowed.shards is None:
+        return []
+    found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
+    moved.teachers = max(moved.teachers, len(found))
+    return [f"the estimators of functions {ranges(found)} moved"] if len(found) > allowed.shards else []
+
+
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other = a.private, b.private
     if allowed.shards is None:
@@ -286,6 +295,7 @@ def _steps(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 _PRIVATE: dict[str, Callable[[Event, Event, Allowed, Moved], list[str]]] = {
     "teachers": _teachers,
+    "functions": _functions,
     "votes": _votes,
     "draw": _draws,
     "sum": _sums,

@@ -28,23 +28,28 @@ CLAIM = (
     "drawn, charged and learnt is the same, given what was released"
 )
 LIMITS = (
-    "It shows these pairs of data sets alone, and what hangs on random numbers only as they fell; that noise has its "
-    "law, and that a charge is large enough, other layers look at."
+    "It shows these pairs of data sets alone, and what hangs on random numbers only as they fell; what was fitted "
+    "before the pipeline, or is kept outside it between runs, is not seen; that noise has its law, and that a charge "
+    "is large enough, other layers look at."
 )
 
 #: Stages that somebody before them may have given everybody's rows.
-_BLAMED = ("teachers", "votes", "draw", "student", "returned", "rows")
+_BLAMED = ("teachers", "functions", "votes", "draw", "student", "returned", "rows")
 
 
 @dataclass(frozen=True, repr=False)
 class Found:
-    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both alike, or refused one at its door."""
+    """What one pair showed; **sensitive**.
+
+    ``failed``: the pipeline fails on both alike, or refused one at its door. ``stages``: what was seen of the pipeline.
+    """
 
     moved: Moved
     allowed: Allowed
     what: str
     cause: str = ""
     failed: Exception | None = None
+    stages: frozenset[str] = frozenset()
 
     @property
     def finding(self) -> str:
@@ -120,7 +125,7 @@ class Replayer:
                 return Found(Moved(), allowed, what, failed=run.error)
         moved = compare(ours, theirs, allowed)
         cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
-        return Found(moved, allowed, what, cause)
+        return Found(moved, allowed, what, cause, stages=frozenset(event.stage for event in ours.events))
 
     def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
         """Run both once more, watched, and return who looked at everybody's rows."""
@@ -250,7 +255,7 @@ def replay(
     >>> teachers = TeacherEnsemble(GaussianNB(), 5, classes=(0, 1), random_state=0)
     >>> honest = replay(teachers, (X, y), (X_prime, y), X_public=X[:9], mechanism=GNMax(2.0), published=True)
     >>> honest, honest["teachers moved"].value
-    (AuditResult(replay: the claim stands; 4 figures), 1.0)
+    (AuditResult(replay: the claim stands; 5 figures), 1.0)
     >>> def leaky(X, y):
     ...     return teachers.fit(StandardScaler().fit_transform(X), y).vote(np.zeros((9, 2)))
     >>> replay(leaky, (X, y), (X_prime, y), published=True).finding
@@ -270,6 +275,18 @@ def replay(
     return result_of(replayer, [found], start, adjacency=adjacency, published=published)
 
 
+def _unseen(stages: frozenset[str]) -> str:
+    """Return what this pipeline did not show, in words."""
+    said = ""
+    if "functions" in stages:
+        said += " Of functions as teachers, estimators of their own alone were looked at."
+    elif stages & {"votes", "draw"} and "teachers" not in stages:
+        said += " No teachers were seen: votes alone were compared, and what moved all teachers but no vote is missed."
+    if "rows" not in stages:
+        said += " No private rows were seen to come to pate: what was made of them before is not compared."
+    return said
+
+
 def result_of(
     replayer: Replayer, found: Iterable[Found], start: float, *, adjacency: str, published: bool
 ) -> AuditResult:
@@ -280,6 +297,7 @@ def result_of(
         raise every[0].failed or ReplayError("no pair was run.")
     failed = "; ".join(dict.fromkeys(one.what for one in every if one.failed is not None))
     unseen = f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}." if failed else ""
+    unseen = _unseen(frozenset().union(*(one.stages for one in pairs))) + unseen
     bad = [one for one in pairs if one.finding]
     whats = dict.fromkeys(one.what for one in pairs)
     kinds = "; ".join(whats)
@@ -304,6 +322,7 @@ def result_of(
             Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),
             Figure(name="sum moved, of what it may", value=max(one.moved.most for one in pairs), of="the most"),
             Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
+            Figure(name="pairs refused", value=float(len(every) - n), of=f"{len(every)} pairs"),
         ),
         settings={"adjacency": adjacency, "runs": replayer.n_runs},
         sensitive=not published,

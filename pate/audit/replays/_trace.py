@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import numbers
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import joblib
@@ -65,7 +68,7 @@ class Run:
         return isinstance(self.error, InvalidInputError) and not drawn
 
 
-def digest(value: Any) -> str:
+def digest(value: Any, depth: int = 0) -> str:
     """Return a digest of anything that is made of arrays and plain values: equal states have equal ones.
 
     Examples
@@ -81,9 +84,9 @@ def digest(value: Any) -> str:
         return str(joblib.hash(value))
     except Exception:  # what cannot be pickled
         state = getattr(value, "__dict__", None)
-        if not state:
+        if isinstance(value, ModuleType) or not state or depth > _DEEP:
             return f"a {type(value).__name__}"
-        return str(joblib.hash(sorted((str(k), digest(v)) for k, v in state.items())))
+        return str(joblib.hash(sorted((str(k), digest(v, depth + 1)) for k, v in state.items())))
 
 
 #: A summary looks so deep into containers, and at so many parts of each.
@@ -113,7 +116,7 @@ def summary(value: Any, depth: int = 0) -> str:
         return str(value.__name__)
     elif hasattr(value, "get_params"):
         parts = vars(value).items()
-    elif _is_table(value):
+    elif _is_table(value) or type(value).__module__ == "sklearn.tree._tree":
         return digest(value)
     elif isinstance(value, Mapping):
         parts = value.items()
@@ -171,6 +174,43 @@ def _given(facts: dict[str, Any]) -> Event:
     given = Records.of((facts["rows"], facts["labels"]))
     public = {"unit": "record" if owners is None else "group"}
     return Event("rows", facts["who"], public, {"records": given.digests(), "owners": owners})
+
+
+def _functions(facts: dict[str, Any]) -> Event:
+    held = [_estimators(function) for function in facts["functions"]]
+    # What several functions hold may be the store of all teachers: votes tell of those.
+    shared = Counter(place for found in held for place in found)
+    states = [[digest(e) for place, e in found.items() if shared[place] == 1] for found in held]
+    return Event("functions", "CallableTeachers", {"number of functions": len(held)}, {"states": states})
+
+
+def _estimators(function: Any, depth: int = 0) -> dict[int, Any]:
+    """Return, by identity, the estimators that a function answers with: its own object, or what it closes over."""
+    if hasattr(function, "get_params") and not isinstance(function, type):
+        return {id(function): function}
+    if depth > _FUNCTIONS_IN_FUNCTIONS:
+        return {}
+    if isinstance(function, partial):
+        parts = [function.func, *function.args, *function.keywords.values()]
+    elif isinstance(function, MethodType):
+        parts = [function.__self__]
+    elif isinstance(function, FunctionType):
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        parts = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    else:
+        return {}
+    return {place: e for part in parts for place, e in _estimators(part, depth + 1).items()}
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+#: Wrappers around functions are followed so deep.
+_FUNCTIONS_IN_FUNCTIONS = 4
 
 
 def _partition(facts: dict[str, Any]) -> Event:
@@ -252,6 +292,7 @@ def _dpsgd(facts: dict[str, Any]) -> Event:
 _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
     "rows": _given,
     "teachers": _teachers,
+    "functions": _functions,
     "partition": _partition,
     "votes": _votes,
     "draw": _draw,
