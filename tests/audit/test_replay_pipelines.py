@@ -31,7 +31,7 @@ from pate import (
     release_labels,
 )
 from pate.audit import neighbours, replay, replay_search
-from pate.audit.replays._trace import summary
+from pate.audit.replays._trace import _kind, summary
 from pate.exceptions import InvalidInputError, ReplayError, SensitiveValueError
 from pate.mechanisms._base import Mechanism
 from pate.networks import MLP
@@ -649,3 +649,20 @@ def test_pairs_that_were_refused_are_counted():
     assert not found.refuted
     assert (found["pairs refused"].value, found["pairs refused"].of) == (1, "2 pairs")
     assert found["pairs that leak"].of == "1 pairs"
+
+
+class OwnDPSGD(DPSGDClassifier):
+    """Somebody's subclass; beside what is let out it holds a statement, with the hour in it."""
+
+
+def test_a_subclass_of_ours_is_looked_at_as_ours_is():
+    def trained(X, y):
+        options = {"epochs": 1, "expected_batch_size": 60, "random_state": 0}
+        model = OwnDPSGD("linear", budget=Budget(8.0, 1e-4), classes=(0, 1), **options).fit(X, y)
+        model.statement_ = object()  # never the same
+        return model
+
+    found = audited(trained, kinds=["flip"])
+    assert not found.refuted, found.finding
+    assert _kind(OwnDPSGD("linear", budget=BUDGET, classes=(0, 1))) == ("DPSGDClassifier", True)
+    assert _kind(GaussianNB()) == ("GaussianNB", False)

@@ -362,9 +362,21 @@ _OF_ESTIMATORS = ("release_", "queries_", "labels_", "student_", "module_")
 _PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "Tape", "NoiseSource", "PrivacyStatement")
 
 
+def _kind(value: Any) -> tuple[str, bool]:
+    """Return the class that says what is public of it, pate's own where it extends one, and whether that is pate's."""
+    for kind in type(value).__mro__:
+        known = kind.__name__ in (*_PUBLIC_PARTS, *_PRIVATE)
+        # What pate's protocols and bases without parameters say nothing of is somebody's own.
+        if kind.__module__.startswith("pate.") and (known or hasattr(kind, "get_params") or kind is type(value)):
+            return kind.__name__, True
+    return type(value).__name__, False
+
+
 def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    kind = type(value).__name__
-    if value is None or kind in _PRIVATE or hasattr(value, "teachers_") or depth > _DEEPEST:
+    if value is None:
+        return
+    kind, ours = _kind(value)
+    if kind in _PRIVATE or hasattr(value, "teachers_") or depth > _DEEPEST:
         return
     if kind in _PUBLIC_PARTS:
         for part in _PUBLIC_PARTS[kind]:
@@ -377,7 +389,7 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
             yield from _public_parts(part, f"{name}[{i}]", depth + 1)
     elif isinstance(value, int | float | str | bool | np.generic | np.ndarray | list | tuple):
         yield name, digest(value)
-    elif type(value).__module__.startswith("pate.") and hasattr(value, "get_params"):
+    elif ours and hasattr(value, "get_params"):
         for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
             yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
     elif (
@@ -387,7 +399,7 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
         or (hasattr(value, "get_params") and not isinstance(value, type))
     ):
         yield f"{name}: {kind}", digest(value)
-    elif not type(value).__module__.startswith("pate.") and not callable(value):
+    elif not ours and not callable(value):
         for key, part in getattr(value, "__dict__", {}).items():  # somebody's own result
             yield from _public_parts(part, f"{name}.{key}", depth + 1)
 
