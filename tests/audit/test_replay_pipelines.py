@@ -666,3 +666,16 @@ def test_a_subclass_of_ours_is_looked_at_as_ours_is():
     assert not found.refuted, found.finding
     assert _kind(OwnDPSGD("linear", budget=BUDGET, classes=(0, 1))) == ("DPSGDClassifier", True)
     assert _kind(GaussianNB()) == ("GaussianNB", False)
+
+
+def test_records_may_be_dropped_or_shuffled_before_the_cut():
+    """By what is public, or by the record alone: then they stand in other places than in the data set."""
+
+    def some(X, y, groups):
+        kept = np.flatnonzero(groups % 3 != 0)[::-1]
+        return released(ensemble().fit(X[kept], y[kept], groups[kept]).vote(P))
+
+    found = replay_search(some, X, Y, PEOPLE, kinds=["flip", "scale", "regroup"], published=True, n_pairs=6)
+    assert "which has none of the records" not in found.finding
+    found = replay_search(some, X, Y, PEOPLE, kinds=["flip", "scale"], published=True, n_pairs=6, random_state=0)
+    assert not found.refuted, found.finding

@@ -217,9 +217,11 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     moved.teachers = max(moved.teachers, len(found))
     if len(found) > allowed.shards:
         return [f"teachers {ranges(found)} moved"]
-    places = allowed.places
-    if places is not None and len(a.private["shards"]) == len(b.private["shards"]) > int(places.max(initial=-1)):
-        own = {int(i) for event in (a, b) for i in event.private["shards"][places]}
+    cuts = a.private["shards"], b.private["shards"]
+    if allowed.places is not None and len(cuts[0]) == len(cuts[1]) == len(rows):
+        # Where they stand here: a pipeline may have dropped records, or shuffled them.
+        places = np.flatnonzero(np.array(rows) | (a.private["labels"] != b.private["labels"]) | (cuts[0] != cuts[1]))
+        own = {int(i) for cut in cuts for i in cut[places]}
         strange = [i for i in found if i not in own]
         if strange:
             return [f"teacher {ranges(strange)} moved, which has none of the records that differ"]
