@@ -13,6 +13,7 @@ from torch import nn
 from pate.core.clock import timed
 from pate.core.frames import plain_rows
 from pate.core.seeds import training_seed
+from pate.core.tape import note
 from pate.data import records_fingerprint
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
@@ -99,6 +100,7 @@ def fit_privately(
     tell_n = clf.adjacency != "add-or-remove"  # there their number is no public fact
     features, labels, classes = read_records(reader, X, y, clf.classes, tell_n=tell_n, planned=is_planned(clf))
     owners = read_groups(groups, len(labels), tell_n=tell_n)
+    note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(clf.device)
     fingerprint = records_fingerprint(labels, groups)

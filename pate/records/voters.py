@@ -9,6 +9,7 @@ import numpy as np
 
 from pate.core.checks import check_choice, check_classes, check_int, check_labels, quietly, shown
 from pate.core.progress import track
+from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
@@ -336,6 +337,7 @@ class RecordVoters:
         groups, has_owner = quietly("groups", owned, groups, n)
         codes, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, n)
         usable = np.where(readable & has_owner, labels, -1)
+        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=groups)
         if codes is None:
             order, pieces = np.arange(n), list(slabs(n, _SLAB))
         else:

@@ -144,6 +144,7 @@ class ShardEnsemble(Trains, BaseEstimator):
             if self.random_state is None:
                 seed = kept_seed(store, seed)
         fingerprint = records_fingerprint(labels, groups)
+        note("rows", who=type(self).__name__, rows=rows, labels=labels, groups=groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
         cut = _coupled(partition(n_records, n_teachers, groups=groups, **keyed), keyed)
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_classes, check_int, check_real
 from pate.core.progress import track
+from pate.core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._answers import AnswerCache
@@ -181,6 +182,7 @@ class CallableTeachers:
         rows = read_rows(X)
         hashes = hash_rows(rows, chunk_size=_HASH_ROWS)
         n_classes = len(self.classes_)
+        note("functions", functions=self._functions)
         facts: dict[str, Any] = {
             "classes": self.classes_,
             "unit": self.unit,

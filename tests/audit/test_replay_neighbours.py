@@ -166,3 +166,14 @@ def test_ranges_are_said_shortly():
     assert ranges(range(250)) == "0 to 249"
     assert ranges([3]) == "3"
     assert ranges([]) == ""
+
+
+@pytest.mark.parametrize("table", [X, pd.DataFrame(X)], ids=["array", "frame"])
+@pytest.mark.parametrize("kind", ["replace", "flip", "scale", "missing"])
+def test_all_that_a_person_has_changes(kind, table):
+    people = np.array(list("abcabcabcabc"))
+    pair = make_neighbour(kind, Records.of((table, Y, people)), Choice(at=4, other=3), adjacency="replace-one")
+    assert pair.what.startswith("one person")
+    apart = distance(pair.D, pair.D_prime, "replace-one")
+    assert apart.places.tolist() == [1, 4, 7, 10]
+    assert (apart.units, apart.records) == (1, 4)

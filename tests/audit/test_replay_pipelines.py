@@ -10,6 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import check_X_y
 from sklearn.utils.class_weight import compute_class_weight
 
 from pate import (
@@ -29,6 +31,7 @@ from pate import (
     release_labels,
 )
 from pate.audit import neighbours, replay, replay_search
+from pate.audit.replays._trace import _kind, summary
 from pate.exceptions import InvalidInputError, ReplayError, SensitiveValueError
 from pate.mechanisms._base import Mechanism
 from pate.networks import MLP
@@ -536,3 +539,143 @@ def test_without_hypothesis_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ImportError, match="pip install hypothesis, or leave n_examples out"):
         audited(shards, kinds=["flip"], n_examples=5)
+
+
+def test_looking_for_who_it_was_follows_no_library_into_its_modules():
+    def returning(X, y):
+        return released(ensemble().fit(X, y).vote(P)), LogisticRegression().fit(X, y)
+
+    found = audited(returning, kinds=SAFE)
+    assert found.finding.startswith("what it returned[1]: LogisticRegression differs: LogisticRegression saw all")
+    assert summary(np.random) == "numpy.random"
+    assert summary({"loss": object(), "rows": [X]}) == summary({"loss": object(), "rows": [X.copy()]})
+    assert summary({"rows": [X]}) != summary({"rows": [X + 1]})
+    trees = [DecisionTreeClassifier(max_depth=2).fit(X, y) for y in (Y, Y, 1 - Y)]
+    assert summary(trees[0]) == summary(trees[1]) != summary(trees[2])
+    around: list = []
+    around.append(around)
+    assert summary(around) == summary(around)
+
+
+def test_what_only_passes_rows_on_is_not_blamed():
+    def innocent(rows):
+        rows = np.where(np.isnan(rows), 0, np.nan_to_num(rows))
+        return rows[np.isfinite(rows).any(axis=1)]
+
+    def leaking(X, y):
+        X, y = check_X_y(innocent(X), y)
+        return ensemble().fit(StandardScaler().fit(X).transform(X), y).vote(P)
+
+    assert audited(leaking, kinds=SAFE).finding.startswith("teachers 0 to 11 moved: StandardScaler saw all shards")
+
+
+def private_model(**options):
+    options = {"epochs": 1, "expected_batch_size": 60, "random_state": 0, **options}
+    return DPSGDClassifier("linear", budget=Budget(8.0, 1e-4), classes=(0, 1), **options)
+
+
+@pytest.mark.parametrize("kind", ["replace", "scale", "duplicate"])
+def test_whatever_was_made_of_rows_before_the_door_of_dpsgd_and_of_ballots(kind):
+    """A scaler moves everybody a little, and clipped sums less than one record may."""
+
+    def trained(X, y):
+        return private_model().fit(StandardScaler().fit_transform(X), y).predict(P)
+
+    def cast(X, y):
+        return RecordVoters(None, SignedSpace().fit(P), classes=(0, 1)).cast(X - np.mean(X, axis=0), y)
+
+    found = audited(trained, kinds=[kind])
+    assert found.refuted
+    assert "DPSGDClassifier was given other rows of 240 records" in found.finding
+    assert "StandardScaler saw all records" in found.finding
+    found = audited(cast, kinds=[kind])
+    assert found.refuted
+    assert "mean saw all" in found.finding
+
+
+def test_chunks_may_begin_elsewhere():
+    def chunks(X, y):
+        voters = RecordVoters(None, SignedSpace().fit(P), classes=(0, 1), adjacency="add-or-remove", nominal_n=N)
+        half = len(X) // 2
+        return voters.cast(X[:half], y[:half]) + voters.cast(X[half:], y[half:])
+
+    shorter = np.delete(X, 3, axis=0), np.delete(Y, 3)
+    found = replay(chunks, (X, Y), shorter, adjacency="add-or-remove", published=True)
+    assert not found.refuted, found.finding
+
+
+@pytest.mark.parametrize("kind", ["flip", "scale", "replace", "missing", "regroup"])
+def test_groups_that_are_dropped_are_missed(kind):
+    def dropped(X, y, groups):
+        return released(ensemble().fit(X, y).vote(P))
+
+    def trained(X, y, groups):
+        return private_model().fit(X, y).predict(P)
+
+    for pipeline in (dropped,) if kind == "missing" else (dropped, trained):  # DP-SGD refuses what is missing
+        found = replay_search(pipeline, X, Y, PEOPLE, kinds=[kind], published=True, random_state=0)
+        assert found.refuted
+        assert "the data have groups" in found.finding
+    one_each = replay_search(dropped, X, Y, np.arange(N), kinds=["flip"], published=True, random_state=0)
+    assert not one_each.refuted, one_each.finding
+
+
+def test_what_was_not_seen_is_said():
+    seen = audited(shards, kinds=["flip"])
+    assert "No teachers were seen" not in seen.limits
+    assert "kept outside it between runs, is not seen" in seen.limits
+    own = audited(own_teachers, kinds=["flip"])
+    assert "No teachers were seen: votes alone were compared" in own.limits
+    assert "No private rows were seen" in own.limits
+
+
+def test_estimators_of_functions_as_teachers_are_looked_at():
+    def asked(X, y, whole, bound):
+        X = StandardScaler().fit_transform(X) if whole else X
+        models = [(DecisionTreeClassifier if bound else LogisticRegression)().fit(X[s], y[s]) for s in SLICES]
+        functions = [m.predict if bound else (lambda rows, m=m: m.predict(rows)) for m in models]
+        return released(CallableTeachers(functions, classes=(0, 1)).vote(P))
+
+    for bound in (True, False):
+        found = audited(lambda X, y, b=bound: asked(X, y, True, b), kinds=["duplicate"])
+        assert found.finding.startswith("the estimators of functions 0 to 11 moved")
+        found = audited(lambda X, y, b=bound: asked(X, y, False, b), kinds=["duplicate", "flip"])
+        assert not found.refuted, found.finding
+        assert found["teachers moved"].value >= 1
+
+
+def test_pairs_that_were_refused_are_counted():
+    found = audited(private_model(), kinds=["flip", "missing"])
+    assert not found.refuted
+    assert (found["pairs refused"].value, found["pairs refused"].of) == (1, "2 pairs")
+    assert found["pairs that leak"].of == "1 pairs"
+
+
+class OwnDPSGD(DPSGDClassifier):
+    """Somebody's subclass; beside what is let out it holds a statement, with the hour in it."""
+
+
+def test_a_subclass_of_ours_is_looked_at_as_ours_is():
+    def trained(X, y):
+        options = {"epochs": 1, "expected_batch_size": 60, "random_state": 0}
+        model = OwnDPSGD("linear", budget=Budget(8.0, 1e-4), classes=(0, 1), **options).fit(X, y)
+        model.statement_ = object()  # never the same
+        return model
+
+    found = audited(trained, kinds=["flip"])
+    assert not found.refuted, found.finding
+    assert _kind(OwnDPSGD("linear", budget=BUDGET, classes=(0, 1))) == ("DPSGDClassifier", True)
+    assert _kind(GaussianNB()) == ("GaussianNB", False)
+
+
+def test_records_may_be_dropped_or_shuffled_before_the_cut():
+    """By what is public, or by the record alone: then they stand in other places than in the data set."""
+
+    def some(X, y, groups):
+        kept = np.flatnonzero(groups % 3 != 0)[::-1]
+        return released(ensemble().fit(X[kept], y[kept], groups[kept]).vote(P))
+
+    found = replay_search(some, X, Y, PEOPLE, kinds=["flip", "scale", "regroup"], published=True, n_pairs=6)
+    assert "which has none of the records" not in found.finding
+    found = replay_search(some, X, Y, PEOPLE, kinds=["flip", "scale"], published=True, n_pairs=6, random_state=0)
+    assert not found.refuted, found.finding

@@ -265,8 +265,8 @@ def student_seen_by_private(X, y, groups=None):
     return shards(X, y), tried[best], scores[best]
 
 
-def _replayed(honest: Any, faulty: Any, make: Any, change: Any) -> dict[str, Any]:
-    return {"replay": by_replay(honest, faulty, make, change)}
+def _replayed(honest: Any, faulty: Any, make: Any, change: Any, *, people: bool = False) -> dict[str, Any]:
+    return {"replay": by_replay(honest, faulty, make, change, people=people)}
 
 
 ON_ALL = "scripts that prepare the data before they cut it"
@@ -290,7 +290,7 @@ MUTANTS = (
     Mutant(
         "a person in two shards",
         "code that cuts by row",
-        _replayed(whole_persons, persons_split, world, another_person),
+        _replayed(whole_persons, persons_split, world, another_person, people=True),
     ),
     Mutant(
         "a known seed for the shards",

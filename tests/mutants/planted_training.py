@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant(
         "a group of torch teachers padded to its longest shard",
         "batched training of many small networks",
-        {"replay": by_replay(_torch(TorchTeacherEnsemble), _torch(Padded), people, one_more_record)},
+        {"replay": by_replay(_torch(TorchTeacherEnsemble), _torch(Padded), people, one_more_record, people=True)},
     ),
     Mutant(
         "a group of teachers retrained when one fails",

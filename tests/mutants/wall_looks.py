@@ -105,12 +105,17 @@ def by_gradients(honest: Any, faulty: Any, module: Any, make: Any, change: Any, 
 # ---- replay ----
 
 
-def by_replay(honest: Any, faulty: Any, make: Any, change: Any) -> Look:
-    """The pipeline on D and D' with the same randomness: what moved inside."""
+def by_replay(honest: Any, faulty: Any, make: Any, change: Any, *, people: bool = False) -> Look:
+    """The pipeline on D and D' with the same randomness: what moved inside.
+
+    ``people``: whether the fault is about persons. Else the unit is the record, and nobody is told of groups: pipelines
+    that drop them would be found for that alone.
+    """
 
     def look(planted: bool, seed: int) -> Found:
         data = make(seed)
-        return _found(replay(faulty if planted else honest, data, change(data), published=True))
+        parts = 3 if people else 2
+        return _found(replay(faulty if planted else honest, data[:parts], change(data)[:parts], published=True))
 
     return look
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pate.audit.replays._records import row_hashes
-from pate.audit.replays._trace import digest
+from pate.audit.replays._trace import summary
 
 #: Modules whose calls are nobody's idea.
 _NOBODY = {"pate", "joblib", "threadpoolctl", *sys.stdlib_module_names} - {"__main__"}
@@ -69,7 +70,7 @@ class Witness:
     def __init__(self, n_records: int, before: str, other: Witness | None = None, n_changed: int = 1) -> None:
         self.calls: list[Call] = []
         self.found = ""
-        self._before, self._other, self._changed = before, other, n_changed
+        self.before, self._other, self._changed = before, other, n_changed
         self._n = n_records
         self._open: dict[int, tuple[str, str]] = {}
         self._busy = False
@@ -81,9 +82,9 @@ class Witness:
 
         def look(frame: FrameType, event: str, result: Any) -> None:
             if self._passing is not None:
-                if event == "return" and frame is self._passing:
-                    self._passing = None
-                return
+                if event != "return" or frame is not self._passing:
+                    return
+                self._passing = None
             if self._busy or event not in ("call", "return") or silent():
                 return
             self._busy = True
@@ -102,12 +103,15 @@ class Witness:
 
     def _returned(self, frame: FrameType, result: Any) -> None:
         held = self._open.pop(id(frame), None)
-        if held is not None:
-            owner = frame.f_locals.get("self")
-            state = digest(vars(owner)) if hasattr(owner, "get_params") else ""
-            rows = row_hashes(np.asarray(result)) if self._is_rows(result) else None
-            self.calls.append(Call(*held, digest(result) + state, rows))
-            self._compare()
+        if held is None:
+            return
+        if isinstance(result, tuple) and result and _are_arguments(result, frame):
+            return  # numpy asking whose function it is: it looks at nothing
+        owner = _owner(frame)
+        state = summary(owner) if hasattr(owner, "get_params") else ""
+        rows = row_hashes(np.asarray(result)) if self._is_rows(result) else None
+        self.calls.append(Call(*held, summary(result) + state, rows))
+        self._compare()
 
     def _compare(self) -> None:
         """End the run if the last call made one record's change everybody's, or is not the other run's."""
@@ -120,29 +124,35 @@ class Witness:
         if other.args == mine.args or other.result == mine.result:
             return
         before, after = other.rows or (), mine.rows or ()
-        changed = sum(p != q for p, q in zip(before, after, strict=False))
-        if not before or len(before) != len(after) or changed > self._changed:  # else rows pass through
+        if len(before) == len(after):
+            changed = sum(p != q for p, q in zip(before, after, strict=True))
+        else:
+            lost, gained = Counter(before) - Counter(after), Counter(after) - Counter(before)
+            changed = max(lost.total(), gained.total())
+        if not before or not after or changed > self._changed:  # else rows pass through
             self.found = mine.who
             raise Seen
 
     def _called(self, frame: FrameType) -> None:
         module = frame.f_globals.get("__name__", "")
         code, caller = frame.f_code, frame.f_back
-        if code.co_name == "_train_all" and module.startswith("pate.teachers") and self._before == "teachers":
+        if code.co_name == "_train_all" and module.startswith("pate.teachers") and self.before == "teachers":
             raise Seen
         if module.partition(".")[0] in _NOBODY or code.co_name.startswith("<") or caller is None:
             return
         if caller.f_globals.get("__name__", "").startswith(_AUDIT):
             return  # the pipeline itself
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + _stars(code)]
-        given = [frame.f_locals.get(name) for name in names if name != "self"]
+        in_library = _is_library(code)
+        if in_library:  # what it calls sees no more than it does
+            self._passing = frame
+            if caller.f_globals.get("__name__", "").partition(".")[0] == "pate":
+                return  # pate's own way with rows is nobody's idea
+        given = [value for name, value in _arguments(frame).items() if name != "self"]
         given += [part for value in given if isinstance(value, tuple) for part in value]
         given += [part for value in given if isinstance(value, dict) for part in value.values()]
         shown = [value for value in given if self._is_rows(value)]
         if shown:
-            self._open[id(frame)] = (_who(frame), digest([digest(value) for value in shown]))
-        elif _is_library(code) and not _is_library(caller.f_code):
-            self._passing = frame  # what it calls sees no more than it does
+            self._open[id(frame)] = (_who(frame), summary(shown))
 
     def _is_rows(self, value: Any) -> bool:
         if isinstance(value, np.ndarray):
@@ -154,15 +164,32 @@ def _is_library(code: CodeType) -> bool:
     return "site-packages" in code.co_filename and _PATE not in code.co_filename
 
 
+def _arguments(frame: FrameType) -> dict[str, Any]:
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + _stars(code)]
+    return {name: frame.f_locals.get(name) for name in names}
+
+
+def _are_arguments(result: tuple[Any, ...], frame: FrameType) -> bool:
+    held = [id(value) for value in _arguments(frame).values()]
+    return all(id(value) in held for value in result)
+
+
+def _owner(frame: FrameType) -> Any:
+    """Return whose method a frame runs; sklearn's wrapper of ``fit`` calls it the estimator."""
+    return frame.f_locals.get("self", frame.f_locals.get("estimator"))
+
+
 def _stars(code: CodeType) -> int:
     return bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
 
 
 def _who(frame: FrameType) -> str:
     """Return the estimator that this call is for, or the outermost function of the libraries that it stands in."""
-    name, found, now = frame.f_code.co_name, "", frame
+    wrapped = frame.f_locals.get("func")
+    name, found, now = getattr(wrapped, "__name__", frame.f_code.co_name), "", frame
     while True:
-        owner = now.f_locals.get("self")
+        owner = _owner(now)
         if hasattr(owner, "get_params"):
             found = type(owner).__name__
         called = _DISPATCHER.sub(r"\1", now.f_code.co_name)

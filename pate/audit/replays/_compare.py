@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -29,12 +30,21 @@ class Allowed:
     places : int array or None
         Which records differ, where both have equally many.
     adjacency : str
+    sizes : (int, int)
+        Number of records of both.
+    unit : {"record", "group"}
+        What is to be protected whole.
+    order : bool
+        The same records in another order.
     """
 
     units: int
     shards: int | None
     places: IntArray | None
     adjacency: str
+    sizes: tuple[int, int] = (0, 0)
+    unit: str = "record"
+    order: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,10 +106,11 @@ def ranges(numbers: Iterable[int], most: int = 4) -> str:
 
 def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
     """Return what moved between two runs, in the order of the first one."""
-    moved = Moved()
+    moved, at_the_door = Moved(), list[Difference]()
     if ours.error is not None and theirs.error is None:
         moved.differences.append(_failed(ours.error))
         return moved
+    told: set[str] = set()
     for place, (a, b) in enumerate(zip_longest(ours.events, theirs.events)):
         if a is None or b is None or (a.stage, a.who) != (b.stage, b.who):
             _another_course(place, a, b, theirs, moved)
@@ -109,12 +120,48 @@ def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
             if not _equal(mine, other) and not _may_differ(ours.events, place, name):
                 moved.differences.append(Difference(a.stage, _public(a, name, mine, other)))
                 break
+        if allowed.unit == "group" and a.public.get("unit") == "record" and "unit" not in told:
+            told.add("unit")
+            moved.differences.append(Difference("unit", _other_unit(a)))
+        if a.stage == "rows":
+            # Teachers that moved are plainer: before them it is told of last.
+            later = at_the_door if any(event.stage == "teachers" for event in ours.events) else moved.differences
+            later += [Difference("rows", said) for said in _given(a, b, allowed)]
         check = _PRIVATE.get(a.stage)
         if check is not None:
             moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
     if theirs.error is not None and not any(d.stage == "course" for d in moved.differences):
         moved.differences.append(_failed(theirs.error))
+    moved.differences += at_the_door
     return moved
+
+
+def _other_unit(event: Event) -> str:
+    who = {"partition": "the cut of shards", "votes": "what voted"}.get(event.stage, event.who)
+    return f"the data have groups, and {who} was given none: it protects single records, not all that a person has"
+
+
+def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
+    mine, other = a.private["records"], b.private["records"]
+    owners = a.private["owners"], b.private["owners"]
+    if allowed.order or allowed.shards is None:
+        return []
+    if a.who == "RecordVoters" and (len(mine), len(other)) != allowed.sizes:
+        return []  # a chunk: where one begins is nobody's secret, as sums of chunks are one sum
+    what = "records"
+    if owners[0] is not None and owners[1] is not None:
+        held = [Counter(zip(owner, found, strict=True)) for owner, found in zip(owners, (mine, other), strict=True)]
+        differ, may = len({owner for owner, _ in (held[0] - held[1]) + (held[1] - held[0])}), allowed.shards
+        what = "persons" if allowed.unit == "group" else "groups"
+    else:
+        lost, gained = Counter(mine) - Counter(other), Counter(other) - Counter(mine)
+        differ = max(lost.total(), gained.total())
+        may = allowed.shards if allowed.places is None else len(allowed.places)
+        if allowed.unit == "group" and allowed.places is None:
+            return []  # a person may have any number of records
+    if differ <= may:
+        return []
+    return [f"{a.who} was given other rows of {differ:,} {what}, where the data sets differ in {may}"]
 
 
 def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run, moved: Moved) -> None:
@@ -170,13 +217,24 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     moved.teachers = max(moved.teachers, len(found))
     if len(found) > allowed.shards:
         return [f"teachers {ranges(found)} moved"]
-    places = allowed.places
-    if places is not None and len(a.private["shards"]) == len(b.private["shards"]) > int(places.max(initial=-1)):
-        own = {int(i) for event in (a, b) for i in event.private["shards"][places]}
+    cuts = a.private["shards"], b.private["shards"]
+    if allowed.places is not None and len(cuts[0]) == len(cuts[1]) == len(rows):
+        # Where they stand here: a pipeline may have dropped records, or shuffled them.
+        places = np.flatnonzero(np.array(rows) | (a.private["labels"] != b.private["labels"]) | (cuts[0] != cuts[1]))
+        own = {int(i) for cut in cuts for i in cut[places]}
         strange = [i for i in found if i not in own]
         if strange:
             return [f"teacher {ranges(strange)} moved, which has none of the records that differ"]
     return []
+
+
+def _functions(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other = a.private["states"], b.private["states"]
+    if len(mine) != len(other) or allowed.shards is None:
+        return []
+    found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
+    moved.teachers = max(moved.teachers, len(found))
+    return [f"the estimators of functions {ranges(found)} moved"] if len(found) > allowed.shards else []
 
 
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
@@ -239,6 +297,7 @@ def _steps(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 _PRIVATE: dict[str, Callable[[Event, Event, Allowed, Moved], list[str]]] = {
     "teachers": _teachers,
+    "functions": _functions,
     "votes": _votes,
     "draw": _draws,
     "sum": _sums,

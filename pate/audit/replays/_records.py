@@ -78,8 +78,8 @@ class Records:
         X = self.X.iloc[at].reset_index(drop=True) if hasattr(self.X, "iloc") else self.X[at]
         return Records(X, self.y[at], None if self.groups is None else self.groups[at])
 
-    def labelled(self, at: int, label: Any) -> Records:
-        """Return the same records, one of them with another label."""
+    def labelled(self, at: Any, label: Any) -> Records:
+        """Return the same records, one of them (or those of some places, with one label each) with another label."""
         y = self.y.copy() if self.y.dtype.kind in "OUSbiuf" else self.y.astype(object)
         if y.dtype.kind in "US":
             y = y.astype(object)
@@ -129,6 +129,8 @@ class Distance:
         The same records in another order.
     sizes : (int, int)
         Number of units of both.
+    records : int
+        Records that differ: of equally many by place, else by what is there.
     """
 
     units: int
@@ -136,6 +138,7 @@ class Distance:
     places: IntArray | None
     order: bool
     sizes: tuple[int, int]
+    records: int = 0
 
     def are_neighbours(self, adjacency: str) -> bool:
         """Whether they are one step apart; under replace-one adjacency both have equally many units."""
@@ -160,15 +163,16 @@ def distance(a: Records, b: Records, adjacency: str) -> Distance:
     places = np.flatnonzero([p != q for p, q in zip(ours, theirs, strict=True)]) if same_size else None
     mine, other = Counter(ours), Counter(theirs)
     sizes = (a.n_units, b.n_units)
+    lost, gained = sum((mine - other).values()), sum((other - mine).values())
+    n_changed = max(lost, gained) if places is None else len(places)
     if mine == other:
         return Distance(0, 0, places, places is not None and len(places) > 0, sizes)
     if a.groups is None:
-        lost, gained = sum((mine - other).values()), sum((other - mine).values())
         if adjacency == "add-or-remove":
-            return Distance(lost + gained, lost + gained, places, False, sizes)
+            return Distance(lost + gained, lost + gained, places, False, sizes, n_changed)
         assert places is None or len(places)
         touched = lost + gained if places is None else len(places)
-        return Distance(touched, touched, places, False, sizes)
+        return Distance(touched, touched, places, False, sizes, n_changed)
     per_unit: list[dict[bytes, Counter[bytes]]] = []
     for records, digests in ((a, ours), (b, theirs)):
         found: dict[bytes, Counter[bytes]] = {}
@@ -180,4 +184,4 @@ def distance(a: Records, b: Records, adjacency: str) -> Distance:
     lost = sum(name in per_unit[0] for name in differ)
     gained = sum(name in per_unit[1] for name in differ)
     units = lost + gained if adjacency == "add-or-remove" else max(lost, gained)
-    return Distance(units, len(differ), places, False, sizes)
+    return Distance(units, len(differ), places, False, sizes, n_changed)

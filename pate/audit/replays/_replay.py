@@ -28,20 +28,28 @@ CLAIM = (
     "drawn, charged and learnt is the same, given what was released"
 )
 LIMITS = (
-    "It shows these pairs of data sets alone, and what hangs on random numbers only as they fell; that noise has its "
-    "law, and that a charge is large enough, other layers look at."
+    "It shows these pairs of data sets alone, and what hangs on random numbers only as they fell; what was fitted "
+    "before the pipeline, or is kept outside it between runs, is not seen; that noise has its law, and that a charge "
+    "is large enough, other layers look at."
 )
+
+#: Stages that somebody before them may have given everybody's rows.
+_BLAMED = ("teachers", "functions", "votes", "draw", "student", "returned", "rows")
 
 
 @dataclass(frozen=True, repr=False)
 class Found:
-    """What one pair showed; **sensitive**. ``failed``: the pipeline fails on both alike, or refused one at its door."""
+    """What one pair showed; **sensitive**.
+
+    ``failed``: the pipeline fails on both alike, or refused one at its door. ``stages``: what was seen of the pipeline.
+    """
 
     moved: Moved
     allowed: Allowed
     what: str
     cause: str = ""
     failed: Exception | None = None
+    stages: frozenset[str] = frozenset()
 
     @property
     def finding(self) -> str:
@@ -109,7 +117,7 @@ class Replayer:
         places = _places(D, D_prime) if apart.order else None
         theirs = run_on_tape(self.pipeline, D_prime, self._key, ours.outcomes, places)
         self.n_runs += 1
-        allowed = _allowed(apart, adjacency, ours, D)
+        allowed = _allowed(apart, adjacency, ours, D, D_prime)
         if ours.error is not None and type(ours.error) is type(theirs.error):
             return Found(Moved(), allowed, what, failed=ours.error)
         for run in (ours, theirs):
@@ -117,25 +125,26 @@ class Replayer:
                 return Found(Moved(), allowed, what, failed=run.error)
         moved = compare(ours, theirs, allowed)
         cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
-        return Found(moved, allowed, what, cause)
+        return Found(moved, allowed, what, cause, stages=frozenset(event.stage for event in ours.events))
 
     def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
         """Run both once more, watched, and return who looked at everybody's rows."""
-        if apart.order or moved.differences[0].stage not in ("teachers", "votes", "draw", "student", "returned"):
+        if apart.order or moved.differences[0].stage not in _BLAMED:
             return ""
         stage, witness = moved.differences[0].stage, None
+        n_changed = apart.records
         for records in (D, D_prime):
-            witness = Witness(records.n, stage, witness, apart.touched)
+            witness = Witness(records.n, stage, witness, n_changed)
             run_on_tape(self.pipeline, records, self._key, witness=witness)
             self.n_runs += 1
         if witness is not None and witness.found:
-            return f"{witness.found} saw all shards"
-        if moved.rows > apart.touched:
+            return f"{witness.found} saw all {'records' if stage == 'rows' else 'shards'}"
+        if moved.rows > n_changed and D.n == D_prime.n:
             return (
                 f"the rows that teachers were given differ in {moved.rows:,} of {moved.n_rows:,} places, where the "
-                f"data sets differ in {apart.touched}"
+                f"data sets differ in {n_changed}"
             )
-        return ""
+        return "who saw them is not known" if stage == "teachers" else ""
 
 
 def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
@@ -160,13 +169,15 @@ def _places(D: Records, D_prime: Records) -> IntArray:
     return np.array([held[found].pop(0) for found in D_prime.digests()], dtype=np.int64)
 
 
-def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records) -> Allowed:
+def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Records) -> Allowed:
     if not apart.order:
-        return Allowed(apart.units, apart.touched, apart.places, adjacency)
+        # Who has one record each is protected by record as well as by person.
+        unit = D.unit if max(D.n_units, apart.sizes[1]) < max(D.n, D_prime.n) else "record"
+        return Allowed(apart.units, apart.touched, apart.places, adjacency, (D.n, D_prime.n), unit)
     made = [event for event in ours.events if event.stage == "teachers"]
     # The shard of a record that moved holds the same records in another order; others hold theirs as before.
     kept = bool(made) and all(event.private["keeps order"] for event in made)
-    return Allowed(1, 1 if kept else None, None, adjacency)
+    return Allowed(1, 1 if kept else None, None, adjacency, order=True)
 
 
 def replay(
@@ -244,7 +255,7 @@ def replay(
     >>> teachers = TeacherEnsemble(GaussianNB(), 5, classes=(0, 1), random_state=0)
     >>> honest = replay(teachers, (X, y), (X_prime, y), X_public=X[:9], mechanism=GNMax(2.0), published=True)
     >>> honest, honest["teachers moved"].value
-    (AuditResult(replay: the claim stands; 4 figures), 1.0)
+    (AuditResult(replay: the claim stands; 5 figures), 1.0)
     >>> def leaky(X, y):
     ...     return teachers.fit(StandardScaler().fit_transform(X), y).vote(np.zeros((9, 2)))
     >>> replay(leaky, (X, y), (X_prime, y), published=True).finding
@@ -264,6 +275,18 @@ def replay(
     return result_of(replayer, [found], start, adjacency=adjacency, published=published)
 
 
+def _unseen(stages: frozenset[str]) -> str:
+    """Return what this pipeline did not show, in words."""
+    said = ""
+    if "functions" in stages:
+        said += " Of functions as teachers, estimators of their own alone were looked at."
+    elif stages & {"votes", "draw"} and "teachers" not in stages:
+        said += " No teachers were seen: votes alone were compared, and what moved all teachers but no vote is missed."
+    if "rows" not in stages:
+        said += " No private rows were seen to come to pate: what was made of them before is not compared."
+    return said
+
+
 def result_of(
     replayer: Replayer, found: Iterable[Found], start: float, *, adjacency: str, published: bool
 ) -> AuditResult:
@@ -274,6 +297,7 @@ def result_of(
         raise every[0].failed or ReplayError("no pair was run.")
     failed = "; ".join(dict.fromkeys(one.what for one in every if one.failed is not None))
     unseen = f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}." if failed else ""
+    unseen = _unseen(frozenset().union(*(one.stages for one in pairs))) + unseen
     bad = [one for one in pairs if one.finding]
     whats = dict.fromkeys(one.what for one in pairs)
     kinds = "; ".join(whats)
@@ -298,6 +322,7 @@ def result_of(
             Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),
             Figure(name="sum moved, of what it may", value=max(one.moved.most for one in pairs), of="the most"),
             Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
+            Figure(name="pairs refused", value=float(len(every) - n), of=f"{len(every)} pairs"),
         ),
         settings={"adjacency": adjacency, "runs": replayer.n_runs},
         sensitive=not published,

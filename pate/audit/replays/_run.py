@@ -46,7 +46,13 @@ def run_on_tape(
     Its warnings are not shown: they may tell of private records, and would be of every run.
     """
     trace = Trace()
-    tape = Tape(key, trace.watch, follows, places)
+
+    def watch(stage: str, facts: dict[str, Any]) -> None:
+        trace.watch(stage, facts)
+        if witness is not None and stage == "rows" == witness.before:
+            raise Seen
+
+    tape = Tape(key, watch, follows, places)
     own = records.take(range(records.n))  # a pipeline may write into what it is given
 
     def run() -> tuple[Any, Exception | None]:

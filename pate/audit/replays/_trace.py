@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import numbers
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import joblib
 import numpy as np
 
-from pate.audit.replays._records import row_hashes
+from pate.audit.replays._records import Records, row_hashes
 from pate.core.tape import Outcome
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
@@ -64,7 +68,7 @@ class Run:
         return isinstance(self.error, InvalidInputError) and not drawn
 
 
-def digest(value: Any) -> str:
+def digest(value: Any, depth: int = 0) -> str:
     """Return a digest of anything that is made of arrays and plain values: equal states have equal ones.
 
     Examples
@@ -80,9 +84,51 @@ def digest(value: Any) -> str:
         return str(joblib.hash(value))
     except Exception:  # what cannot be pickled
         state = getattr(value, "__dict__", None)
-        if not state:
+        if isinstance(value, ModuleType) or not state or depth > _DEEP:
             return f"a {type(value).__name__}"
-        return str(joblib.hash(sorted((str(k), digest(v)) for k, v in state.items())))
+        return str(joblib.hash(sorted((str(k), digest(v, depth + 1)) for k, v in state.items())))
+
+
+#: A summary looks so deep into containers, and at so many parts of each.
+_DEEP, _MANY = 6, 1000
+
+
+def summary(value: Any, depth: int = 0) -> str:
+    """Return a digest of what may hold records: arrays, tables, plain containers of them, and estimators' state.
+
+    Anything else goes by its type's name alone: modules and losses hang on no record, and hold half a library.
+
+    Examples
+    --------
+    >>> summary([np.arange(3)]) == summary([np.arange(3)]), summary([1]) == summary([2]), summary(np) == summary(sys)
+    (True, False, False)
+    """
+    if depth > _DEEP:
+        return ""
+    parts: Any = None
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "O":
+            return digest(value)
+        parts = value.ravel().tolist()
+    elif isinstance(value, type) or hasattr(value, "__name__"):
+        return str(value.__name__)
+    elif hasattr(value, "get_params"):
+        parts = vars(value).items()
+    elif _is_table(value) or type(value).__module__ == "sklearn.tree._tree":
+        return digest(value)
+    elif isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = value
+    elif isinstance(value, set | frozenset):
+        parts = sorted(summary(part, depth + 1) for part in value)
+    name = type(value).__name__
+    if parts is None:
+        return f"a {name}"
+    found = [summary(part, depth + 1) for part in islice(parts, _MANY)]
+    return hashlib.sha256(repr((name, len(parts), found)).encode()).hexdigest()
 
 
 def _without_torch(value: Any) -> Any:
@@ -120,6 +166,51 @@ def _teachers(facts: dict[str, Any]) -> Event:
             "keeps order": made.partition_.unit == "group" or made.partition_seed is None,
         },
     )
+
+
+def _given(facts: dict[str, Any]) -> Event:
+    """Digest what arrived at a door of pate's, record by record: whatever was made of the rows before shows there."""
+    owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
+    given = Records.of((facts["rows"], facts["labels"]))
+    public = {"unit": "record" if owners is None else "group"}
+    return Event("rows", facts["who"], public, {"records": given.digests(), "owners": owners})
+
+
+def _functions(facts: dict[str, Any]) -> Event:
+    held = [_estimators(function) for function in facts["functions"]]
+    # What several functions hold may be the store of all teachers: votes tell of those.
+    shared = Counter(place for found in held for place in found)
+    states = [[digest(e) for place, e in found.items() if shared[place] == 1] for found in held]
+    return Event("functions", "CallableTeachers", {"number of functions": len(held)}, {"states": states})
+
+
+def _estimators(function: Any, depth: int = 0) -> dict[int, Any]:
+    """Return, by identity, the estimators that a function answers with: its own object, or what it closes over."""
+    if hasattr(function, "get_params") and not isinstance(function, type):
+        return {id(function): function}
+    if depth > _FUNCTIONS_IN_FUNCTIONS:
+        return {}
+    if isinstance(function, partial):
+        parts = [function.func, *function.args, *function.keywords.values()]
+    elif isinstance(function, MethodType):
+        parts = [function.__self__]
+    elif isinstance(function, FunctionType):
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        parts = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    else:
+        return {}
+    return {place: e for part in parts for place, e in _estimators(part, depth + 1).items()}
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+#: Wrappers around functions are followed so deep.
+_FUNCTIONS_IN_FUNCTIONS = 4
 
 
 def _partition(facts: dict[str, Any]) -> Event:
@@ -199,7 +290,9 @@ def _dpsgd(facts: dict[str, Any]) -> Event:
 
 
 _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
+    "rows": _given,
     "teachers": _teachers,
+    "functions": _functions,
     "partition": _partition,
     "votes": _votes,
     "draw": _draw,
@@ -269,9 +362,21 @@ _OF_ESTIMATORS = ("release_", "queries_", "labels_", "student_", "module_")
 _PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "Tape", "NoiseSource", "PrivacyStatement")
 
 
+def _kind(value: Any) -> tuple[str, bool]:
+    """Return the class that says what is public of it, pate's own where it extends one, and whether that is pate's."""
+    for kind in type(value).__mro__:
+        known = kind.__name__ in (*_PUBLIC_PARTS, *_PRIVATE)
+        # What pate's protocols and bases without parameters say nothing of is somebody's own.
+        if kind.__module__.startswith("pate.") and (known or hasattr(kind, "get_params") or kind is type(value)):
+            return kind.__name__, True
+    return type(value).__name__, False
+
+
 def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    kind = type(value).__name__
-    if value is None or kind in _PRIVATE or hasattr(value, "teachers_") or depth > _DEEPEST:
+    if value is None:
+        return
+    kind, ours = _kind(value)
+    if kind in _PRIVATE or hasattr(value, "teachers_") or depth > _DEEPEST:
         return
     if kind in _PUBLIC_PARTS:
         for part in _PUBLIC_PARTS[kind]:
@@ -284,7 +389,7 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
             yield from _public_parts(part, f"{name}[{i}]", depth + 1)
     elif isinstance(value, int | float | str | bool | np.generic | np.ndarray | list | tuple):
         yield name, digest(value)
-    elif type(value).__module__.startswith("pate.") and hasattr(value, "get_params"):
+    elif ours and hasattr(value, "get_params"):
         for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
             yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
     elif (
@@ -294,7 +399,7 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
         or (hasattr(value, "get_params") and not isinstance(value, type))
     ):
         yield f"{name}: {kind}", digest(value)
-    elif not type(value).__module__.startswith("pate.") and not callable(value):
+    elif not ours and not callable(value):
         for key, part in getattr(value, "__dict__", {}).items():  # somebody's own result
             yield from _public_parts(part, f"{name}.{key}", depth + 1)
 

@@ -81,6 +81,10 @@ class _No(Exception):
     """Why this cannot be done to these records, in words."""
 
 
+def _whose(records: Records, one: str, person: str) -> str:
+    return one if records.groups is None else person
+
+
 def _labels(records: Records, classes: Any) -> list[Any]:
     found = list(dict.fromkeys(records.y.tolist())) if classes is None else list(classes)
     if len(found) < 2:
@@ -94,13 +98,14 @@ def _other_label(records: Records, at: int, choice: Choice, classes: Any) -> Any
     return others[choice.label % len(others)]
 
 
-def _set_row(records: Records, at: int, row: Any) -> Records:
+def _set_rows(records: Records, places: Any, rows: Any) -> Records:
     X = records.X.copy()
     if hasattr(X, "iloc"):
-        for j in range(X.shape[1]):
-            X.isetitem(j, X.iloc[:, j].where(np.arange(len(X)) != at, row[j]))
+        for at, row in zip(places, rows, strict=True):
+            for j in range(X.shape[1]):
+                X.isetitem(j, X.iloc[:, j].where(np.arange(len(X)) != at, row[j]))
     else:
-        X[at] = row
+        X[places] = rows
     return replace(records, X=X)
 
 
@@ -110,12 +115,13 @@ def _numeric(records: Records) -> bool:
     return isinstance(records.X, np.ndarray) and records.X.dtype.kind == "f"
 
 
-def _row(records: Records, at: int) -> Any:
-    return records.X.iloc[at].tolist() if hasattr(records.X, "iloc") else np.array(records.X[at])
+def _floats(records: Records, places: Any) -> Any:
+    rows = records.X.iloc[places].to_numpy() if hasattr(records.X, "iloc") else records.X[places]
+    return np.array(rows, dtype=np.float64)
 
 
-def _swapped_in(records: Records, at: int, source: int) -> Records:
-    """Return the records with the row and label of ``source`` in the place of ``at``; owners stay."""
+def _swapped_in(records: Records, at: Any, source: Any) -> Records:
+    """Return the records with the rows and labels of ``source`` in the places of ``at``; owners stay."""
     index = np.arange(records.n)
     index[at] = source
     return replace(records.take(index), groups=records.groups)
@@ -156,34 +162,44 @@ def _regrouped(records: Records, places: Any, owner: Any) -> Records:
 Pair = tuple[Records, Records, str]
 
 
+def _otherwise(records: Records, own: Any, c: Choice, classes: Any) -> list[Any]:
+    return [_other_label(records, int(at), c, classes) for at in own]
+
+
 def _replace(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
-    at, other = c.at % records.n, (c.at + 1 + c.other % max(1, records.n - 1)) % records.n
-    made = _swapped_in(records, at, other)
+    own = _of_owner(records, c.at % records.n)
+    rest = np.setdiff1d(np.arange(records.n), own)
+    if not len(rest):
+        rest = own
+    others = rest[(c.at + c.other + np.arange(len(own))) % len(rest)]
+    made = _swapped_in(records, own, others)
     if _numeric(records):
-        one, two = (np.asarray(_row(records, i), dtype=np.float64) for i in (at, other))
-        made = _set_row(made, at, (two - 0.25 * (one - two)).tolist())
-    return records, made.labelled(at, _other_label(records, at, c, classes)), "one record is replaced by another"
+        one, two = _floats(records, own), _floats(records, others)
+        made = _set_rows(made, own, two - 0.25 * (one - two))
+    what = _whose(records, "one record is replaced by another", "one person's records are replaced by others")
+    return records, made.labelled(own, _otherwise(records, own, c, classes)), what
 
 
 def _flip(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
-    at = c.at % records.n
-    return records, records.labelled(at, _other_label(records, at, c, classes)), "one record has another label"
+    own = _of_owner(records, c.at % records.n)
+    what = _whose(records, "one record has another label", "one person's records have other labels")
+    return records, records.labelled(own, _otherwise(records, own, c, classes)), what
 
 
 def _scale(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     if not _numeric(records):
         raise _No("only rows of floats can be scaled")
-    at = c.at % records.n
-    row = (np.asarray(_row(records, at), dtype=np.float64) * c.factor).tolist()
-    return records, _set_row(records, at, row), f"one record's numbers are {c.factor:g} times as large"
+    own = _of_owner(records, c.at % records.n)
+    made = _set_rows(records, own, _floats(records, own) * c.factor)
+    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are {c.factor:g} times as large"
 
 
 def _missing(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     if not _numeric(records):
         raise _No("only rows of floats can be missing here")
-    at = c.at % records.n
-    row = np.full(np.shape(_row(records, at)), np.nan).tolist()
-    return records, _set_row(records, at, row), "one record's numbers are missing"
+    own = _of_owner(records, c.at % records.n)
+    made = _set_rows(records, own, np.full_like(_floats(records, own), np.nan))
+    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are missing"
 
 
 def _duplicate(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
@@ -343,8 +359,9 @@ def neighbours(
     Replace-one: both data sets have equally many units, and one unit's data are others. Without groups ``replace``,
     ``flip``, ``scale`` (30 times as large), ``missing``, ``only of its class`` (all others of that class got another
     label in both data sets) and ``duplicate`` (in another record's place); ``add`` and ``remove`` are not neighbours.
-    With groups the records of one person may be more or fewer, and ``regroup`` gives a person another id. One record
-    that moves from one person to another changes two persons, and is no neighbour.
+    With groups these change all records of one person (``duplicate`` and ``only of its class`` one), who may have more
+    or fewer, and ``regroup`` gives a person another id. One record that moves from one person to another changes two
+    persons, and is no neighbour.
 
     Add-or-remove: ``add``, ``remove``, ``duplicate`` and ``only of its class``; a record that changes is two steps.
 
