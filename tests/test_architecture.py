@@ -249,6 +249,12 @@ def test_the_tests_mirror_the_package():
     assert folders - {"crash", "docs", "experiments", "mutants"} <= set(FLOORS), "a folder of tests without its room"
 
 
+def test_files_of_tests_have_names_of_their_own():
+    """Folders of tests are no packages: of two files with one name only one is collected, and the other is an error."""
+    names = [path.name for path in (ROOT.parent / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert sorted(n for n in set(names) if names.count(n) > 1) == []
+
+
 def test_neighbours_do_not_import_in_circles():
     for a, b in NEIGHBOURS:
         assert (b, a) not in NEIGHBOURS

@@ -24,7 +24,7 @@ PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "pate").rglob("*.py"))}
 #: Extras that are a person's own choice: pate imports none of these packages.
-CHOSEN = {"dask", "docs", "ray", "boosters", "crosscheck"}
+CHOSEN = {"dask", "docs", "ray", "boosters", "crosscheck", "search"}
 DISTRIBUTIONS = packages_distributions()
 #: Imported by nobody, and why it is asked for.
 UNSEEN: dict[str, str] = {}

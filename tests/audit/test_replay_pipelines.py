@@ -32,7 +32,7 @@ from pate import (
 )
 from pate.audit import neighbours, replay, replay_search
 from pate.audit.replays._trace import _kind, summary
-from pate.exceptions import InvalidInputError, ReplayError, SensitiveValueError
+from pate.exceptions import InvalidInputError, MissingExtraError, ReplayError, SensitiveValueError
 from pate.mechanisms._base import Mechanism
 from pate.networks import MLP
 from pate.noise.source import NoiseSource
@@ -537,7 +537,7 @@ def test_hypothesis_searches_further():
 
 def test_without_hypothesis_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(ImportError, match="pip install hypothesis, or leave n_examples out"):
+    with pytest.raises(MissingExtraError, match=r"pate\[search\]"):
         audited(shards, kinds=["flip"], n_examples=5)
 
 

@@ -11,6 +11,7 @@ from pate.audit.replays._records import ADJACENCIES, Records
 from pate.audit.replays._replay import Found, Replayer, result_of
 from pate.audit.replays.neighbours import KINDS, Choice, make_neighbour, neighbours
 from pate.core.checks import check_choice, check_int
+from pate.core.extras import need
 from pate.exceptions import InvalidInputError
 from pate.report.audit_result import AuditResult
 
@@ -46,8 +47,8 @@ def replay_search(
     n_pairs : int or None
         So many pairs, kinds in turn and other records each time; None takes one of each kind.
     n_examples : int
-        So many more that hypothesis searches (a package for tests: ``pip install hypothesis``): records, labels and
-        factors, made as small as still leaks where one leaks.
+        So many more that hypothesis searches (``pip install "pate[search]"``): records, labels and factors, made as
+        small as still leaks where one leaks.
     stop : bool
         Whether to stop at the first pair that leaks.
     random_state : int or None
@@ -61,7 +62,7 @@ def replay_search(
     ------
     InvalidInputError
         No kind gives neighbours here.
-    ImportError
+    MissingExtraError
         hypothesis is asked for and not there.
 
     Examples
@@ -78,6 +79,8 @@ def replay_search(
     start = perf_counter()
     check_choice("adjacency", adjacency, ADJACENCIES)
     n_examples = check_int("n_examples", n_examples, low=0)
+    if n_examples:
+        need("hypothesis", extra="search", why="A search (n_examples)")
     records = Records.of((X, y, groups), "(X, y, groups)")
     replayer = Replayer(pipeline, X_public=X_public, mechanism=mechanism, random_state=random_state)
     options: dict[str, Any] = {"adjacency": adjacency, "classes": classes}
@@ -115,14 +118,10 @@ _SAME_D = tuple(kind for kind in KINDS if kind != "only of its class")
 def _by_hypothesis(
     replayer: Replayer, records: Records, kinds: list[str], n_examples: int, options: dict[str, Any]
 ) -> list[Found]:
-    try:
-        from hypothesis import HealthCheck, Phase, find, settings
-        from hypothesis import strategies as st
-        from hypothesis.errors import NoSuchExample
-    except ImportError:
-        raise ImportError(
-            "n_examples searches by hypothesis, a package for tests: pip install hypothesis, or leave n_examples out."
-        ) from None
+    from hypothesis import HealthCheck, Phase, find, settings
+    from hypothesis import strategies as st
+    from hypothesis.errors import NoSuchExample
+
     found: list[Found] = []
     leaking: list[Found] = []
     choices = st.builds(
