@@ -160,15 +160,16 @@ def pair(
                 "(pate.audit.replay names it). Pass max_moved to measure what that costs."
             )
     told = charge if claim is None else claim
-    claimed = charge.guarantee(delta).epsilon if claim is None else Claim.of(told).epsilon(delta)
+    whole = Claim.of(told)
+    claimed = charge.guarantee(delta).epsilon if claim is None else whole.epsilon(delta)
     found = laws.epsilon(delta)
     few = _FEW_ORDERS if max_answers is not None and max_answers < n_queries else None
     share = _renyi_share(laws, told, n_queries, few)
-    beyond = _beyond(laws, told, delta, claimed, share)
+    beyond = _beyond(laws, whole, delta, found.epsilon[0], claimed, share)
     return AuditResult(
         layer="pair",
         target=repr(mechanism),
-        claim=str(charge.guarantee(delta) if claim is None else Claim.of(claim)),
+        claim=str(charge.guarantee(delta) if claim is None else whole),
         tried=what,
         refuted=bool(beyond),
         finding=beyond or f"epsilon {found.epsilon[0]:.4g} at delta {delta:g} of the {claimed:.4g} that are claimed",
@@ -178,7 +179,7 @@ def pair(
         figures=(*pair_figures(found, claimed, share), Figure(name="teachers moved", value=float(moved))),
         picture=_picture(laws, mechanism, n_queries, max_answers, delta) if claim is None else None,
         settings={"delta": delta, "max_answers": max_answers, "n_queries": n_queries, "max_moved": max_moved},
-        sensitive=not published or (claim is not None and Claim.of(claim).sensitive),
+        sensitive=not published or whole.sensitive,
     )
 
 
@@ -285,12 +286,10 @@ def _renyi_share(laws: PairOfLaws, claim: Any, n_queries: int, few: tuple[float,
     return float(np.nan_to_num(share.max(), posinf=1e9))
 
 
-def _beyond(laws: PairOfLaws, claim: Any, delta: float, claimed: float, share: float | None) -> str:
-    """Return in which way the pair is beyond the claim, or nothing."""
-    low = laws.epsilon(delta).epsilon[0]
+def _beyond(laws: PairOfLaws, whole: Claim, delta: float, low: float, claimed: float, share: float | None) -> str:
+    """Return in which way the pair, of epsilon ``low`` at ``delta``, is beyond the claim, or nothing."""
     if low > claimed * (1 + _MARGIN):
         return f"epsilon is at least {low:.6g} at delta {delta:g}, where {claimed:.6g} is claimed"
-    whole = Claim.of(claim)
     for other in _DELTAS:
         low, most = laws.epsilon(other).epsilon[0], whole.epsilon(other)
         if low > most * (1 + _MARGIN):

@@ -137,7 +137,7 @@ def _pairs(
 ) -> tuple[str, int]:
     """Return what was found, and after how many answers."""
     rows = np.repeat(row, _QUERIES, axis=0)
-    chances = _stretches(claimed)[1] if isinstance(claimed, Numbers) else claimed[0]
+    ends, chances = _stretches(claimed) if isinstance(claimed, Numbers) else (None, claimed[0])
     kinds = [f"queries {lag} apart have noise of their own" for lag in _LAGS] + ["two releases differ"]
     classes = _class_pairs(claimed.centres.shape[1]) if isinstance(claimed, Numbers) else {}
     kinds += classes
@@ -145,7 +145,7 @@ def _pairs(
     tallies = {kind: np.zeros(cells.law.shape, dtype=np.int64) for kind in kinds}
     n, next_look, values = 0, 2 * _QUERIES, np.zeros(len(kinds))
     while n < most:
-        first, second = (_outcomes(ask(draw, rows), row, claimed) for _ in range(2))
+        first, second = (_outcomes(ask(draw, rows), row, claimed, ends) for _ in range(2))
         n += 2 * _QUERIES
         for kind, lag in zip(kinds, _LAGS, strict=False):
             for one in (first, second):
@@ -208,12 +208,13 @@ def _stretches(law: Numbers) -> tuple[FloatArray, FloatArray]:
     return edges[0, at] - law.centres.ravel()[0], chances
 
 
-def _outcomes(released: Any, row: IntArray, claimed: FloatArray | Numbers) -> IntArray:
+def _outcomes(released: Any, row: IntArray, claimed: FloatArray | Numbers, ends: FloatArray | None) -> IntArray:
     """Return outcome numbers (n_queries, n_each): the label, or the stretch of each number."""
     if not isinstance(claimed, Numbers):
         return labels_of(released, _QUERIES, claimed.shape[1], row.shape[1])[:, None]
     numbers = numbers_of(released, (_QUERIES, claimed.centres.shape[1]))
-    return np.asarray(np.searchsorted(_stretches(claimed)[0], numbers - claimed.centres))
+    assert ends is not None
+    return np.asarray(np.searchsorted(ends, numbers - claimed.centres))
 
 
 def _left_out(draw: Sampler, mechanism: Any, most: int, line: float, figures: list[Figure]) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Part:
     rivals: Mapping[str, FloatArray]
     edges: FloatArray | None = None
 
-    @property
+    @cached_property
     def probabilities(self) -> FloatArray:
         """The law of each cell: (n_cells, n_outcomes)."""
         if isinstance(self.law, Numbers):
