@@ -66,7 +66,7 @@ class Noiseless(PATEClassifier):
     'records'
     """
 
-    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
+    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
         """Fit as :class:`pate.PATEClassifier` does, and promise nothing."""
         kept = super().fit_keeping(X, y, X_public=X_public, groups=groups)
         del self.statement_
