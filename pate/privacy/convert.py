@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 
 #: Renyi orders at which every cost in this package is known. (alpha - 1) D_alpha is convex in alpha.
@@ -189,7 +189,7 @@ def rdp_to_epsilon(
         raise InvalidInputError(f"conversion must be 'cks' or 'mironov', got {conversion!r}.")
     epsilons = curve + overhead
     best = int(np.argmin(epsilons))
-    return max(0.0, float(epsilons[best])), float(alphas[best])
+    return largest_of(0.0, float(epsilons[best])), float(alphas[best])
 
 
 def gdp_to_delta(mu: float, epsilon: float) -> float:
@@ -215,8 +215,10 @@ def _gdp_delta(mu: float, epsilon: float) -> float:
         slope = 1 + t * (math.sqrt(math.pi / 2) * erfcx(-t / math.sqrt(2)))
         return float(math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * mu * (slope @ _WEIGHTS))
     first, second = log_ndtr(a), epsilon + log_ndtr(a - mu)
+    if first == -math.inf:  # below 1e-300; so is the second, and their difference would be no number
+        return 0.0
     # exp(first) - exp(second) without cancellation.
-    return float(np.exp(first) * -np.expm1(min(0.0, float(second - first))))
+    return float(np.exp(first) * -np.expm1(least_of(0.0, float(second - first))))
 
 
 def gdp_to_epsilon(mu: float, delta: float) -> float:

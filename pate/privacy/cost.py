@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import (
     DEFAULT_ORDERS,
@@ -367,7 +367,8 @@ class Charge:
         options: list[tuple[float, str, float | None]] = [(by_rdp, "rdp", order), (self.pure, "pure", None)]
         if math.isfinite(self.mu_squared):
             options.insert(0, (gdp_to_epsilon(math.sqrt(self.mu_squared), left), "gdp", None))
-        epsilon, method, used = min(options, key=lambda option: option[0])
+        least = least_of(*(option[0] for option in options))
+        epsilon, method, used = next(option for option in options if option[0] == least)
         if not math.isfinite(epsilon):
             raise InvalidInputError("this composition has no finite cost. Are single orders below all known ones?")
         return Guarantee(epsilon=epsilon, delta=delta, kind="public", method=method, order=used)
