@@ -210,13 +210,13 @@ def _gdp_delta(mu: float, epsilon: float) -> float:
     if mu == 0:
         return 0.0
     a = mu / 2 - epsilon / mu
+    if a < -1e3:  # delta < Phi(a) is far below the smallest float; what follows would be infinity times 0
+        return 0.0
     if mu <= 0.5:
         t = a - mu * _NODES
         slope = 1 + t * (math.sqrt(math.pi / 2) * erfcx(-t / math.sqrt(2)))
         return float(math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * mu * (slope @ _WEIGHTS))
     first, second = log_ndtr(a), epsilon + log_ndtr(a - mu)
-    if first == -math.inf:  # below 1e-300; so is the second, and their difference would be no number
-        return 0.0
     # exp(first) - exp(second) without cancellation.
     return float(np.exp(first) * -np.expm1(least_of(0.0, float(second - first))))
 
@@ -268,10 +268,11 @@ def gdp_from_budget(epsilon: float, delta: float) -> float:
     def excess(mu: float) -> float:
         return _gdp_delta(mu, epsilon) * _DELTA_MARGIN - delta
 
-    high = 1.0
+    # At mu = epsilon / 1100 delta is 0. From 0 on, halving would take forever for a tiny epsilon.
+    low, high = (0.0, 1.0) if epsilon > 1e-9 or epsilon == 0 else (epsilon / 1100, epsilon / 550)
     while excess(high) <= 0:
-        high *= 2
-    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
+        low, high = low and high, 2 * high
+    root = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
     step = 1e-13 * root
     while gdp_to_epsilon(root, delta) > epsilon:
         root, step = root - step, 2 * step

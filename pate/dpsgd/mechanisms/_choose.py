@@ -52,7 +52,7 @@ def choose_bands(
     check_int("most_bands", most_bands, low=1)
     longest = Cycle.of(shape).separation
     separations = sorted({min(2**i, longest) for i in range(longest.bit_length() + 1)})
-    found = [BandedFTRL(min(b, most_bands), separation=b, momentum=momentum) for b in separations]
+    found = [BandedFTRL(min(n_steps, most_bands), separation=n_steps, momentum=momentum) for n_steps in separations]
     errors = [banded_error(mechanism, budget, shape, adjacency) for mechanism in found]
     return found[errors.index(least_of(*errors))]
 

@@ -78,9 +78,14 @@ def gnss_rdp(beta: float, noise_scale: float, order: float, *, deviations: float
     limit = math.log(a / (a - 1)) / 2
     beta = check_real("beta", beta, low=0, high=limit, high_open=True, remedy="Its limit is log(a/(a-1))/2.")
     scale = check_real("noise_scale", noise_scale, low=0, low_open=True)
-    v = a - (a - 1) * math.exp(2 * beta)
+    # 1 - v: neither is v lost where it is small, nor its logarithm where that is divided by a - 1.
+    less = (a - 1) * math.expm1(2 * beta)
+    if less >= 1:
+        raise InvalidInputError(
+            f"beta must be below its limit log(a/(a-1))/2 = {limit:g}, got {beta!r}. Take a tenth of it."
+        )
     centre = 1 + check_real("deviations", deviations, low=0) * scale * math.expm1(beta)
-    return -beta - math.log(v) / (2 * (a - 1)) + a * centre**2 / (2 * scale**2 * v)
+    return -beta - math.log1p(-less) / (2 * (a - 1)) + a * centre**2 / (2 * scale**2 * (1 - less))
 
 
 def release_smooth(
@@ -164,10 +169,10 @@ def _draw(
     deviation = Fraction(how.noise_scale) * Fraction(sensitivity)
     centre = Fraction(value) + deviation * Fraction(how.deviations) + fixed
     note("smooth sensitivity")  # the scale of its noise is private, by its design
-    steps = rounded_up(centre, scale=deviation, grid=GRID, source=noise)
+    n_steps = rounded_up(centre, scale=deviation, grid=GRID, source=noise)
     # Clipping between two constants is post-processing: 0, and what the public cost says.
-    highest = math.ceil((Fraction(most) * (1 + Fraction(ROUNDING)) + fixed) / GRID)
-    return min(max(steps, 0), highest)
+    n_most = math.ceil((Fraction(most) * (1 + Fraction(ROUNDING)) + fixed) / GRID)
+    return min(max(n_steps, 0), n_most)
 
 
 @dataclass(frozen=True, kw_only=True)

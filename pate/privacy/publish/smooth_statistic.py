@@ -163,10 +163,7 @@ class ThresholdCost:
 
     def windows(self, tops: IntArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield, for d = 0, 1, ..., the largest w, change of w and change of H within d teachers. Private."""
-        # From one infinite weight to the next nothing is known of the change.
-        with np.errstate(invalid="ignore"):
-            more = np.where(np.isinf(self.weight[1:]), np.inf, np.diff(self.weight))
-        steps = np.stack([more, np.abs(np.diff(self.test))])
+        steps = np.stack([_changes_of(self.weight), np.abs(np.diff(self.test))])
         steps = np.concatenate([np.zeros((2, 1)), steps, np.zeros((2, 1))], axis=1)  # nothing beyond 0 and n_teachers
         last = len(self.weight) - 1
         worst = np.maximum(steps[:, tops], steps[:, tops + 1])
@@ -176,6 +173,12 @@ class ThresholdCost:
             d += 1
             ends = np.clip(tops - d, 0, last + 1), np.clip(tops + 1 + d, 0, last + 1)
             worst = np.maximum(worst, np.maximum(steps[:, ends[0]], steps[:, ends[1]]))
+
+
+def _changes_of(weight: FloatArray) -> FloatArray:
+    """Return the increases of nondecreasing weights; of what is beyond floats nothing is known: infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isinf(weight[1:]), np.inf, np.diff(weight))
 
 
 @lru_cache(maxsize=8)
