@@ -178,8 +178,8 @@ def extreme_settings(rng: np.random.Generator) -> tuple[float, int, int, dict[st
 
 
 def test_value_and_sensitivity_of_all_neighbours_at_extreme_settings():
-    steep = {"order": 4.0, "beta": 0.0125, "threshold": 2.0, "sigma_threshold": 0.05}
-    assert smooth_everywhere(1.0, 3, 2, steep)
+    steep = {"order": 8.0, "beta": 0.0125, "threshold": 28.0, "sigma_threshold": 0.18}
+    assert smooth_everywhere(1.0, 20, 2, steep)
     assert smooth_everywhere(*extreme_settings(np.random.default_rng(6)))
 
 
