@@ -219,8 +219,8 @@ class SmoothSensitivity:
 
         Examples
         --------
-        >>> SmoothSensitivity.usual(1e-5)
-        SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0, delta0=1e-06)
+        >>> SmoothSensitivity.usual(1e-3)
+        SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0, delta0=0.0001)
         """
         return cls(order=8.0, beta=0.0125, noise_scale=4.0, delta0=check_delta(delta) / 10)
 
