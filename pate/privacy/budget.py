@@ -68,7 +68,7 @@ class Budget:
         object.__setattr__(self, "delta", delta)
 
     @classmethod
-    def for_attacker(cls, right: float, delta: float) -> Budget:
+    def for_attacker(cls, attacker: float, delta: float) -> Budget:
         """Return the largest budget at ``delta`` that keeps an attacker's best guess at so many right of 100.
 
         The attacker knows everything but which of two neighbouring data sets it was, holds both for as likely, and
@@ -77,7 +77,7 @@ class Budget:
 
         Parameters
         ----------
-        right : float
+        attacker : float
             Of 100 guesses, above 50 (a coin) and below 100.
         delta : float
             Epsilon is that of the mu at this delta, rounded down to four digits.
@@ -98,14 +98,14 @@ class Budget:
         Budget(epsilon=2.022, delta=1e-05)
         """
         remedy = "It counts how many of 100 guesses may be right; a coin is right 50 times."
-        right = check_real("right", right, low=50, high=100, low_open=True, high_open=True, remedy=remedy)
+        attacker = check_real("attacker", attacker, low=50, high=100, low_open=True, high_open=True, remedy=remedy)
         # A little less: no rounding of a later conversion may lead above it.
-        mu = 2 * float(ndtri(right / 100)) * (1 - 1e-9)
+        mu = 2 * float(ndtri(attacker / 100)) * (1 - 1e-9)
         epsilon = gdp_to_epsilon(mu, check_delta(delta)) if mu < MOST_EPSILON else math.inf
         if epsilon == 0:
             raise InvalidInputError(
-                f"right must be above {50 * (1 + delta):.6g} of 100 at delta={delta:g}, which alone allows that, got "
-                f"{right:g}. Use a smaller delta, or allow more."
+                f"attacker must be above {50 * (1 + delta):.6g} of 100 at delta={delta:g}, which alone allows that, got "
+                f"{attacker:g}. Use a smaller delta, or allow more."
             )
         scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
         return cls(math.floor(epsilon * scale) / scale, delta)
