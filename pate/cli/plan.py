@@ -16,8 +16,8 @@ def plan(
     attacker: Annotated[
         float | None,
         o.option(
-            "In place of --epsilon: of 100 guesses of one who knows everything but whether a record is this or another, "
-            "how many may be right; a coin is right 50 times.",
+            "In place of --epsilon: of 100 guesses of one who knows everything but whether a record is this or another "
+            "one, how many may be right; a coin is right 50 times.",
             o.PRIVACY,
         ),
     ] = None,

@@ -37,7 +37,6 @@ from pate.dpsgd.recipes import RecipePlan
 from pate.ledger import Registration
 from pate.networks._devices import held_threads, one_device
 from pate.networks._generators import own_generator
-from pate.release import warn_if_weak
 from pate.statement.model import PrivacyStatement
 
 
@@ -143,7 +142,6 @@ def fit_privately(
         ledger=None if begun.get("releases") else clf.ledger,
         on_exhausted=clf.on_exhausted,
     )
-    warn_if_weak(plan.guarantee.delta, n_units if tell_n else None, epsilon=plan.guarantee.epsilon)
     with held_threads(clf.n_threads):
         with own_generator(training_seed(random_state, 0), device):
             engine = build_engine(run.module, features.shape[1:], len(classes), run.module_kwargs)

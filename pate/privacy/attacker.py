@@ -58,7 +58,7 @@ def attack_bounds(
     >>> attack_bounds(1.0, 1e-5, mu=0.26805)["largest_success"]
     0.5534
     """
-    advantage = min(map(_pair_advantage, *_columns(epsilon, delta, curve)))
+    advantage = min(map(pair_advantage, *_columns(epsilon, delta, curve)))
     if mu is not None:
         advantage = min(advantage, math.erf(mu / math.sqrt(8)) * _MARGIN)
     return {
@@ -192,7 +192,14 @@ def _columns(epsilon: float, delta: float, curve: Curve) -> tuple[tuple[float, .
     return epsilons, deltas
 
 
-def _pair_advantage(epsilon: float, delta: float) -> float:
+def pair_advantage(epsilon: float, delta: float) -> float:
+    """Return by how much true and false positive rate differ at most under (epsilon, delta)-DP; see above.
+
+    Examples
+    --------
+    >>> pair_advantage(0.0, 0.25), pair_advantage(math.inf, 0.0)
+    (0.25, 1.0)
+    """
     small = math.exp(-epsilon)
     return min(1.0, (1 - small + 2 * delta * small) / (1 + small))
 

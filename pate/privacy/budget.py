@@ -104,8 +104,8 @@ class Budget:
         epsilon = gdp_to_epsilon(mu, check_delta(delta)) if mu < MOST_EPSILON else math.inf
         if epsilon == 0:
             raise InvalidInputError(
-                f"attacker must be above {50 * (1 + delta):.6g} of 100 at delta={delta:g}, which alone allows that, got "
-                f"{attacker:g}. Use a smaller delta, or allow more."
+                f"attacker must be above {50 * (1 + delta):.6g} of 100 at delta={delta:g}, which alone allows that, "
+                f"got {attacker:g}. Use a smaller delta, or allow more."
             )
         scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
         return cls(math.floor(epsilon * scale) / scale, delta)

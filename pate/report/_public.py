@@ -10,13 +10,13 @@ from markupsafe import Markup
 
 from pate.core.files import write_text
 from pate.core.pages import render
+from pate.privacy.words import TIERS
 from pate.report import plots
 from pate.report._answer import listed
 from pate.report._comparison import render_comparison
 from pate.report._examples import thumbnails
 from pate.report._measured import who_wins
 from pate.report._measures import span
-from pate.privacy.words import TIERS
 from pate.report._numbers import number, promised
 from pate.report._parts import accuracy_text, facts, largest_epsilon, picture
 from pate.report.comparison_result import ComparisonResult, typed

@@ -28,8 +28,9 @@ def promises(cost: Charge) -> dict[str, Any]:
         ``mu``: the release is mu-GDP (Dong, Roth, Su 2022; a Laplace charge by domination). ``rho``: it is rho-zCDP, by
         mu^2/2 (mu-GDP bounds the Renyi divergence of order a by a mu^2/2: Dong, Roth, Su 2022, Corollary B.6) or by
         epsilon^2/2 of pure DP (Bun and Steinke 2016, Proposition 1.4), whichever is less. ``curve``: pairs
-        (delta, epsilon); where there is no mu the last is the total variation, :meth:`pate.Charge.total_variation`, with
-        epsilon 0. All are functions of one public constant, so they hold together and give nothing away.
+        (delta, epsilon); where there is no mu the last has epsilon 0, its delta is the total variation
+        (:meth:`pate.Charge.total_variation`). All are functions of one public constant, so they hold together
+        and give nothing away.
 
     Examples
     --------

@@ -59,8 +59,8 @@ def meaning(s: StatementFields) -> str:
         told += " At this epsilon the number alone is no evidence of anonymisation: audit as well."
     if large_delta(s) and s.schema != BY_PAIR:
         told += (
-            f" Delta is not well below 1/n = 1/{s.n_public:,}: a mechanism that publishes one whole {s.unit}, picked at "
-            f"random, {_how_often(g.delta, s.n_public)} would satisfy it."
+            f" Delta is not well below 1/n = 1/{s.n_public:,}: a mechanism that publishes one whole {s.unit}, picked "
+            f"at random, {_how_often(g.delta, s.n_public)} would satisfy it."
         )
     return told
 

@@ -187,8 +187,7 @@ def recommend_records(
 
     Examples
     --------
-    >>> from pate.statement.people import of_hundred
-from pate.studies._forecast import forecast
+    >>> from pate.studies._forecast import forecast
     >>> budget = Budget(1.0, 1e-5)
     >>> found = forecast(budget, n_records=5_000, n_public=1_000, n_classes=10)
     >>> low, high = recommend_records(budget, found, commonest=None, best=0.9, words={}).right

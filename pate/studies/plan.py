@@ -286,7 +286,7 @@ def plan(
         )
     if n_records is not None:
         n_records = check_int("n_records", n_records, low=1)
-        warn_if_weak(budget.delta, n_records, epsilon=budget.epsilon)
+    warn_if_weak(budget.delta, n_records, epsilon=budget.epsilon)
     rows: tuple[PlanRow, ...] = ()
     if n_queries is not None:
         rows = shard_rows(
