@@ -43,7 +43,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.long) if way == "DP-SGD" else way for way in WAYS])
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore:X_public")
 def test_an_epsilon_that_protects_nobody_is_said(way):
     with pytest.warns(PrivacyParameterWarning, match="epsilon=1e[+]06 protects nobody") as caught:
