@@ -390,7 +390,7 @@ class Charge:
         >>> round(one.total_variation(), 4), round(Charge.at_order(0.03125, order=2.0).total_variation(), 4)
         (0.0995, 0.125)
         """
-        d = min(self.rdp)
+        d = least_of(*self.rdp)
         found = (
             math.erf(math.sqrt(self.mu_squared / 8)),
             pair_advantage(self.pure, 0.0),
@@ -398,7 +398,7 @@ class Charge:
             math.sqrt(d / 2),
             math.sqrt(-math.expm1(-d)),
         )
-        return min(1.0, (min(found) + self.delta0) * (1 + 1e-11))
+        return least_of(1.0, (least_of(*found) + self.delta0) * (1 + 1e-11))
 
 
 def check_charge(cost: object) -> Charge:
