@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
@@ -18,7 +19,7 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import read_numbers
-from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments
 from pate.networks._devices import named_device, visible_devices
 from pate.teachers._base import ShardEnsemble
@@ -38,12 +39,17 @@ from pate.teachers.torch._recipe import (
     Optimizer,
     Recipe,
     check_output,
+    default_steps,
     load_weights,
     with_chain,
 )
 from pate.teachers.torch._single import train_single
 from pate.teachers.torch._stacked import stacked_forward
 from pate.teachers.torch._tasks import Shard, ask_teachers, contained_torch, train_shards
+
+
+#: Fewer steps than this part of the rule's are pointed out.
+_FEW = 10
 
 
 class TorchTeacherEnsemble(ShardEnsemble):
@@ -142,7 +148,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         *,
         module_kwargs: Mapping[str, Any] | None = None,
         classes: Any = None,
-        epochs: int = 20,
+        epochs: int | None = None,
+        n_steps: int | None = None,
         batch_size: int = 32,
         optimizer: str = "adam",
         learning_rate: float = 1e-3,
@@ -163,6 +170,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         self.module_kwargs = module_kwargs
         self.classes = classes
         self.epochs = epochs
+        self.n_steps = n_steps
         self.batch_size = batch_size
         self.optimizer = optimizer
         self.learning_rate = learning_rate
@@ -205,7 +213,14 @@ class TorchTeacherEnsemble(ShardEnsemble):
             raise InvalidInputError(f"module_kwargs must be a mapping or None, got {self.module_kwargs!r}.")
         if self.augment is not None and not callable(self.augment):
             raise InvalidInputError(f"augment must be callable as augment(rows, generator), got {self.augment!r}.")
-        check_int("epochs", self.epochs, low=1)
+        if self.epochs is not None and self.n_steps is not None:
+            raise InvalidInputError(
+                f"n_steps and epochs both say how long training is, got {self.n_steps!r} and {self.epochs!r}. Give one, "
+                "or neither."
+            )
+        for name in ("epochs", "n_steps"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), low=1, remedy="None takes a number of steps by a rule.")
         check_int("batch_size", self.batch_size, low=1)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("precision", self.precision, PRECISIONS)
@@ -246,6 +261,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             n_classes=n_classes,
             sample_shape=self._row_shape,
             epochs=self.epochs,
+            n_steps=self._n_steps(),
             batch_size=self.batch_size,
             optimizer=Optimizer(
                 self.optimizer,
@@ -257,6 +273,26 @@ class TorchTeacherEnsemble(ShardEnsemble):
             precision=self.precision,
             seed=self._seed,
         )
+
+    def _n_steps(self) -> int | None:
+        """Return how many steps every teacher takes, or None where passes over its shard decide.
+
+        From the numbers of units and of shards, which are public: how many records a shard holds may not be.
+        """
+        n_shard = math.ceil(self.partition_.n_units / self.partition_.n_shards)
+        by_rule = default_steps(n_shard, self.batch_size)
+        said = self.n_steps
+        if self.epochs is not None:
+            said = self.epochs * math.ceil(n_shard / self.batch_size)
+        if said is not None and said * _FEW < by_rule:
+            words = f"n_steps={said} is" if self.epochs is None else f"epochs={self.epochs} is {said} steps of the optimizer,"
+            warnings.warn(
+                f"{words} hardly any training for shards of {n_shard} records: teachers may vote little better than by "
+                f"chance. Leave both epochs and n_steps out (the rule is {by_rule} steps), or ask for more.",
+                CuratorWarning,
+                stacklevel=2,
+            )
+        return by_rule if said is None else self.n_steps
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         if is_frame(X := plain_rows(X)) and self._columns is not None:
@@ -279,7 +315,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
             "code": self._code_digest,
             "kwargs": dict(recipe.kwargs),
             "n_classes": recipe.n_classes,
-            "epochs": recipe.epochs,
+            # Either one: where passes are asked for, the key is what it was before there were steps.
+            **({"epochs": recipe.epochs} if recipe.n_steps is None else {"n_steps": recipe.n_steps}),
             "batch_size": recipe.batch_size,
             "optimizer": recipe.optimizer,
             "augment": recipe.augment,
@@ -296,10 +333,13 @@ class TorchTeacherEnsemble(ShardEnsemble):
         )
 
     def _work(self, n_records: int) -> tuple[float, str]:
-        return self.epochs * n_records / self.partition_.n_shards, "records"
+        recipe, n_shard = self._recipe, n_records / self.partition_.n_shards
+        if recipe.n_steps is None:
+            return (recipe.epochs or 0) * n_shard, "records"
+        return recipe.n_steps * min(recipe.batch_size, n_shard), "records"
 
     def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
-        recipe = dataclasses.replace(self._recipe, epochs=1)
+        recipe = dataclasses.replace(self._recipe, epochs=1, n_steps=None)
 
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
             with contained_torch():
