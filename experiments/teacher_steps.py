@@ -1,8 +1,8 @@
 """How many steps do torch teachers take until more of them add nothing? What the rule of their default rests on.
 
-    PATE_DATA_HOME=... python experiments/teacher_steps.py            # a quarter of an hour of one core, then the page
-    python experiments/teacher_steps.py --page                        # the table of docs/teachers.md from the stored JSON
-    python experiments/teacher_steps.py --smoke                       # does it run?
+    PATE_DATA_HOME=... python experiments/teacher_steps.py      # a quarter of an hour of one core, then the page
+    python experiments/teacher_steps.py --page                  # the table of docs/teachers.md from the stored JSON
+    python experiments/teacher_steps.py --smoke                 # does it run?
 
 Training parts alone: shards are cut from private rows, and scored on private rows that no shard holds. Everything but
 the number of steps is at its default (Adam, 0.001, batches of 32). A finished cell is kept: a killed run goes on.

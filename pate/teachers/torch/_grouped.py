@@ -253,7 +253,8 @@ class _Feed:
             if epoch is None:
                 break
             taken = min(held.shape[1] - filled, len(epoch.held) - epoch.at)
-            rows, part = slice(filled * size, (filled + taken) * size), slice(epoch.at * size, (epoch.at + taken) * size)
+            rows = slice(filled * size, (filled + taken) * size)
+            part = slice(epoch.at * size, (epoch.at + taken) * size)
             index[place, rows] = self._put(place, epoch, part, rows)
             labels[place, rows] = epoch.labels[part]
             held[place, filled : filled + taken] = epoch.held[epoch.at : epoch.at + taken]

@@ -47,8 +47,7 @@ from pate.teachers.torch._single import train_single
 from pate.teachers.torch._stacked import stacked_forward
 from pate.teachers.torch._tasks import Shard, ask_teachers, contained_torch, train_shards
 
-
-#: Fewer steps than this part of the rule's are pointed out.
+#: The curator is told of less than one part in so many of the rule's steps.
 _FEW = 10
 
 
@@ -70,8 +69,14 @@ class TorchTeacherEnsemble(ShardEnsemble):
     module_kwargs : mapping or None
     classes : iterable or None
         Every class that could occur: **public** knowledge. None takes them from the private ``y`` and warns.
-    epochs, batch_size : int
-        Every record is used once per epoch; the last batch of an epoch may be smaller.
+    epochs : int or None
+        Passes over a teacher's own shard, in which every record is used once; the last batch of one may be smaller.
+        None: ``n_steps`` says how long training is.
+    n_steps : int or None
+        Steps of the optimizer, as many for every teacher whatever its shard holds. None (and no ``epochs``): 500, and
+        at least those of 20 passes over the average shard, ``20 * ceil(n_units / n_teachers / batch_size)``: by the
+        numbers of records (of people, with ``groups``) and teachers, which are public (docs/teachers.md).
+    batch_size : int
     optimizer : {"adam", "adamw", "sgd"}
     learning_rate, weight_decay : float
         With torch's meanings for that optimiser.
@@ -124,7 +129,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
     epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
     point. Who is in a group, a teacher's place in it and the shape of every array are public and settled before any
-    shard is looked at; a teacher whose epoch is over, or who failed, is not moved while others go on, and nobody's
+    shard is looked at; a teacher that has made its steps, or failed, is not moved while others go on, and nobody's
     failure changes how others are trained. What a GPU's memory holds (and whether a recorded step is faster, on made-up
     rows) decides how large a group is, and so the rounding.
 
@@ -136,9 +141,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
     >>> from sklearn.datasets import load_digits
     >>> from pate.networks import MLP
     >>> X, y = load_digits(return_X_y=True)
-    >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), epochs=3, device="cpu", random_state=0)
-    >>> teachers.fit(X[:500] / 16, y[:500]).vote(X[500:520] / 16)
-    Votes(n_queries=20, n_classes=10, n_teachers=5, counts=<sensitive>)
+    >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), device="cpu", random_state=0)
+    >>> votes = teachers.fit(X[:500] / 16, y[:500]).vote(X[500:600] / 16)
+    >>> votes, bool((votes.labels == y[500:600]).mean() > 0.7)
+    (Votes(n_queries=100, n_classes=10, n_teachers=5, counts=<sensitive>), True)
     """
 
     def __init__(
@@ -193,7 +199,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         --------
         >>> from pate.networks import MLP
         >>> X, y = np.eye(4, dtype=np.float32), [0, 1, 0, 1]
-        >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), epochs=1, device="cpu", random_state=0).fit(X, y)
+        >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), n_steps=50, device="cpu", random_state=0).fit(X, y)
         >>> teachers.module_of(1)(torch.zeros(1, 4)).shape
         torch.Size([1, 2])
         """
@@ -215,8 +221,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
             raise InvalidInputError(f"augment must be callable as augment(rows, generator), got {self.augment!r}.")
         if self.epochs is not None and self.n_steps is not None:
             raise InvalidInputError(
-                f"n_steps and epochs both say how long training is, got {self.n_steps!r} and {self.epochs!r}. Give one, "
-                "or neither."
+                "epochs and n_steps both say how long training is, got "
+                f"{self.epochs!r} and {self.n_steps!r}. Give one, or neither."
             )
         for name in ("epochs", "n_steps"):
             if getattr(self, name) is not None:
@@ -280,17 +286,16 @@ class TorchTeacherEnsemble(ShardEnsemble):
         From the numbers of units and of shards, which are public: how many records a shard holds may not be.
         """
         n_shard = math.ceil(self.partition_.n_units / self.partition_.n_shards)
-        by_rule = default_steps(n_shard, self.batch_size)
-        said = self.n_steps
+        by_rule, said, words = default_steps(n_shard, self.batch_size), self.n_steps, f"n_steps={self.n_steps}"
         if self.epochs is not None:
             said = self.epochs * math.ceil(n_shard / self.batch_size)
+            words = f"epochs={self.epochs} ({said} steps of the optimizer)"
         if said is not None and said * _FEW < by_rule:
-            words = f"n_steps={said} is" if self.epochs is None else f"epochs={self.epochs} is {said} steps of the optimizer,"
             warnings.warn(
-                f"{words} hardly any training for shards of {n_shard} records: teachers may vote little better than by "
-                f"chance. Leave both epochs and n_steps out (the rule is {by_rule} steps), or ask for more.",
+                f"{words} is hardly any training for shards of {n_shard} records: teachers may be little better than "
+                f"chance. Leave epochs and n_steps out (the rule takes {by_rule} steps), or ask for more.",
                 CuratorWarning,
-                stacklevel=2,
+                stacklevel=5,
             )
         return by_rule if said is None else self.n_steps
 
