@@ -247,8 +247,11 @@ MUTANTS = (
     Mutant(
         "teachers whose number of steps is that of the longest shard",
         "steps in place of epochs, counted after the cut",
-        {"replay": by_replay(_torch(TorchTeacherEnsemble), _torch(StepsOfTheLongest), people, one_more_record,
-                             people=True)},
+        {
+            "replay": by_replay(
+                _torch(TorchTeacherEnsemble), _torch(StepsOfTheLongest), people, one_more_record, people=True
+            )
+        },
     ),
     Mutant(
         "a group of teachers retrained when one fails",

@@ -101,8 +101,19 @@ def test_the_axis_of_one_repeat_starts_where_nothing_was_learnt():
     axes = {
         "classes": comparison_picture(made(classes=tuple(range(10)))),
         "commonest": comparison_picture(
-            made(classes=("no", "yes"), more=[{**rows[0], "contestant": "majority", "role": "floor", "epsilon": None,
-                                               "delta": None, "accuracy": 0.76}])  # fmt: skip
+            made(
+                classes=("no", "yes"),
+                more=[
+                    {
+                        **rows[0],
+                        "contestant": "majority",
+                        "role": "floor",
+                        "epsilon": None,
+                        "delta": None,
+                        "accuracy": 0.76,
+                    }
+                ],
+            )  # fmt: skip
         ),
         "two repeats": comparison_picture(made(classes=(0, 1), more=[{**r, "repeat": 1, "seed": 1} for r in rows])),
     }

@@ -103,8 +103,7 @@ def comparison_curves(
         _limits(ax, bands, shown, lines or {})
     else:
         means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in shown]
-        low = min([floor, *means, *(lines or {}).values()])
-        ax.set_ylim(max(low - 0.02, 0.0), 1.005)
+        ax.set_ylim(max(min([floor, *means, *(lines or {}).values()]) - 0.02, 0.0), 1.005)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         _name_lines(ax, bands, lines or {}, lines or {})
     for anchor in shown:
