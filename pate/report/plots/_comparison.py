@@ -66,7 +66,7 @@ def comparison_curves(
     stretches : sequence of mappings
         ``low``, ``high`` and ``at``: where two curves may cross.
     floor : float, optional
-        For one repeat, whose differences nobody knows to be real: a straight axis from here to 100%, which does not make
+        For one repeat, whose differences may be chance: a straight axis from here to 100%, which does not make
         them look large, and words that say so.
     ax : matplotlib Axes, optional
 
