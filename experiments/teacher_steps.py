@@ -1,6 +1,6 @@
 """How many steps do torch teachers take until more of them add nothing? What the rule of their default rests on.
 
-    PATE_DATA_HOME=... python experiments/teacher_steps.py      # a quarter of an hour of one core, then the page
+    PATE_DATA_HOME=... python experiments/teacher_steps.py      # a few minutes of one core, then the page
     python experiments/teacher_steps.py --page                  # the table of docs/teachers.md from the stored JSON
     python experiments/teacher_steps.py --smoke                 # does it run?
 

@@ -145,7 +145,7 @@ def comparison_picture(
     >>> row = {"contestant": "PATE", "epsilon": 1.0, "delta": 1e-5, "accuracy": 0.9, "seed": 0}
     >>> made = ComparisonResult(kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band])
     >>> comparison_picture(made).get_ylabel()
-    'accuracy on the test rows'
+    'accuracy on the test rows, one repeat'
     """
     found, n = bands(result), _n_repeats(result)
     marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]

@@ -113,7 +113,7 @@ def test_the_axis_of_one_repeat_starts_where_nothing_was_learnt():
                         "accuracy": 0.76,
                     }
                 ],
-            )  # fmt: skip
+            )
         ),
         "two repeats": comparison_picture(made(classes=(0, 1), more=[{**r, "repeat": 1, "seed": 1} for r in rows])),
     }

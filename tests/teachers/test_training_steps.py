@@ -27,6 +27,7 @@ def by_rule(module=MLP, n_teachers=20, **options):
     return TorchTeacherEnsemble(module, n_teachers, **given)
 
 
+@pytest.mark.long
 def test_the_default_learns_where_twenty_passes_did_not():
     """README's shards: 60 records each. The default was 20 passes, 40 steps: .26 for a SmallCNN."""
     fitted = by_rule(SmallCNN, 2).fit(X[:120], Y[:120])
@@ -131,6 +132,7 @@ def test_the_keys_of_teachers_trained_by_passes_are_those_of_earlier_versions(tm
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_teachers_by_name_learn_by_default():
     for name, least in (("torch-mlp", 0.6), ("torch-linear", 0.6), ("torch-tanh-mlp", 0.6)):
         teachers = make_teacher(name).set_params(n_teachers=2, classes=range(10), device="cpu", random_state=0)
