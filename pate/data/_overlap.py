@@ -157,13 +157,13 @@ def row_digests(rows: Any) -> list[bytes]:
     >>> one[0] == two[0], one[1] == two[1]
     (True, False)
     """
-    rows = plain_rows(rows)
-    if sparse.issparse(rows):
-        found = _sparse_rows(sparse.csr_array(rows, dtype=np.float64, copy=True))
+    given: Any = plain_rows(rows)
+    if sparse.issparse(given):
+        found = _sparse_rows(sparse.csr_array(given, dtype=np.float64, copy=True))
     else:
-        table = rows if hasattr(rows, "iloc") else np.asarray(rows)
-        if hasattr(rows, "iloc") or table.dtype.kind not in "biuf":
-            table = table if hasattr(rows, "iloc") else table.reshape(len(table), -1).astype(object)
+        table = given if hasattr(given, "iloc") else np.asarray(given)
+        if hasattr(given, "iloc") or table.dtype.kind not in "biuf":
+            table = table if hasattr(given, "iloc") else table.reshape(len(table), -1).astype(object)
             words = [_canonical(c) if c.dtype.kind in "biuf" else _cell_words(c) for c in _coded(table)]
             found = _row_bytes(np.column_stack([c.view(np.uint64) for c in words]))
         elif table.dtype.itemsize == 1:

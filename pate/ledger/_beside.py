@@ -43,7 +43,7 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
     >>> people = tuple(f"{i:032}" for i in range(50))
     >>> book.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=people))
     >>> look_beside("b.csv", Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=people[1:]), [book])
-    "b.csv and the private data set of the ledger ...a.sqlite' are largely of the same records: of one of them 100% ..."
+    "b.csv and the private data set of the ledger ...a.sqlite' are largely of the same records: of one of ..."
     """
     ledgers = list(ledgers)
     members = "people" if data.unit == "group" else "records"
@@ -58,17 +58,17 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
     if share >= LARGELY:
         return (
             f"{what} and the private data set of the ledger {path!r} are largely of the same {members}: of one of them "
-            f"{share:.0%} stand in the other too (an estimate, for the curator alone). Another ledger would grant them "
-            "a whole budget once more. If it is that data set, corrected or added to, say so there (pate ledger revise) "
-            f"and pass ledger={path!r} (--ledger). If these are others, or that is meant, pass new_ledger=True "
-            "(--new-ledger)."
+            f"about {share:.0%} stand in the other too. (That is private: do not publish it.) Another ledger would "
+            "grant them a whole budget once more. If it is that data set, corrected or added to, say so there (pate "
+            f"ledger revise) and pass ledger={path!r} (--ledger). If these are others, or that is meant, pass "
+            "new_ledger=True (--new-ledger)."
         )
     lost = next((path for path in _releases_like(data, folders) if not _is_held(path, ledgers)), None)
     if lost is not None:
         return (
-            f"{str(lost)!r} tells of a release from about as many private {members}, and the ledger that it was charged "
-            f"to is not there. If that was from {what}, a new ledger would forget what was spent: restore the old one "
-            "with its key, or name it, ledger= (--ledger). If it was from other data, pass new_ledger=True "
+            f"{str(lost)!r} tells of a release from about as many private {members}, and the ledger that it was "
+            f"charged to is not there. If that was from {what}, a new ledger would forget what was spent: restore the "
+            "old one with its key, or name it, ledger= (--ledger). If it was from other data, pass new_ledger=True "
             "(--new-ledger)."
         )
     return ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hmac
 import os
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pate.exceptions import LedgerError
+from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import pack_query, unpack_counts, unpack_query
 from pate.ledger._export import write_answers
@@ -114,14 +115,18 @@ class LedgerLooks:
         with _entries.plain(self.path):
             return overlap(key, sketch, data.sketch)
 
-    def other_features(self, releases: Iterable[int]) -> tuple[int, ...]:
-        """Return which of these releases were made from other features than the records last checked: **sensitive**.
+    def warn_of_other_features(self, releases: Iterable[int]) -> None:
+        """Tell the curator where these releases were made from other features than the records last checked.
 
         Labels and owners were the same, or the ledger was revised: see :meth:`pate.Ledger.check`.
 
+        Warns
+        -----
+        CuratorWarning
+
         Examples
         --------
-        >>> import tempfile, pathlib
+        >>> import tempfile, pathlib, warnings
         >>> from pate import Budget, Charge, Ledger
         >>> from pate.ledger import Registration
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
@@ -129,20 +134,32 @@ class LedgerLooks:
         ...     data = Registration("record", ("no", "yes"), fingerprint="0123abcd", contents=contents)
         ...     ledger.check(data)
         ...     n = ledger.record(Charge.zero(), mechanism="m", n_queries=1, registration=data)
-        >>> ledger.other_features([1, 2])
-        (1,)
+        >>> ledger.warn_of_other_features([2])
+        >>> with warnings.catch_warnings(record=True) as told:
+        ...     ledger.warn_of_other_features([1, 2])
+        >>> str(told[0].message)[:75]
+        'the private features are not those that release 1 of the ledger was made fr'
         """
         contents = None if self._checked is None else self._checked.contents
         key = None if contents is None else read_key(self.path, make=False)
         if contents is None or key is None:
-            return ()
+            return
         found = []
         for row in self.releases(releases):
             with _entries.plain(self.path):
                 held = row.contents
                 if held is not None and held != sealed(key, "contents", [contents], held["salt"]):
-                    found.append(row.id)
-        return tuple(found)
+                    found.append(str(row.id))
+        if found:
+            warnings.warn(
+                f"the private features are not those that release {', '.join(found)} of the ledger was made from. What it "
+                "released is given again, and the changed records were not used for it: a question is answered once. "
+                "For labels by the records as they are now ask another one (another epsilon or mechanism, say), which "
+                "is charged; where people were added or labels corrected, after Ledger.revise (pate ledger revise). "
+                "(Whether records changed is private: do not publish it.)",
+                CuratorWarning,
+                stacklevel=3,
+            )
 
     def holds(self, head: str) -> bool:
         """Return whether a head noted earlier is in the chain; see :meth:`verify`, which also checks the chain.
@@ -362,7 +379,10 @@ class LedgerLooks:
         ]
 
     def export(self, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> int:
-        """Write every label that was ever paid for, refused queries too; the file is whole or absent.
+        """Write every answer that was ever paid for, refused queries too; the file is whole or absent.
+
+        Of records that voted these are the noisy sums of their ballots (status "ballots"): that is what was released.
+        Labels follow from them and the public rows, which a ledger does not have; they stand in the files written then.
 
         Parameters
         ----------

@@ -107,7 +107,8 @@ class LedgerOfOne(LedgerLooks):
         --------
         >>> import pathlib, tempfile
         >>> from pate import Budget, Ledger
-        >>> folder, data = pathlib.Path(tempfile.mkdtemp()), Registration("record", ("no", "yes"), fingerprint="0123abcd")
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> data = Registration("record", ("no", "yes"), fingerprint="0123abcd")
         >>> Ledger(folder / "a.sqlite", total=Budget(1.0, 1e-5)).register(data)
         >>> Ledger(folder / "b.sqlite").look_beside("b.csv", data)
         "b.csv holds the private data set of the ledger ...a.sqlite'. Another ledger would grant its whole budget ..."
@@ -224,7 +225,8 @@ class LedgerOfOne(LedgerLooks):
             held = _entries.read_registration(connection, self.path)
             if held is None:
                 raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
-            unknown = dict.fromkeys(("n_units", "n_shards", *SENSITIVE_KEYS))
+            # The sketch stays until the next one: they are the same people.
+            unknown = dict.fromkeys({"n_units", "n_shards", *SENSITIVE_KEYS} - {"sketch"})
             # First: if this is cut off here, the same version is cut anew, which costs nothing.
             forget_secret(beside_ledger(self.path))
             _entries.append(

@@ -132,8 +132,9 @@ def merge(
             )
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}
-    if known.get("sketch") is not None:
-        merged["sketch"] = known["sketch"]
-    elif make_key and key is not None and registration.sketch:  # in ledgers of earlier versions there is none
+    held_sketch, revised = known.get("sketch"), known.get("fingerprint") is None
+    if make_key and key is not None and registration.sketch and (held_sketch is None or revised):
         merged["sketch"] = sealed(key, "sketch", registration.sketch)
+    elif held_sketch is not None:
+        merged["sketch"] = held_sketch
     return None if canonical(merged) == canonical(known) else merged
