@@ -78,7 +78,7 @@ def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
     return digest.hexdigest()
 
 
-#: So many owners, or rows, stand for a data set when it is compared with another one.
+#: So many rows, and owners, stand for a data set when it is compared with another one.
 SKETCH_SIZE = 256
 _NUMBERED = re.compile(r"(\D*)(\d{1,18})(\D*)")
 #: Ids that fill this much of their range only count: other tables have the same ones.
@@ -100,9 +100,9 @@ def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) 
     -------
     dict
         ``fingerprint``, see :func:`records_fingerprint`; ``contents``, a digest of all rows in their order; and
-        ``sketch``, digests of those 256 members whose digests are the smallest. Members are the owners; where there are
-        none, or their ids only count (whole numbers that fill a quarter of their range, which unrelated tables have as
-        well), the rows that stand once. Rows that cannot be read so leave the last two empty.
+        ``sketch``: digests of 256 of the rows that stand once, and of 256 owners, those whose digests are the smallest.
+        Owners whose ids only count (whole numbers that fill a quarter of their range) are none: unrelated tables have
+        the same ones. Rows that cannot be read so are none either.
 
     Notes
     -----
@@ -113,7 +113,7 @@ def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) 
     --------
     >>> X, y = np.arange(60.0).reshape(30, 2), np.zeros(30, dtype=np.int64)
     >>> whole, less = recognised_by(X, y), recognised_by(X[1:], y[1:])
-    >>> whole["contents"] == less["contents"], len(set(whole["sketch"]) & set(less["sketch"]))
+    >>> whole["contents"] == less["contents"], len(set(whole["sketch"][0]) & set(less["sketch"][0]))
     (False, 29)
     """
     try:
@@ -121,13 +121,12 @@ def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) 
     except Exception:  # an odd cell is its record's own matter: the fingerprint recognises these alone
         digests = []
     names = _owner_names(groups)
-    members = {_digest(b"owner " + name.encode("utf-8", "surrogatepass")) for name in names}
-    if not names or _only_count(names):
-        members = {digest for digest, times in Counter(digests).items() if times == 1}
+    owners = [] if _only_count(names) else [_digest(b"owner " + n.encode("utf-8", "surrogatepass")) for n in names]
+    once = [digest for digest, times in Counter(digests).items() if times == 1]
     return {
         "fingerprint": records_fingerprint(labels, groups),
         "contents": hashlib.sha256(b"".join(digests)).hexdigest() if digests else None,
-        "sketch": tuple(member.hex() for member in sorted(members)[:SKETCH_SIZE]),
+        "sketch": tuple(tuple(d.hex() for d in sorted(some)[:SKETCH_SIZE]) for some in (once, owners)),
     }
 
 

@@ -7,7 +7,9 @@ import math
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -163,7 +165,7 @@ def row_digests(rows: Any) -> list[bytes]:
     else:
         table = given if hasattr(given, "iloc") else np.asarray(given)
         if hasattr(given, "iloc") or table.dtype.kind not in "biuf":
-            table = table if hasattr(given, "iloc") else table.reshape(len(table), -1).astype(object)
+            table = table if hasattr(given, "iloc") else np.asarray(given, dtype=object).reshape(len(table), -1)
             words = [_canonical(c) if c.dtype.kind in "biuf" else _cell_words(c) for c in _coded(table)]
             found = _row_bytes(np.column_stack([c.view(np.uint64) for c in words]))
         elif table.dtype.itemsize == 1:
@@ -174,15 +176,20 @@ def row_digests(rows: Any) -> list[bytes]:
 
 
 def _cell_words(cells: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return 64 bits for every cell of any kind; all that is missing is alike."""
+    """Return 64 bits for every cell: of a number its own, so that no other cell of its column changes them."""
     known: dict[bytes, int] = {}
-    words = np.empty(len(cells), dtype=np.uint64)
+    numbers = np.full(len(cells), np.nan)
+    words = np.zeros(len(cells), dtype=np.uint64)
     for i, cell in enumerate(cells):
-        name = id_bytes(cell) if has_id(cell) else b"" if cell is None or cell != cell else _written(cell).encode()
+        if cell is None or isinstance(cell, Real):
+            with suppress(Exception):  # a whole number that is too long for a float is a text
+                numbers[i] = np.nan if cell is None else float(cell)
+                continue
+        name = id_bytes(cell) if has_id(cell) else _written(cell).encode("utf-8", "surrogatepass")
         if name not in known:
             known[name] = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
         words[i] = known[name]
-    return words
+    return np.where(words > 0, words, _canonical(numbers).view(np.uint64))
 
 
 def _share_once(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]) -> float:

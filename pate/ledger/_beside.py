@@ -40,9 +40,10 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
     >>> import tempfile
     >>> from pate import Budget, Ledger
     >>> book = Ledger(Path(tempfile.mkdtemp()) / "a.sqlite", total=Budget(1.0, 1e-5))
-    >>> people = tuple(f"{i:032}" for i in range(50))
-    >>> book.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=people))
-    >>> look_beside("b.csv", Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=people[1:]), [book])
+    >>> rows = tuple(f"{i:032}" for i in range(50))
+    >>> book.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=(rows, ())))
+    >>> less = Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=(rows[1:], ()))
+    >>> look_beside("b.csv", less, [book])
     "b.csv and the private data set of the ledger ...a.sqlite' are largely of the same records: of one of ..."
     """
     ledgers = list(ledgers)

@@ -101,15 +101,15 @@ class LedgerLooks:
         >>> from pate import Budget, Ledger
         >>> from pate.ledger import Registration
         >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> people = tuple(f"{i:032}" for i in range(50))
-        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=people))
-        >>> ledger.overlap(Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=people[1:]))
+        >>> rows = tuple(f"{i:032}" for i in range(50))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=(rows, ())))
+        >>> ledger.overlap(Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=(rows[1:], ())))
         1.0
         """
         with self._read() as connection:
             held = None if connection is None else _entries.read_registration(connection, self.path)
         sketch = None if held is None else held.get("sketch")
-        key = None if sketch is None or not data.sketch else read_key(self.path, make=False)
+        key = None if sketch is None or not any(data.sketch) else read_key(self.path, make=False)
         if sketch is None or key is None:
             return 0.0
         with _entries.plain(self.path):
@@ -135,7 +135,7 @@ class LedgerLooks:
         ...     ledger.check(data)
         ...     n = ledger.record(Charge.zero(), mechanism="m", n_queries=1, registration=data)
         >>> ledger.warn_of_other_features([2])
-        >>> with warnings.catch_warnings(record=True) as told:
+        >>> with warnings.catch_warnings(record=True, action="always") as told:
         ...     ledger.warn_of_other_features([1, 2])
         >>> str(told[0].message)[:75]
         'the private features are not those that release 1 of the ledger was made fr'
@@ -152,10 +152,11 @@ class LedgerLooks:
                     found.append(str(row.id))
         if found:
             warnings.warn(
-                f"the private features are not those that release {', '.join(found)} of the ledger was made from. What it "
-                "released is given again, and the changed records were not used for it: a question is answered once. "
-                "For labels by the records as they are now ask another one (another epsilon or mechanism, say), which "
-                "is charged; where people were added or labels corrected, after Ledger.revise (pate ledger revise). "
+                f"the private features are not those that release {', '.join(found)} of the ledger was made from. What "
+                "it released is given again, and the changed records were not used for it: a question is answered "
+                "once. For labels by the records as they are now ask another one (another epsilon or mechanism, say), "
+                "which is charged; where people were added or labels corrected, after Ledger.revise (pate ledger "
+                "revise). "
                 "(Whether records changed is private: do not publish it.)",
                 CuratorWarning,
                 stacklevel=3,

@@ -83,7 +83,7 @@ class LedgerOfOne(LedgerLooks):
             if connection is not None:
                 merge(connection, self.path, registration, make_key=False)
                 known = _entries.read_registration(connection, self.path) is not None
-        if registration.contents is not None or registration.sketch:
+        if registration.contents is not None or any(registration.sketch):
             self._checked = registration
         if not known and not self._looked_beside and registration.fingerprint is not None:
             said = self.look_beside("the private data set", self._full(registration))

@@ -16,7 +16,7 @@ from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.
 SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check", "sketch")
-#: So many digests a sketch has in a ledger, whatever the number of records.
+#: So many digests of rows, and of people, a ledger holds, whatever their number.
 _SKETCH = 256
 #: Fewer in common are coincidence.
 _FEWEST = 10
@@ -46,38 +46,54 @@ def macs(key: bytes, fingerprint: str) -> dict[str, Any]:
 def sealed(key: bytes, purpose: str, digests: Sequence[str], salt: str = "") -> dict[str, Any]:
     """Return private digests as a ledger may hold them: under its key and a salt, so that equal ones look different.
 
-    Without the key two of these do not even tell whether the data changed between them, nor how many digests there are.
+    Without the key two of these do not even tell whether the data changed between them.
 
     Examples
     --------
-    >>> one, two = (sealed(bytes(32), "sketch", ["ab"]) for _ in range(2))
-    >>> one["macs"] == two["macs"], one == sealed(bytes(32), "sketch", ["ab"], one["salt"]), len(one["macs"])
-    (False, True, 256)
+    >>> one, two = (sealed(bytes(32), "contents", ["ab"]) for _ in range(2))
+    >>> one["macs"] == two["macs"], one == sealed(bytes(32), "contents", ["ab"], one["salt"])
+    (False, True)
     """
     salt = salt or unreplayed_bytes(16).hex()
-    padded = [*digests, *(f"none {i}" for i in range(len(digests), _SKETCH))] if purpose == "sketch" else digests
-    return {"salt": salt, "macs": [mac(key, f"{purpose} {salt}", digest)[:16] for digest in padded]}
+    return {"salt": salt, "macs": [mac(key, f"{purpose} {salt}", digest)[:16] for digest in digests]}
 
 
-def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[str]) -> float:
+def sealed_sketch(key: bytes, sketch: Sequence[Sequence[str]], salt: str = "") -> dict[str, Any]:
+    """Return a sketch likewise, filled up: how many rows or people it has is not seen.
+
+    Examples
+    --------
+    >>> len(sealed_sketch(bytes(32), (["ab"], []))["macs"])
+    512
+    """
+    parts = ([*part, *(f"none {name} {i}" for i in range(len(part), _SKETCH))] for name, part in enumerate(sketch))
+    return sealed(key, "sketch", [digest for part in parts for digest in part], salt)
+
+
+def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[Sequence[str]]) -> float:
     """Return the share of one data set's members that are the other's too, of that one of which it is larger.
 
     The digests of a sketch are its data set's smallest. Of a set within another one all that are smaller than the
     largest common one are common, in general the share that is (Broder 1997): so their number is compared with the
-    place of the last of them, on each side. 0 where fewer than ten are common.
+    place of the last of them, on each side. 0 where fewer than ten are common. Rows and people are compared apart; the
+    larger share counts.
 
     Examples
     --------
     >>> names = [f"{i:03}" for i in range(60)]
-    >>> held = sealed(bytes(32), "sketch", names)
-    >>> overlap(bytes(32), held, names[1::2]), overlap(bytes(32), held, names[:5]), overlap(b"other", held, names)
-    (1.0, 0.0, 0.0)
+    >>> held = sealed_sketch(bytes(32), (names, ()))
+    >>> overlap(bytes(32), held, (names[1::2], ())), overlap(bytes(32), held, (names[:5], ()))
+    (1.0, 0.0)
+    >>> overlap(b"other", held, (names, ()))
+    0.0
     """
-    mine, theirs = sealed(key, "sketch", sketch, held["salt"])["macs"][: len(sketch)], held["macs"]
-    shares = []
-    for some, others in ((mine, set(theirs)), (theirs, set(mine))):
-        places = [place for place, member in enumerate(some, 1) if member in others]
-        shares.append(len(places) / places[-1] if len(places) >= _FEWEST else 0.0)
+    mine, theirs = sealed_sketch(key, sketch, held["salt"])["macs"], held["macs"]
+    shares = [0.0]
+    for start, part in zip((0, _SKETCH), sketch, strict=True):
+        one, other = mine[start : start + len(part)], theirs[start : start + _SKETCH]
+        for some, others in ((one, set(other)), (other, set(one))):
+            places = [place for place, member in enumerate(some, 1) if member in others]
+            shares += [len(places) / places[-1]] if len(places) >= _FEWEST else []
     return max(shares)
 
 
@@ -133,8 +149,8 @@ def merge(
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}
     held_sketch, revised = known.get("sketch"), known.get("fingerprint") is None
-    if make_key and key is not None and registration.sketch and (held_sketch is None or revised):
-        merged["sketch"] = sealed(key, "sketch", registration.sketch)
+    if make_key and key is not None and any(registration.sketch) and (held_sketch is None or revised):
+        merged["sketch"] = sealed_sketch(key, registration.sketch)
     elif held_sketch is not None:
         merged["sketch"] = held_sketch
     return None if canonical(merged) == canonical(known) else merged

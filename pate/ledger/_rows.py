@@ -111,9 +111,9 @@ class Registration:
     adjacency : str
     contents : str or None
         A digest of their features, likewise: by it a ledger tells that stored answers are of other features.
-    sketch : tuple of str
-        Digests of some of the people (or records), likewise: by them a ledger tells that another data set is largely of
-        the same ones. All three are of :func:`pate.data.recognised_by`.
+    sketch : (tuple of str, tuple of str)
+        Digests of some of the rows, and of some of the people, likewise: by them a ledger tells that another data set
+        is largely of the same ones. All three are of :func:`pate.data.recognised_by`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Registration:
     fingerprint: str | None = field(default=None, repr=False)
     adjacency: str = "replace-one"
     contents: str | None = field(default=None, repr=False)
-    sketch: tuple[str, ...] = field(default=(), repr=False)
+    sketch: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), repr=False)
 
     def __post_init__(self) -> None:
         if self.unit not in ("record", "group"):
