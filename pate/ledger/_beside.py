@@ -18,6 +18,8 @@ from pate.ledger._rows import Registration
 LARGELY = 0.5
 #: Seconds to wait for a ledger that somebody else is writing to.
 _PATIENCE = 5.0
+#: So many rows that stand once tell tables with as many records of every class apart.
+_FEWEST = 20
 _MOST_BYTES = 10_000_000
 
 
@@ -49,7 +51,7 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
     ledgers = list(ledgers)
     members = "people" if data.unit == "group" else "records"
     for book in ledgers:
-        if data.fingerprint is not None and book.recognises(data.fingerprint):
+        if _knows(book, data):
             return (
                 f"{what} holds the private data set of the ledger {str(book.path)!r}. Another ledger would grant its "
                 f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger), or new_ledger=True (--new-ledger) "
@@ -73,6 +75,15 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
             "(--new-ledger)."
         )
     return ""
+
+
+def _knows(book: LedgerLooks, data: Registration) -> bool:
+    """Return whether these are the ledger's records. Without owners, as many of every class alone do not say so."""
+    if data.fingerprint is None or not book.recognises(data.fingerprint):
+        return False
+    in_order = book.recognises(data.fingerprint.partition(":")[0])
+    told_apart = data.unit == "record" and len(data.sketch[0]) >= _FEWEST and book.has_sketch
+    return in_order or not told_apart or book.overlap(data) >= LARGELY
 
 
 def ledgers_in(kind: Callable[..., LedgerLooks], folders: Iterable[Path]) -> Iterator[LedgerLooks]:

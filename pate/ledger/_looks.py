@@ -84,6 +84,13 @@ class LedgerLooks:
         known = [(held.get(name), value) for name, value in macs(key, fingerprint).items()]
         return any(a is not None and b is not None and hmac.compare_digest(str(a), b) for a, b in known)
 
+    @property
+    def has_sketch(self) -> bool:
+        """Whether the ledger can say of other data sets how far they are of the same people, see :meth:`overlap`."""
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_registration(connection, self.path)
+        return held is not None and held.get("sketch") is not None
+
     def overlap(self, data: Registration) -> float:
         """Return an estimate of how far another data set is of the same people (or records): **sensitive**, 0 to 1.
 

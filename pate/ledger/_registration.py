@@ -138,9 +138,11 @@ def merge(
         if known.get("fingerprint") not in (None, new["fingerprint"]):
             if known.get("unordered") is not None and known["unordered"] == new["unordered"]:
                 raise LedgerError(
-                    f"the ledger {str(path)!r} knows these private records in another order: labels and owners are "
-                    "the same ones. Nothing was charged. Sort them as they were, or, if they must be in the new order, "
-                    "say so first: Ledger.revise(reason) (pate ledger revise)."
+                    f"the ledger {str(path)!r} knows "
+                    + ("these labels and owners" if new["unit"] == "group" else "as many records of every class")
+                    + " in another order. Nothing was charged. If these are its records, sort them as they were, or, "
+                    "where they must be in the new order, say so first: Ledger.revise(reason) (pate ledger revise). If "
+                    "they are other ones, name another file."
                 )
             raise LedgerError(
                 f"the ledger {str(path)!r} is for other private records than these. Nothing was charged. One "

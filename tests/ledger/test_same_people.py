@@ -270,7 +270,7 @@ def test_records_in_another_order_are_called_that(tmp_path):
     ledger, rows, owners = opened(tmp_path / "a.sqlite"), table(300, 0), ids("names", 300, 0)
     ledger.register(registration(rows, owners))
     turned = Registration("group", CLASSES, **recognised_by(rows[::-1], labels(300)[::-1], owners[::-1]))
-    with pytest.raises(LedgerError, match=r"knows these private records in another order.*pate ledger revise"):
+    with pytest.raises(LedgerError, match=r"knows these labels and owners in another order.*pate ledger revise"):
         ledger.check(turned)
     with pytest.raises(LedgerError, match="is for other private records than these"):
         ledger.check(registration(rows, ids("names", 300, 1)))
