@@ -161,7 +161,8 @@ def row_digests(rows: Any) -> list[bytes]:
     """
     given: Any = plain_rows(rows)
     if sparse.issparse(given):
-        found = _sparse_rows(sparse.csr_array(given, dtype=np.float64, copy=True))
+        matrix: Any = given
+        found = _sparse_rows(sparse.csr_array(matrix, dtype=np.float64, copy=True))
     else:
         table = given if hasattr(given, "iloc") else np.asarray(given)
         if hasattr(given, "iloc") or table.dtype.kind not in "biuf":

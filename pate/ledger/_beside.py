@@ -23,7 +23,18 @@ _FEWEST = 20
 _MOST_BYTES = 10_000_000
 
 
-def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], folders: Iterable[Path] = ()) -> str:
+#: How a person says that a second ledger is meant.
+MEANT = "say new_ledger=True (--new-ledger)"
+
+
+def look_beside(
+    what: str,
+    data: Registration,
+    ledgers: Iterable[LedgerLooks],
+    folders: Iterable[Path] = (),
+    *,
+    meant: str = MEANT,
+) -> str:
     """Return what there is to say before another ledger is begun for these private records; "" where nothing is.
 
     Parameters
@@ -36,6 +47,8 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
         Those that might know them, see :func:`ledgers_in`.
     folders : iterable of path
         Where statements and models might lie of a release whose ledger is gone.
+    meant : str
+        How to say that another ledger is meant.
 
     Examples
     --------
@@ -54,8 +67,7 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
         if _knows(book, data):
             return (
                 f"{what} holds the private data set of the ledger {str(book.path)!r}. Another ledger would grant its "
-                f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger), or new_ledger=True (--new-ledger) "
-                "if that is meant."
+                f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger), or {meant} if that is meant."
             )
     share, path = max(((book.overlap(data), str(book.path)) for book in ledgers), default=(0.0, ""))
     if share >= LARGELY:
@@ -63,16 +75,15 @@ def look_beside(what: str, data: Registration, ledgers: Iterable[LedgerLooks], f
             f"{what} and the private data set of the ledger {path!r} are largely of the same {members}: of one of them "
             f"about {share:.0%} stand in the other too. (That is private: do not publish it.) Another ledger would "
             "grant them a whole budget once more. If it is that data set, corrected or added to, say so there (pate "
-            f"ledger revise) and pass ledger={path!r} (--ledger). If these are others, or that is meant, pass "
-            "new_ledger=True (--new-ledger)."
+            f"ledger revise) and pass ledger={path!r} (--ledger). If these are others, or that is meant, "
+            f"{meant}."
         )
     lost = next((path for path in _releases_like(data, folders) if not _is_held(path, ledgers)), None)
     if lost is not None:
         return (
             f"{str(lost)!r} tells of a release from about as many private {members}, and the ledger that it was "
             f"charged to is not there. If that was from {what}, a new ledger would forget what was spent: restore the "
-            "old one with its key, or name it, ledger= (--ledger). If it was from other data, pass new_ledger=True "
-            "(--new-ledger)."
+            f"old one with its key, or name it, ledger= (--ledger). If it was from other data, {meant}."
         )
     return ""
 

@@ -16,7 +16,7 @@ from pate.core.secret import beside_ledger, forget_secret
 from pate.core.tape import playing
 from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
-from pate.ledger._beside import ledgers_in, look_beside
+from pate.ledger._beside import MEANT, ledgers_in, look_beside
 from pate.ledger._key import read_key
 from pate.ledger._looks import LedgerLooks
 from pate.ledger._registration import SENSITIVE_KEYS, merge, sealed
@@ -86,11 +86,11 @@ class LedgerOfOne(LedgerLooks):
         if registration.contents is not None or any(registration.sketch):
             self._checked = registration
         if not known and not self._looked_beside and registration.fingerprint is not None:
-            said = self.look_beside("the private data set", self._full(registration))
+            said = self.look_beside("what was given", self._full(registration), meant="ignore this warning")
             if said:
                 warnings.warn(said, CuratorWarning, stacklevel=3)
 
-    def look_beside(self, what: str, data: Registration, *folders: Path) -> str:
+    def look_beside(self, what: str, data: Registration, *folders: Path, meant: str = MEANT) -> str:
         """Return what other ledgers in this one's folder, and others, say of these records; "": nothing. **Sensitive**.
 
         Asked before a ledger is begun, so that the same people do not get a fresh budget by oversight.
@@ -102,6 +102,8 @@ class LedgerOfOne(LedgerLooks):
         data : Registration
         folders : path
             Where to look besides.
+        meant : str
+            How to say that another ledger is meant.
 
         Examples
         --------
@@ -115,7 +117,7 @@ class LedgerOfOne(LedgerLooks):
         """
         self._looked_beside = True
         places = (self.path.parent, *folders)
-        return look_beside(what, data, ledgers_in(type(self), places), places)
+        return look_beside(what, data, ledgers_in(type(self), places), places, meant=meant)
 
     def check_writable(self) -> None:
         """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.

@@ -74,7 +74,10 @@ def test_a_table_with_a_row_less_asks_which_ledger_is_meant(tables):
         warnings.simplefilter("error")
         other.check_records()
         other.run()  # it was said, and nothing warns of it again
-    with pytest.raises(InvalidInputError, match=r"sampled.csv and .*about \d+% stand in the other too"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"sampled.csv and .*about \d+% stand in the other too.*say new_ledger=True \(--new-ledger\)",
+    ):
         job(tables, "sampled.csv").run()
 
 
