@@ -29,7 +29,7 @@ class Config:
 
     datasets: tuple[str, ...] = ("adult", "diabetes130", "spambase", "pendigits", "optdigits", "mnist")
     n_splits: int = 20
-    n_rows: int = 10_000
+    n_rows: int = 4_000
 
 
 def known(rng, rows, owners=None):
