@@ -61,6 +61,7 @@ def refused(work, words):
     assert not work._ledger.path.exists()
 
 
+@pytest.mark.long
 def test_a_table_with_a_row_less_asks_which_ledger_is_meant(tables):
     job(tables, "private.csv").run()
     words = r"{} and the private data set of the ledger .*private\.csv\.ledger\.sqlite' are largely of the same people"
@@ -81,6 +82,7 @@ def test_a_table_with_a_row_less_asks_which_ledger_is_meant(tables):
         job(tables, "sampled.csv").run()
 
 
+@pytest.mark.long
 def test_without_owners_it_is_told_by_rows_and_other_people_are_not_asked(tables):
     job(
         tables,
@@ -94,6 +96,7 @@ def test_without_owners_it_is_told_by_rows_and_other_people_are_not_asked(tables
         job(tables, "others.csv", grouped=False, ledger=tables / "private.csv.ledger.sqlite").check_records()
 
 
+@pytest.mark.long
 def test_a_ledger_deleted_with_its_key_beside_what_was_released(tables):
     work = job(tables, "private.csv", keep_model=True)
     release = work.run()
@@ -146,6 +149,7 @@ def pate(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
+@pytest.mark.long
 def test_two_releases_under_one_total(tables):
     """`pate ledger begin` says the total; a third release finds little left, and the message says what to do."""
     ledger = tables / "private.csv.ledger.sqlite"
@@ -162,6 +166,7 @@ def test_two_releases_under_one_total(tables):
         job(tables, "private.csv", budget=Budget(1.4, 1e-5))
 
 
+@pytest.mark.long
 def test_a_begun_ledger_is_new_until_something_is_charged(tables):
     job(tables, "private.csv").run()
     ledger = tables / "second.sqlite"
