@@ -341,6 +341,7 @@ class PATEClassifier(SavedModel):
         )
         if self.ledger is not None and plan.n_fresh:
             self.ledger.check_writable()
+        self._check_ledger(read.rows, y, groups)
 
         evidence = Evidence(
             classes_inferred=teachers.classes is None,
