@@ -27,8 +27,8 @@ _TABLES = (nn.Embedding, nn.EmbeddingBag)
 _MOST_IDS = 2**24
 _MIXES = (
     "module mixes the records of a batch ({how}), so clipping cannot bound one record's influence. Remove whatever "
-    "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first (batch_first=True in "
-    "torch's recurrent and attention layers)."
+    "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first "
+    "(batch_first=True in torch's recurrent and attention layers)."
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
-from pate.core.types import FloatArray, IntArray
+from pate.core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, PublicMap, n_rows, slabs
 from pate.records._persons import person_residual_sums, person_sums
@@ -175,6 +175,7 @@ class Work:
     def __init__(self, look: Directions, sums: Sums) -> None:
         self.look, self.sums = look, sums
 
-    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> IntArray:
-        """Return the sum of these records' ballots."""
-        return self.sums(self.look(rows, labels, owners))
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
+        """Return the sum of these records' ballots, and which of them cast one."""
+        piece = self.look(rows, labels, owners)
+        return self.sums(piece), piece.labels >= 0

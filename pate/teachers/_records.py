@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_classes, check_labels, encode_labels, quietly
+from pate.core.checks import check_classes, check_labels, quietly
 from pate.core.frames import plain_column
 from pate.data.partition import Partition, count_cross_shard_duplicates
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
@@ -53,10 +53,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
         )
     else:
         known = check_classes(classes)
-    labels = class_indices(values, known)
-    if (labels < 0).all():  # nobody's label but the column's kind, or another list of classes
-        encode_labels("y", check_labels("y", y, n_records), known)
-    return known, labels
+    return known, class_indices(values, known)
 
 
 def warn_of_duplicates(X: Any, cut: Partition) -> None:
