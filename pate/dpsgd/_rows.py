@@ -30,7 +30,7 @@ from pate.data._ids import distinct_ids
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._cells import private_cells
-from pate.teachers._usable import as_column, class_indices, owned
+from pate.teachers._usable import as_column, class_indices, label_column, owned
 
 
 def read_records(
@@ -99,9 +99,7 @@ def read_records(
         readable = np.ones(n_records, dtype=bool)
     if not strict:
         values = check_classes(classes)
-        if shape != (n_records,):
-            check_labels("y", y, n_records)
-        return features, quietly("y", class_indices, y, values), values, readable
+        return features, class_indices(label_column(y, n_records), values), values, readable
     target = check_labels("y", y, n_records)
     kind = quietly("y", type_of_target, target)
     if kind not in ("binary", "multiclass"):

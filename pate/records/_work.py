@@ -50,6 +50,11 @@ class Piece:
     def __repr__(self) -> str:
         return "Piece(<sensitive>)"
 
+    @property
+    def casts(self) -> Mask:
+        """Which records cast a ballot that is not zero."""
+        return np.asarray((self.labels >= 0) & self.p.any(axis=1))
+
     def sealed(self) -> Piece:
         """Return this piece, whose arrays nobody writes to any more: what was cut to length stays so."""
         for array in (self.p, self.labels, self.owners, self.z):
@@ -178,4 +183,4 @@ class Work:
     def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
         """Return the sum of these records' ballots, and which of them cast one."""
         piece = self.look(rows, labels, owners)
-        return self.sums(piece), piece.labels >= 0
+        return self.sums(piece), piece.casts

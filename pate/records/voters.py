@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, check_labels, quietly, shown
+from pate.core.checks import check_choice, check_classes, check_int, quietly, shown
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
@@ -20,7 +20,7 @@ from pate.records._work import Directions, HeldRecords, Sums, Work
 from pate.records.ballot_sum import BallotFacts, BallotSum
 from pate.records.ballots import ADJACENCIES, KINDS, centred, check_clip
 from pate.records.capped import CappedVotes, near_labels
-from pate.teachers._usable import as_column, class_indices, owned
+from pate.teachers._usable import class_indices, label_column, owned
 from pate.votes import hash_queries
 
 #: Rows of one piece of work.
@@ -163,7 +163,7 @@ class RecordVoters:
         tasks, n_tasks, whose, read = self._read(X, y, groups)
         made = self._each(Directions(self._map), tasks)
         pieces = tuple(track(made, total=n_tasks, label="directions", show=self._shown(whose)))
-        self._tell(read, [piece.labels >= 0 for piece in pieces])
+        self._tell(read, [piece.casts for piece in pieces])
         return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts())
 
     def cast(self, X: Any, y: Any = None, groups: Any = None) -> BallotSum:
@@ -375,7 +375,7 @@ class RecordVoters:
         order, checks = read
         could = np.logical_and.reduce(list(checks.values()))
         odd = could.copy()
-        odd[order] &= ~np.concatenate([*cast, np.zeros(0, dtype=bool)])  # their direction is not finite
+        odd[order] &= ~np.concatenate([*cast, np.zeros(0, dtype=bool)])  # their direction is zero
         checks[ODD_CELLS] = checks[ODD_CELLS] & ~odd
         usable_records(checks)
 
@@ -389,10 +389,7 @@ class RecordVoters:
         yield from Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in tasks)
 
     def _labels(self, y: Any, n: int) -> IntArray:
-        values = quietly("y", as_column, y)
-        if values.shape != (n,):
-            check_labels("y", y, n)
-        return class_indices(values, self.classes)
+        return class_indices(label_column(y, n), self.classes)
 
     def _facts(self, whose: Whose, model: Any, clip: float | None) -> BallotFacts:
         unit = "group" if whose.grouped else "record"

@@ -18,7 +18,7 @@ from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ReadRows, ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
 from pate.teachers._tables import TableTeachers
-from pate.teachers._usable import as_column
+from pate.teachers._usable import as_column, label_column
 
 
 class TeachersRows(BaseEstimator):
@@ -88,8 +88,7 @@ class TeachersRows(BaseEstimator):
         """Set ``classes_``, and refuse labels that are not one for each record."""
         values = check_classes(teachers.classes)
         self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
-        if quietly("y", as_column, y).shape != (n_records,):
-            check_labels("y", y, n_records)
+        label_column(y, n_records)
 
     def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
         X_public = plain_rows(X_public, name="X_public")
@@ -98,7 +97,10 @@ class TeachersRows(BaseEstimator):
             self._row_shape = shape
         check_same_shape(shape, self._row_shape, name="X_public")
         rows = _teachers_rows(X_public, "X_public", teachers)
-        self._check_names(rows, reset=reset)
+        self._check_names(rows, reset=reset, kinds=False)
+        self._objects = holds_objects(
+            rows
+        )  # public ones say what rows are to be like: any private cell might be a text
         return rows
 
     def _check_rows(self, X: Any, student: Any) -> Any:

@@ -123,8 +123,9 @@ def _listed(X: Any, width: int | None = None, *, texts: bool = False) -> Any:
     """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing.
 
     Where ``width`` is told, by public rows, no private one decides it, nor that rows are texts; nor where ``texts`` is.
+    Else most of them do.
     """
-    if texts or (width is None and any(isinstance(cell, str) for cell in X)):
+    if texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
         return _as_they_are(X)
     try:
         rows = np.asarray(X)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.checks import check_labels, quietly
 from pate.core.frames import plain_column
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
@@ -54,6 +55,25 @@ def as_column(y: Any) -> npt.NDArray[Any]:
     if hasattr(y, "__array__") or isinstance(y, str | bytes) or not isinstance(y, Sequence):
         return np.asarray(y)
     return np.fromiter(y, dtype=object, count=len(y))  # numpy would turn all into texts for the sake of one
+
+
+def label_column(y: Any, n_records: int) -> npt.NDArray[Any]:
+    """Return labels as an array of shape (n_records,) in which no label changes what the others are.
+
+    Raises
+    ------
+    InvalidInputError
+        There are not as many as records, or their declared type is that of no class values (dates, complex numbers).
+
+    Examples
+    --------
+    >>> label_column([0, None, {}], 3)
+    array([0, None, {}], dtype=object)
+    """
+    values = quietly("y", as_column, y)
+    if values.shape != (n_records,) or values.dtype.kind in "cmMV":
+        check_labels("y", y, n_records)
+    return values
 
 
 def _place(value: Any, places: dict[Any, int]) -> int:

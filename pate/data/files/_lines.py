@@ -105,7 +105,7 @@ def records_text(path: Path, lines: Sequence[str | None], sep: str, n_cells: int
     i = 0
     while i < len(lines):
         line, last = lines[i], i
-        text = line.removesuffix("\r") if line is not None and end == "\n" else line
+        text = line.strip("\r") if line is not None and end == "\n" else line
         found = None
         if text is not None and not any(sign in text for sign in '"\r\n\0'):
             if text.count(sep) == n_cells - 1:
