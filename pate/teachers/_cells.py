@@ -58,7 +58,8 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
         X = X.to_numpy(dtype=object)
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "O":
-        X = np.ma.filled(X, None)
+        mask, X = np.ma.getmaskarray(X), X.data.copy()
+        X[mask] = None
     if not isinstance(X, np.ndarray) or isinstance(X, np.ma.MaskedArray) or not X.ndim:
         return X, np.ones(len(X) if hasattr(X, "__len__") else 0, dtype=bool)
     if X.dtype.kind == "f" and finite and np.isinf(X).any():

@@ -317,8 +317,8 @@ TAKERS = {
 }
 
 
-#: Odd cells of a few records: where records are private these are left out, as one may not decide what comes of all.
-FEW = ("complex cells",)
+#: Odd cells, of a few records or of all: private records are read cell by cell, and those are left out.
+FEW = ("complex cells", "complex list", "date list", "date cells", "day column", "list column", "decimal column")
 OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
 
 
@@ -329,7 +329,9 @@ def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker, kin
         pytest.skip("an encoder names columns as its table does, and scikit-learn refuses the names itself")
     if kind == "ragged" and taker in OF_PRIVATE_ROWS:
         pytest.skip("the one row of another length is left out")
-    if kind in FEW and taker in OF_PRIVATE_ROWS:
+    if taker == "PATEClassifier" and kind.endswith(" column") and kind in FEW:
+        text = "must be a DataFrame"  # as the public rows are none
+    elif kind in FEW and taker in OF_PRIVATE_ROWS:
         with pytest.warns(CuratorWarning, match="records cannot be used"):
             TAKERS[taker](X)
         return
@@ -417,7 +419,8 @@ def test_a_private_text_among_numbers_never_reaches_other_shards():
     X = MASKED.data.astype(object)
     X[5, 1] = "unknown"
     teachers = TeacherEnsemble(encoded(), 3, classes=[0, 1], random_state=0).fit(X.astype(str), Y)
-    teachers.vote(PUBLIC)  # these are the texts of a whole table; one that nobody could vote with would be one record's
+    with pytest.warns(CuratorWarning, match="could not vote"):
+        teachers.vote(PUBLIC)  # a whole table of texts; were it refused here, one record's text would decide that
     clf = PATEClassifier(encoded(), n_teachers=3, budget=RICH, classes=[0, 1], student=GaussianNB())
     with pytest.warns(CuratorWarning, match="1 of 24 records cannot be used"):
         clf.fit(X, Y, X_public=PUBLIC)

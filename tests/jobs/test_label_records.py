@@ -189,6 +189,7 @@ def test_a_person_is_a_unit(tmp_path, files):
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("column", "cell"), [("a", "Jane Doe"), ("b", "9e300"), ("ill", "maybe"), ("ill", None)])
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 def test_one_odd_cell_moves_the_sum_by_no_more_than_a_unit_may(files, grouped, column, cell):
     frame = pd.read_csv(files[0], dtype=str)
     sums = []

@@ -12,11 +12,15 @@ from sklearn.preprocessing import StandardScaler
 
 from pate import Budget, InvalidInputError, RecordVoters, SensitiveValueError, VoteCap, open_vote_cap
 from pate.data import records_fingerprint
+from pate.exceptions import CuratorWarning
 from pate.records import HardSpace, SignedSpace, SoftSpace, _maps
 from pate.records import voters as voters_module
 from pate.records.ballots import centred, class_sums, quantised
 from pate.records.spaces import BallotSpace
 from pate.representations import TableMap
+
+#: Records that cannot be used are told of, which tests/estimator/test_unusable_records.py looks at.
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 RNG = np.random.default_rng(0)
 PUBLIC = RNG.normal(size=(120, 7)) * np.arange(1, 8)
