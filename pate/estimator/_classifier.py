@@ -349,7 +349,7 @@ class PATEClassifier(SavedModel):
         )
         with timed("training"):
             teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
-        warn_if_weak(budget.delta, teachers.partition_.n_units)
+        warn_if_weak(budget.delta, teachers.partition_.n_units, epsilon=budget.epsilon)
         if plan.n_fresh:
             self._count(plan.quote.guarantee, plan.quote.charge, groups)
         with timed("labelling"):

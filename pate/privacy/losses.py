@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pate.core.checks import check_int, check_real
@@ -311,15 +312,20 @@ class Losses:
 
     def distribution(self, interval: float) -> Any:
         """Return the privacy loss distribution on a grid, rounded towards more loss; ``slack`` is not in it."""
-        from dp_accounting.pld import privacy_loss_distribution as pld
+        return _distribution(self, interval)
 
-        found = None
-        for pair, n in self.steps:
-            part = pair.loss_distribution(interval).self_compose(n)
-            found = part if found is None else found.compose(part)
-        if self.mu_squared:
-            gaussian = pld.from_gaussian_mechanism(
-                1 / math.sqrt(self.mu_squared) * (1 - 1e-12), value_discretization_interval=interval
-            )
-            found = gaussian if found is None else found.compose(gaussian)
-        return found
+
+@lru_cache(maxsize=2)  # for one run at several deltas
+def _distribution(losses: Losses, interval: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    found = None
+    for pair, n in losses.steps:
+        part = pair.loss_distribution(interval).self_compose(n)
+        found = part if found is None else found.compose(part)
+    if losses.mu_squared:
+        gaussian = pld.from_gaussian_mechanism(
+            1 / math.sqrt(losses.mu_squared) * (1 - 1e-12), value_discretization_interval=interval
+        )
+        found = gaussian if found is None else found.compose(gaussian)
+    return found

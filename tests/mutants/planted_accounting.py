@@ -8,13 +8,16 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.special import ndtri
 from wall import Mutant
 from wall_looks import DELTA, by_law, by_outcomes, by_pair
 
 from pate import Accountant, Charge, GNMax, LNMax
+from pate.audit import Claim
 from pate.mechanisms._base import all_answered
 from pate.noise import real_argmax
 from pate.noise.source import NoiseSource
+from pate.privacy.attacker import largest_success
 from pate.privacy.exact import GaussianNoise, log_probs, pair_law, quadrature
 from pate.privacy.words import Guarantee
 
@@ -62,6 +65,13 @@ def told(accountant: Accountant) -> Guarantee:
 
 MANY = 1000
 NEAR_TIES = [31] + [30] * (MANY - 1)
+
+
+def guesses(answers: int) -> Claim:
+    """The Gaussian release of which a statement would tell the same best guess at even odds."""
+    charge = GNMAX.charge(answers)
+    right = largest_success(9.0, DELTA, mu=charge.mu_squared**0.5)
+    return Claim.gaussian(2 * float(ndtri(right)))
 
 
 def coarse_law() -> np.ndarray:
@@ -115,6 +125,11 @@ MUTANTS = (
         "delta in epsilon's place",
         "calls by position",
         {"pair": by_pair(lambda: told(Accountant()), lambda: told(Swapped()), GNMAX, TIE, TIE_PRIME, ASKED)},
+    ),
+    Mutant(
+        "an attacker's guess told for one answer of many",
+        "plain words beside an epsilon, worked out by themselves",
+        {"pair": by_pair(lambda: guesses(ASKED), lambda: guesses(1), GNMAX, TIE, TIE_PRIME, ASKED)},
     ),
     Mutant(
         "class ids as counts",

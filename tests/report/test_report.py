@@ -483,7 +483,7 @@ def test_an_edited_statement_is_refused_not_shown(result, edit):
 @pytest.mark.parametrize(("epsilon", "tier", "success"), [(0.5, "strong", "62.3%"), (12.0, "weak", "100.0%")])
 def test_tier_and_meaning(result, epsilon, tier, success):
     # exp(0.5) / (1 + exp(0.5)) = 0.62246: rounded upwards, since it is a bound
-    result["statement"] = make_statement(epsilon=epsilon).to_dict()
+    result["statement"] = make_statement(epsilon=epsilon, n_units=5_000).to_dict()
     text = Page(report.render_report(result)).text
     assert f"a {tier} guarantee" in text
     assert f"right at most {success}" in text
