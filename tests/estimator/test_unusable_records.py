@@ -128,6 +128,13 @@ TAKERS = {
 LONG = ("PATE by records", "DP-SGD by a recipe", "private kNN", "private selection")
 
 
+ALL = [
+    taker if taker in ("teachers", "record voters")
+    else pytest.param(taker, marks=[pytest.mark.long, *([pytest.mark.sample] if taker == "DP-SGD" else [])])
+    for taker in TAKERS
+]  # fmt: skip
+
+
 def released(taker, X, y, groups=None):
     """Return what is released, and what the curator is told of unusable records."""
     with warnings.catch_warnings(record=True) as said:
@@ -143,7 +150,7 @@ def with_one(values, odd):
     return changed
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("taker", ALL)
 def test_every_way_of_being_unusable_gives_the_same_release(taker):
     rows, y = ROWS.tolist(), LABELS.tolist()
     first, told = released(taker, rows, with_one(y, "?"))
@@ -164,7 +171,7 @@ def test_every_way_of_being_unusable_gives_the_same_release(taker):
     assert not told
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("taker", ALL)
 def test_where_no_record_is_left_there_is_a_release_as_beside_one_that_is(taker):
     rows, y = ROWS.tolist(), LABELS.tolist()
     for X, labels, n in (
@@ -181,6 +188,7 @@ def test_where_no_record_is_left_there_is_a_release_as_beside_one_that_is(taker)
             assert ("NO RECORD IS LEFT" in told[0]) == (n == N)
 
 
+@pytest.mark.long
 def test_a_record_without_an_owner_is_of_no_unit():
     people = [f"p{i // 2}" for i in range(N)]
     for taker in ("teachers", "record voters", "DP-SGD"):
@@ -209,6 +217,7 @@ class Dropping(Smooth):
         self.layers.insert(1, nn.Dropout(0.3))
 
 
+@pytest.mark.long
 def test_the_gradient_of_an_unusable_record_is_zero_whatever_engine_clipping_and_unit():
     usable = np.arange(N) // 3 != WHO // 3
     rows = np.where(usable[:, None], ROWS, 0).astype(np.float32)

@@ -166,8 +166,8 @@ def read_table(
     number or truth value that its own cell spells, else its text. Public are the names of columns, the number of rows,
     sheets, tables and files, and the declared types of Parquet, DuckDB and npz columns. How a private CSV file is
     written follows from its first bytes, its header line and the public file, from no record; a line that is no row of
-    the table is a record of missing cells (:mod:`pate.data.files._lines`). A record of a sheet has a cell that is filled: empty lines at the end of one are none. A date before the year 1 or
-    after 9999 is missing.
+    the table is a record of missing cells (:mod:`pate.data.files._lines`). A record of a sheet has a cell that is
+    filled: empty lines at the end of one are none. A date before the year 1 or after 9999 is missing.
 
     Examples
     --------
