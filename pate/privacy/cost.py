@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.attacker import pair_advantage
 from pate.privacy.convert import (
@@ -370,7 +370,8 @@ class Charge:
         options: list[tuple[float, str, float | None]] = [(by_rdp, "rdp", order), (self.pure, "pure", None)]
         if math.isfinite(self.mu_squared):
             options.insert(0, (gdp_to_epsilon(math.sqrt(self.mu_squared), left), "gdp", None))
-        epsilon, method, used = min(options, key=lambda option: option[0])
+        least = least_of(*(option[0] for option in options))
+        epsilon, method, used = next(option for option in options if option[0] == least)
         if not math.isfinite(epsilon):
             raise InvalidInputError("this composition has no finite cost. Are single orders below all known ones?")
         return Guarantee(epsilon=epsilon, delta=delta, kind="public", method=method, order=used)
@@ -389,7 +390,7 @@ class Charge:
         >>> round(one.total_variation(), 4), round(Charge.at_order(0.03125, order=2.0).total_variation(), 4)
         (0.0995, 0.125)
         """
-        d = min(self.rdp)
+        d = least_of(*self.rdp)
         found = (
             math.erf(math.sqrt(self.mu_squared / 8)),
             pair_advantage(self.pure, 0.0),
@@ -397,7 +398,7 @@ class Charge:
             math.sqrt(d / 2),
             math.sqrt(-math.expm1(-d)),
         )
-        return min(1.0, (min(found) + self.delta0) * (1 + 1e-11))
+        return least_of(1.0, (least_of(*found) + self.delta0) * (1 + 1e-11))
 
 
 def check_charge(cost: object) -> Charge:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 
@@ -65,7 +65,8 @@ def discretization_interval(epsilon: float, n_steps: int) -> float:
     (0.001, 5e-05)
     """
     steps = math.sqrt(n_steps)
-    return max(min(max(1e-3, epsilon / 3000), 0.11 * math.sqrt(epsilon) / steps, epsilon / (40 * steps)), 2e-6)
+    fine = least_of(largest_of(1e-3, epsilon / 3000), 0.11 * math.sqrt(epsilon) / steps, epsilon / (40 * steps))
+    return largest_of(fine, 2e-6)
 
 
 def rounding_slack(n_steps: int) -> float:
@@ -165,7 +166,7 @@ class SampledGaussianPair:
         if cut < _RAREST:
             cut, within = _RAREST, q  # both from above
         else:
-            within = min(q, float(binom.sf(most, n, q)) * most / n / cut)
+            within = least_of(q, float(binom.sf(most, n, q)) * most / n / cut)
         kept = float(binom.cdf(most - 1, n - 1, q))
         branches = ((kept, q, s), (1.0 - kept if cut > 0.5 else cut, within, s / 2))
         if kept == 0.0:
@@ -301,12 +302,12 @@ class Losses:
             return math.inf
         delta *= math.exp(-sum(n * pair.relative for pair, n in self.steps))
         kinds = [
-            (tuple((w, min(1.0, q * (1 + pair.relative)), s) for w, q, s in pair.branches if w >= _RARE), n)
+            (tuple((w, least_of(1.0, q * (1 + pair.relative)), s) for w, q, s in pair.branches if w >= _RARE), n)
             for pair, n in self.steps
         ]
         if self.mu_squared:  # N(1, s^2) against N(-1, s^2), at rate 1
             kinds.append((((1.0, 1.0, 2 / math.sqrt(self.mu_squared) * (1 - 1e-12)),), 1))
-        if min(s for branches, _ in kinds for *_, s in branches) < LEAST_NOISE:
+        if least_of(*(s for branches, _ in kinds for *_, s in branches)) < LEAST_NOISE:
             return math.inf
         return tilted_epsilon(kinds, delta, interval)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
+from pate.core.checks import largest_of
 from pate.exceptions import SensitiveValueError
 from pate.privacy.convert import format_up
 
@@ -67,6 +68,11 @@ class Guarantee:
     adaptivity : {"adaptive", "fixed queries"}
         Whether later queries may depend on earlier answers.
 
+    Raises
+    ------
+    InvalidInputError
+        epsilon or delta is NaN: what could not be computed promises nothing.
+
     Examples
     --------
     >>> print(Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"))
@@ -81,6 +87,9 @@ class Guarantee:
     adjacency: str = "replace-one"
     directions: str = "both"
     adaptivity: str = "adaptive"
+
+    def __post_init__(self) -> None:
+        largest_of(self.epsilon, self.delta)
 
     def __str__(self) -> str:
         order = "" if self.order is None else f" (order {self.order:g})"

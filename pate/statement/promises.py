@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pate.core.checks import least_of
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 
@@ -41,7 +42,7 @@ def promises(cost: Charge) -> dict[str, Any]:
     True
     """
     mu_squared, never_fails = cost.mu_squared, cost.delta0 == 0
-    rho = min(mu_squared / 2, cost.pure * cost.pure / 2)
+    rho = least_of(mu_squared / 2, cost.pure * cost.pure / 2)
     if _MOST < mu_squared < math.inf:
         # An absurd price must not stop labels that were paid for: at other deltas it may be beyond the arithmetic.
         return {"mu": None, "rho": None, "curve": ()}
