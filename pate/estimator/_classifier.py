@@ -166,10 +166,10 @@ class PATEClassifier(SavedModel):
     >>> from pate import TorchTeacherEnsemble
     >>> from pate.networks import MLP
     >>> gpu = PATEClassifier(
-    ...     TorchTeacherEnsemble(MLP, n_teachers=20, epochs=2, device="cpu"),
-    ...     student=LogisticRegression(), budget=Budget(8.0, 1e-5), classes=range(10))
-    >>> gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16).statement_.guarantee.epsilon <= 8.0
-    True
+    ...     TorchTeacherEnsemble(MLP, n_teachers=20, device="cpu"), budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> gpu = gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> gpu.statement_.guarantee.epsilon <= 8.0, gpu.score(X[1500:] / 16, y[1500:]) > 0.6
+    (True, True)
     """
 
     def __init__(
@@ -341,6 +341,7 @@ class PATEClassifier(SavedModel):
         )
         if self.ledger is not None and plan.n_fresh:
             self.ledger.check_writable()
+        self._check_ledger(read.rows, y, groups)
 
         evidence = Evidence(
             classes_inferred=teachers.classes is None,
