@@ -102,7 +102,7 @@ def fit_privately(
     features, labels, classes, readable = read_records(
         reader, X, y, clf.classes, tell_n=tell_n, planned=is_planned(clf), like=X_public
     )
-    owners, groups, known = read_groups(groups, len(labels), tell_n=tell_n)
+    owners, groups, has_owner = read_groups(groups, len(labels), tell_n=tell_n)
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(clf.device)
@@ -154,7 +154,7 @@ def fit_privately(
         rows, whole = ids_for(engine.module, features)
         n = len(readable)  # behind them stand canaries
         usable, _ = usable_records(
-            {f"{OUTSIDE}={classes!r}": labels[:n] >= 0, ODD_CELLS: readable & whole[:n], NO_OWNER: known}
+            {f"{OUTSIDE}={classes!r}": labels[:n] >= 0, ODD_CELLS: readable & whole[:n], NO_OWNER: has_owner}
         )
         counts = np.append(usable, whole[n:])
         units = Units(rows, labels, owners, clf.records_per_group, device, augmentation=run.augmentation, usable=counts)
