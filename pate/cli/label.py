@@ -29,8 +29,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
     if options.proba:
         check_proba(job.plan)
-    if options.way == "private" and (options.plan or is_interactive()):  # who is there to read it may think again
-        job.check_records()
+    told = job.check_records() if options.way == "private" else ()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
         say_json(planned)
@@ -38,8 +37,12 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         return
     say(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
     if not (options.yes or job.plan.is_paid) and is_interactive():
+        for one in told:
+            if one.quoting:  # private values: for a terminal alone
+                complain(one.quoting, "yellow")
+        above = " See the warnings above." if told else ""
         spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of what these private data may ever give"
-        if not confirmed(f"This spends {spent}, for good. Go on?"):
+        if not confirmed(f"This spends {spent}, for good.{above} Go on?"):
             complain(
                 "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
             )
@@ -70,3 +73,12 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     if options.way == "private" and (options.private is None or options.public is None):
         missing = "--private" if options.private is None else "--public"
         raise InvalidInputError(f"{missing} is missing: name private and public data, or --votes cast elsewhere.")
+    named = options.classes is not None or options.classes_file is not None
+    if options.way == "private" and named == options.classes_from_private:
+        raise InvalidInputError(
+            "--classes-from-private is for who names no classes. Leave it out."
+            if named
+            else "--classes is missing: name every class that could occur (--classes no,yes, or --classes-file). "
+            "--classes-from-private reads them off the private labels instead: every value that occurs there becomes "
+            "public, exactly, and the statement says so."
+        )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pate.core.curator import Told
 from pate.data import TablePair, read_both, read_images
 from pate.data.files._databases import file_of
 from pate.data.files._opened import is_table
@@ -40,6 +41,8 @@ class Sources:
         How the files were read and what becomes of their columns: named lines, from public rows and names alone.
     kinds : mapping of str to str
         What a public table's columns are, see :attr:`pate.data.Table.kinds`.
+    told : tuple of Told
+        What the curator should know of the private columns.
     image_shape : tuple of int or None
         Of images: (height, width), or (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
     """
@@ -56,6 +59,7 @@ class Sources:
     id_name: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    told: tuple[Told, ...] = ()
 
 
 def read_sources(
@@ -135,6 +139,7 @@ def _tables(
         id_name=shown.id_name,
         files=_described(pair, classes),
         kinds=shown.kinds,
+        told=pair.told,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.estimator._roads import FEWEST_PUBLIC, plan_records
-from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.exceptions import InvalidInputError
 from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
@@ -28,8 +27,6 @@ from pate.recipes import (
 )
 from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
-from pate.teachers import class_indices
-from pate.teachers._usable import owned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,11 +112,9 @@ class BallotRoad:
         )
         return cls(source, ballots, evidence, plan)
 
-    def run(self, y: npt.NDArray[Any], *, told: bool = False) -> tuple[RecordLabels, RecordModel]:
+    def run(self, y: npt.NDArray[Any]) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
         source = self.source
-        if not told:
-            tell_of_unusable(y, source.groups, self.ballots.voters.classes)
         X = in_planes(source.X, source.image_shape)
         return self.ballots.run(X, y, source.groups, evidence=self.evidence)
 
@@ -173,18 +168,3 @@ def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
     colours, height, width = image_shape
     pixels = rows.reshape(len(rows), height, width, colours)
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
-
-
-def tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> None:
-    """Warn the curator of records that cast no ballot; nothing else comes of them."""
-    labelled = class_indices(y, classes) >= 0
-    _, has_owner = owned(groups, len(y))
-    n_out = int(np.count_nonzero(~(labelled & has_owner)))
-    if n_out:
-        warnings.warn(
-            f"{n_out} of {len(y)} records cannot be used and do not vote: {np.count_nonzero(~labelled)} of a class "
-            f"outside classes, {np.count_nonzero(~has_owner)} of an unknown owner. (These numbers are private: do not "
-            "publish them.)",
-            CuratorWarning,
-            stacklevel=4,
-        )
