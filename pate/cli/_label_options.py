@@ -79,7 +79,7 @@ class LabelOptions:
     classes_from_private: Annotated[
         bool,
         option(
-            "Instead of --classes: every value that private labels have becomes public, exactly; the statement says so.",
+            "Instead of --classes: every value that private labels have becomes public; the statement says so.",
             PRIVATE,
             "--classes-from-private",
         ),

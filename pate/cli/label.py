@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import typer
@@ -26,6 +27,8 @@ def label(context: typer.Context, options: LabelOptions) -> None:
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
+    kept = options.out.with_name(options.out.stem + ".private")
+    new = not kept.exists()
     job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
     if options.proba:
         check_proba(job.plan)
@@ -46,6 +49,8 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             complain(
                 "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
             )
+            if new:  # maps of public rows alone: nobody goes on with them
+                shutil.rmtree(kept, ignore_errors=True)
             raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)

@@ -320,13 +320,13 @@ def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "cl
     >>> check_no_amounts("y", range(10), 100)
     >>> check_no_amounts("y", range(2965), 4000)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: y holds many different numbers, as an amount does: that is regression, and labels ...
+    pate.exceptions.InvalidInputError: y holds many different numbers, as an amount does: that is ...
     """
     n = sum(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
     if n > _FEW_NUMBERS and (n > _MOST_NUMBERS or n_records < 10 * n):
         raise InvalidInputError(
-            f"{name} holds many different numbers, as an amount does: that is regression, and labels are classes. Every "
-            f"number would become public. Cut it into ranges beforehand; or, if these are codes, name every class: "
+            f"{name} holds many different numbers, as an amount does: that is regression, and labels are classes. "
+            "Every number would become public. Cut it into ranges beforehand; or, if these are codes, name them all: "
             f"{named}."
         )
 

@@ -57,10 +57,8 @@ class ByRecords(PublicModel):
         if not self.overlap_is_public:
             check_public_rows(records, records if same else rows, groups)
         shape = self._image_shape()
-        tell(
-            [*about_labels(y, groups, self.classes_.tolist()), *about_shift(records, rows, image_shape=shape)],
-            stacklevel=5,
-        )
+        told = about_labels(y, groups, self.classes_.tolist())
+        tell([*told, *about_shift(records, rows, image_shape=shape)], stacklevel=5)
         with timed("startup"):
             plan = plan_records(
                 rows,

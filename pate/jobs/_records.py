@@ -96,7 +96,7 @@ class BallotRoad:
         )
         hope = _hope_of(ballots, anyway=anyway, commonest=commonest)
         evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)
-        before = "images" if source.kind == "images" else f"{source.public.shape[1]} columns"
+        before = f"{source.public.shape[1]} columns" if source.kind == "table" else source.kind
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
         plan = BallotPlan(
             n_units=ballots.n_units,

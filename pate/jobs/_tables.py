@@ -286,7 +286,7 @@ class LabelJob(LeavesModel):
             if keep_model:
                 self._pupil = pupil_of_ballots(
                     source, student, n_classes=len(self._classes), max_categories=max_categories,
-                    random_state=random_state,
+                    random_state=random_state, representation=self._ballots.ballots.voters.representation,
                 )  # fmt: skip
             return
         self._shards = ShardRoad.of(
