@@ -340,7 +340,7 @@ class LabelJob(LeavesModel):
             In the order of ``queries_``. The latter where teachers vote.
         """
         if not self._told:
-            self.check_records()
+            self._tell(counted=self.voters == "records")  # teachers tell of records that they leave out
         y, _ = self._checked()
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
@@ -366,10 +366,13 @@ class LabelJob(LeavesModel):
         CovariateShiftWarning
             Private columns stand elsewhere than public ones, as in other units.
         """
+        return self._tell()
+
+    def _tell(self, *, counted: bool = True) -> tuple[Told, ...]:
         y, values = self._checked()
         self._told, source = True, self._source
         shift = about_shift(source.X, source.public, image_shape=source.image_shape)
-        return tell([*about_labels(y, source.groups, values), *source.told, *shift], stacklevel=3)
+        return tell([*about_labels(y, source.groups, values, counted=counted), *source.told, *shift], stacklevel=4)
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
         """Return labels and classes; see before days of training, not after, that the ledger is of these records."""
