@@ -1,6 +1,6 @@
 """How often the curator is told that private rows stand elsewhere: false alarms, and other units that are found.
 
-    PATE_DATA_HOME=... python experiments/covariate_shift.py --tables FOLDER    # some minutes of one core, then the page
+    PATE_DATA_HOME=... python experiments/covariate_shift.py --tables FOLDER   # some minutes, then the page
     python experiments/covariate_shift.py --page                                 # the table of docs/data.md
     python experiments/covariate_shift.py --smoke                                # does it run?
 
