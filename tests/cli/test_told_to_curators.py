@@ -101,6 +101,7 @@ def test_nothing_is_told_of_honest_tables(tables, person):
     assert "for good. Go on?" in done.stderr
 
 
+@pytest.mark.long
 def test_ids_of_people_without_a_group(tables):
     for only in (("--drop", "patient_id"), ("--id", "patient_id"), ("--only-common",)):
         done = label(tables, "--plan", only=only)
@@ -111,6 +112,7 @@ def test_ids_of_people_without_a_group(tables):
     assert "ids of people" not in label(tables, "--plan").stderr  # each has one record
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 def test_what_is_told_changes_nothing_that_is_released(tables, monkeypatch):
     """The same bits whether the curator was told much or nothing at all."""
@@ -172,6 +174,7 @@ def test_a_few_odd_cells_that_make_a_column_categories_are_pointed_out(tables):
     assert "57 cells are numbers and 3 are not, such as '<0,6'" in done.stdout
 
 
+@pytest.mark.long
 def test_texts_alone_are_labelled_and_predicted(tables):
     rng = np.random.default_rng(0)
     sides = {"benign": ["calm", "well", "slow"], "malignant": ["fast", "sore", "pale"]}

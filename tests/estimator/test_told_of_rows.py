@@ -32,6 +32,7 @@ def test_other_units_are_told_of_before_anything_is_spent(tmp_path):
         assert not ledger.releases()
 
 
+@pytest.mark.long
 def test_it_changes_nothing_that_is_released_and_can_be_silenced():
     for road in ROADS:
         with pytest.warns(CovariateShiftWarning):
