@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "pate statement --new-catalogue de.toml",
         "pate statement labels.statement.json --catalogue de.toml --out seite.html",
     ),
+    "ledger begin": ("pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6",),
     "ledger show": ("pate ledger show patients.csv.ledger.sqlite",),
     "ledger verify": (
         "pate ledger verify patients.csv.ledger.sqlite",

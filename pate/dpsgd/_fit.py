@@ -14,7 +14,7 @@ from pate.core.clock import timed
 from pate.core.frames import plain_rows
 from pate.core.seeds import training_seed
 from pate.core.tape import note
-from pate.data import records_fingerprint
+from pate.data import recognised_by
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
@@ -103,7 +103,7 @@ def fit_privately(
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(clf.device)
-    fingerprint = records_fingerprint(labels, groups)
+    known = {} if clf.ledger is None else recognised_by(features, labels, groups)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
     numbered = owners is None and clf.adjacency != "add-or-remove"  # neighbours' records stand in the same places
     if road is not None:
@@ -121,7 +121,7 @@ def fit_privately(
         run.augmentation.check_rows(features.shape[1:])
     marked = rows_of(clf.canaries, lambda X, y: read_more(reader, X, y, classes, road))
     clipping = read_clipping(run.clipping, run.max_grad_norm)
-    data = Registration(unit, classes, n_units=n_units, fingerprint=fingerprint)
+    data = Registration(unit, classes, n_units=n_units, **known)
     if clf.ledger is not None:
         clf.ledger.check(data)
     kept, source, random_state = open_run(

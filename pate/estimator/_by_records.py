@@ -82,6 +82,7 @@ class ByRecords(PublicModel):
             try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
         if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
+        self._check_ledger(records, y, groups)
         evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)

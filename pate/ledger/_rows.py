@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pate.core.checks import largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.compose.currency import Opening, Terms
@@ -67,6 +68,8 @@ class LedgerRow:
         What it took of the limit, in the ledger's currency.
     failure : float
         What it took of the share of delta that was set aside.
+    contents : dict or None
+        A digest of the private features under the ledger's key and a salt; None where it was not known.
 
     Examples
     --------
@@ -87,6 +90,7 @@ class LedgerRow:
     kind: str = "labels"
     price: float = 0.0
     failure: float = 0.0
+    contents: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,11 @@ class Registration:
         A digest of the private records, by which a ledger recognises them: **sensitive**, not shown, and stored only
         under a secret key (:class:`pate.Ledger`).
     adjacency : str
+    contents : str or None
+        A digest of their features, likewise: by it a ledger tells that stored answers are of other features.
+    sketch : (tuple of str, tuple of str)
+        Digests of some of the rows, and of some of the people, likewise: by them a ledger tells that another data set
+        is largely of the same ones. All three are of :func:`pate.data.recognised_by`.
 
     Examples
     --------
@@ -119,6 +128,8 @@ class Registration:
     n_shards: int | None = None
     fingerprint: str | None = field(default=None, repr=False)
     adjacency: str = "replace-one"
+    contents: str | None = field(default=None, repr=False)
+    sketch: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), repr=False)
 
     def __post_init__(self) -> None:
         if self.unit not in ("record", "group"):
@@ -214,7 +225,11 @@ class Remaining:
     @property
     def left(self) -> float:
         """How much further prices may add up to; infinite before the first charge."""
-        return math.inf if self.terms is None else max(0.0, math.fsum((self.terms.limit, *(-p for p in self.prices))))
+        return (
+            math.inf
+            if self.terms is None
+            else largest_of(0.0, math.fsum((self.terms.limit, *(-p for p in self.prices))))
+        )
 
     @property
     def fraction_left(self) -> float:
@@ -226,7 +241,7 @@ class Remaining:
         """How much of the share of delta for costs that may fail is left; None where the first charge decides."""
         if self.terms is None:
             return None if self.opening is None else self.opening.failure_delta
-        return max(0.0, math.fsum((self.terms.failure_delta, *(-f for f in self.failures))))
+        return largest_of(0.0, math.fsum((self.terms.failure_delta, *(-f for f in self.failures))))
 
     @property
     def epsilon_left(self) -> float:
@@ -239,7 +254,7 @@ class Remaining:
         if self.terms is None:
             return self.total.epsilon
         left = delta_left(self.total.delta, self.terms.failure_delta)
-        return min(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
+        return least_of(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
 
     def refusal(self, cost: Charge) -> str:
         """Return why the cost would not fit, in words; "" if it would."""

@@ -96,7 +96,7 @@ def release_labels(
         stated=stated,
     )
     if isinstance(votes, Votes):
-        warn_if_weak(budget.delta, votes.n_units)
+        warn_if_weak(budget.delta, votes.n_units, epsilon=budget.epsilon)
     return released(votes, mechanism, terms)
 
 

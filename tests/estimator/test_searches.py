@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pate import Budget, DPSGDClassifier, Ledger, PATEClassifier, private_select
-from pate.exceptions import LedgerError, RepeatedFitWarning
+from pate.exceptions import CuratorWarning, LedgerError, RepeatedFitWarning
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.statement._fits import Total, counted_elsewhere
@@ -174,7 +174,8 @@ def test_a_ledger_that_was_named_late_hides_no_fit(make, tmp_path):
     clf = fitted(make())
     late = fitted(clf.set_params(ledger=Ledger(tmp_path / "late.sqlite"))).statement_
     assert told(late).startswith("2 fits of this estimator")
-    other = fitted(clf.set_params(ledger=Ledger(tmp_path / "other.sqlite"))).statement_
+    with pytest.warns(CuratorWarning, match=r"what was given holds the private data set of the ledger .*late\.sqlite'"):
+        other = fitted(clf.set_params(ledger=Ledger(tmp_path / "other.sqlite"))).statement_
     assert told(other).startswith("3 fits of this estimator")
 
 
