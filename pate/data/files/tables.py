@@ -260,7 +260,7 @@ def quoted(names: Iterable[Any]) -> str:
 
     Examples
     --------
-    >>> quoted(["a", 1]), quoted(range(500))[-20:]
+    >>> quoted(["a", 1]), quoted(range(500))[-16:]
     ("'a', '1'", "'9' and 490 more")
     """
     known = [repr(str(n)) for n in names]
