@@ -15,6 +15,7 @@ from pate.core.frames import plain_rows
 from pate.core.seeds import training_seed
 from pate.core.tape import note
 from pate.data import recognised_by
+from pate.data._door import by_name, is_frame
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
@@ -74,14 +75,14 @@ class Fitted:
 
 
 def fit_privately(
-    clf: Any, X: Any, y: Any, groups: Any = None, X_public: Any = None, *, road: RecipePlan | None = None
+    clf: Any, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, road: RecipePlan | None = None
 ) -> Fitted:
     """Train what a classifier is set to; the classifier itself stays as it is.
 
     Parameters
     ----------
     clf : DPSGDClassifier
-    X, y, groups, X_public
+    X, y, X_public, groups
         See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
     road : RecipePlan or None
         What was planned beforehand, of public facts, for a classifier that leaves it to a recipe.
@@ -93,7 +94,10 @@ def fit_privately(
     >>> fit_privately(clf, np.eye(16), np.arange(16) % 2).n_steps
     40
     """
-    X_public = X if X_public is X else plain_rows(X_public, name="X_public")  # the same object is refused below
+    same, X = X_public is X, plain_rows(X)
+    X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
+    if is_frame(X) and X_public is not None:
+        X_public = by_name(X_public, X.columns, name="X_public", other="X")
     check_recipe(clf)
     check_settings(filled(clf))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
@@ -125,7 +129,7 @@ def fit_privately(
     if clf.ledger is not None:
         clf.ledger.check(data)
     kept, source, random_state = open_run(
-        clf.checkpoint,
+        clf.checkpoint_dir,
         lambda: fingerprint_of(determining(run, classes), features, labels, owners, *marked),
         clf.noise_seed,
         clf.random_state,

@@ -9,7 +9,7 @@ import numpy as np
 from pate.core.clock import timed
 from pate.core.curator import tell
 from pate.data import check_public_rows
-from pate.data._door import check_same_shape, flat_rows, image_shape, is_texts, read_rows
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.data._shift import about_shift
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
 from pate.estimator._roads import any_rows, plan_records
@@ -87,7 +87,7 @@ class ByRecords(PublicModel):
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
-            release, self._model = plan.run(records, y, groups, evidence=evidence)
+            release, self._model = plan.run(records, y, groups=groups, evidence=evidence)
         self.release_ = self._told_in(release)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = digest_of(hashes_of(rows))
@@ -105,6 +105,7 @@ class ByRecords(PublicModel):
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
         check_same_shape(image_shape(X), self._row_shape)
+        X = by_name(X, self._names(), other="the public rows")
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)

@@ -98,7 +98,7 @@ class ShardRoad:
         n_jobs: int | None,
         random_state: int | None,
         partition_seed: int | None,
-        folder: str | os.PathLike[str] | None,
+        checkpoint_dir: str | os.PathLike[str] | None,
         verbose: bool,
     ) -> Self:
         """Fit public encodings, choose what is asked and price it; of private records only their number is used."""
@@ -127,7 +127,11 @@ class ShardRoad:
         encoder: TableEncoder | Representation | None = None
         if heads:
             representation = public_representation(
-                source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
+                source,
+                max_categories=max_categories,
+                random_state=random_state,
+                checkpoint_dir=checkpoint_dir,
+                verbose=verbose,
             )
             teacher, estimator = "head", HeadTeacherEnsemble(representation)
         elif source.kind == "texts":
@@ -190,7 +194,7 @@ class ShardRoad:
             n_jobs=n_jobs,
             random_state=random_state,
             partition_seed=partition_seed,
-            checkpoint_dir=kept_in(folder, estimator, teacher),
+            checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
             verbose=verbose,
         )
         evidence = Evidence(

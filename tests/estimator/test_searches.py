@@ -186,16 +186,16 @@ def test_a_run_that_another_process_began_is_counted_here_once(tmp_path):
     def kill(progress):
         raise Killed
 
-    place = tmp_path / "run.safetensors"
-    begun = dpsgd(random_state=0, checkpoint=place, callbacks=[kill])
+    place = tmp_path / "run"
+    begun = dpsgd(random_state=0, checkpoint_dir=place, callbacks=[kill])
     with pytest.raises(Killed):
         fitted(begun)
     assert place.exists()
     clf = fitted(dpsgd(random_state=0))  # of this process, where the other run is not known
     with pytest.warns(RepeatedFitWarning):
-        taken_up = fitted(clf.set_params(checkpoint=place)).statement_
+        taken_up = fitted(clf.set_params(checkpoint_dir=place)).statement_
     assert told(taken_up).startswith("2 fits of this estimator")
-    ended = fitted(begun.set_params(callbacks=[], checkpoint=None)).statement_
+    ended = fitted(begun.set_params(callbacks=[], checkpoint_dir=None)).statement_
     assert told(ended).startswith("2 fits of this estimator")
 
 
