@@ -138,7 +138,11 @@ class ShardRoad:
             if preprocess != "public":
                 raise InvalidInputError(f"preprocess must be 'public' for texts, got {preprocess!r}. Leave it out.")
             encoder = public_representation(
-                source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
+                source,
+                max_categories=max_categories,
+                random_state=random_state,
+                checkpoint_dir=checkpoint_dir,
+                verbose=verbose,
             )
         elif table and preprocess == "public":
             encoder = TableEncoder(max_categories=max_categories).fit(source.public)
