@@ -14,6 +14,7 @@ from __future__ import annotations
 __all__ = [
     "BudgetExceededError",
     "CheckpointWarning",
+    "CovariateShiftWarning",
     "CuratorWarning",
     "DatasetNotFoundError",
     "DuplicateRecordsWarning",
@@ -235,6 +236,16 @@ class CuratorWarning(PateWarning):
     Examples
     --------
     >>> issubclass(CuratorWarning, PateWarning)
+    True
+    """
+
+
+class CovariateShiftWarning(CuratorWarning):
+    """Columns stand elsewhere in the private rows than in the public ones, as in other units: for the curator alone.
+
+    Examples
+    --------
+    >>> issubclass(CovariateShiftWarning, CuratorWarning)
     True
     """
 

@@ -67,8 +67,7 @@ class LabelOptions:
     classes: Annotated[
         list[str] | None,
         o.names_option(
-            "Every class that could occur, by commas, or one each time it is given. Public knowledge: left out, it is "
-            "read off and leaks.",
+            "Every class that could occur, by commas, or one each time it is given. Public knowledge.",
             PRIVATE,
         ),
     ] = None
@@ -77,6 +76,20 @@ class LabelOptions:
         option("Instead of --classes: a text file with one class a line, commas and all.", PRIVATE),
         Use(argument="classes"),
     ] = None
+    classes_from_private: Annotated[
+        bool,
+        option(
+            "Instead of --classes: every value that private labels have becomes public; the statement says so.",
+            PRIVATE,
+            "--classes-from-private",
+        ),
+        Use(
+            argument=None,
+            way="private",
+            not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
+            "--classes-from-private on the command line",
+        ),
+    ] = False
     commonest: o.Commonest = None
     group: Annotated[
         str | None,

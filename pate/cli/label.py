@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import typer
@@ -26,11 +27,12 @@ def label(context: typer.Context, options: LabelOptions) -> None:
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
+    kept = options.out.with_name(options.out.stem + ".private")
+    new = not kept.exists()
     job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
     if options.proba:
         check_proba(job.plan)
-    if options.way == "private" and (options.plan or is_interactive()):  # who is there to read it may think again
-        job.check_records()
+    told = job.check_records() if options.way == "private" else ()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     if options.plan:
         say_json(planned)
@@ -38,11 +40,17 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         return
     say(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
     if not (options.yes or job.plan.is_paid) and is_interactive():
+        for one in told:
+            if one.quoting:  # private values: for a terminal alone
+                complain(one.quoting, "yellow")
+        above = " See the warnings above." if told else ""
         spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of what these private data may ever give"
-        if not confirmed(f"This spends {spent}, for good. Go on?"):
+        if not confirmed(f"This spends {spent}, for good.{above} Go on?"):
             complain(
                 "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
             )
+            if new:  # maps of public rows alone: nobody goes on with them
+                shutil.rmtree(kept, ignore_errors=True)
             raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
@@ -75,4 +83,13 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
             "an open data set, records released by consent, or rows that a simulation makes; never rows of --private. "
             "Where there is none, DP-SGD learns from the private table alone (pate.DPSGDClassifier, in Python): see "
             "docs/how-to.md, 'Find public rows, or do without'."
+        )
+    named = options.classes is not None or options.classes_file is not None
+    if options.way == "private" and named == options.classes_from_private:
+        raise InvalidInputError(
+            "--classes-from-private is for who names no classes. Leave it out."
+            if named
+            else "--classes is missing: name every class that could occur (--classes no,yes, or --classes-file). "
+            "--classes-from-private reads them off the private labels instead: every value that occurs there becomes "
+            "public, exactly, and the statement says so."
         )

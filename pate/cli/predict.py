@@ -21,7 +21,8 @@ def predict(
     ] = None,
     encoding: Annotated[str | None, o.option("How its letters are written; UTF-8.", o.TABLES)] = None,
     decimal: Annotated[
-        Literal[".", ","] | None, o.option("What stands before its decimals; a point.", o.TABLES)
+        Literal[".", ","] | None,
+        o.option("What stands before its decimals; as in the model's own public table.", o.TABLES),
     ] = None,
     sheet: Annotated[str | None, o.option("Which sheet of an Excel workbook that has several.", o.TABLES)] = None,
     resize: Annotated[bool, o.option("Bring images to the model's size and colour.", o.IMAGES, "--resize")] = False,

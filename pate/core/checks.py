@@ -337,6 +337,47 @@ def check_classes(classes: Any) -> tuple[Any, ...]:
     return values
 
 
+#: Distinct numbers that labels may have before they are taken for amounts: more are no classes ...
+_MOST_NUMBERS = 50
+#: ... and so few are, however few records have each.
+_FEW_NUMBERS = 20
+
+
+def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "classes=") -> None:
+    """Refuse classes that were read off private labels and are many numbers: an amount is no class.
+
+    Parameters
+    ----------
+    name : str
+        What to call the labels.
+    values : sequence
+        The distinct ones.
+    n_records : int
+    named : str
+        How a person names classes.
+
+    Notes
+    -----
+    **Guarantees.** For labels whose classes nobody named, alone: their set would become public whole, which every
+    record decides and a warning tells. Whether it is many numbers is a bit of that set; it is told to whoever holds the
+    records, before anything is trained or charged. Where classes are named this is never asked.
+
+    Examples
+    --------
+    >>> check_no_amounts("y", range(10), 100)
+    >>> check_no_amounts("y", range(2965), 4000)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: y holds many different numbers, as an amount does: that is ...
+    """
+    n = sum(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
+    if n > _FEW_NUMBERS and (n > _MOST_NUMBERS or n_records < 10 * n):
+        raise InvalidInputError(
+            f"{name} holds many different numbers, as an amount does: that is regression, and labels are classes. "
+            "Every number would become public. Cut it into ranges beforehand; or, if these are codes, name them all: "
+            f"{named}."
+        )
+
+
 def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Map class values to their index in ``classes``; refuse anything else.
 

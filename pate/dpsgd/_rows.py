@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
+from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
 from pate.data._door import (
@@ -115,6 +115,7 @@ def read_records(
         stacklevel=4,
     )
     classes = quietly("y", np.unique, target)
+    check_no_amounts("y", classes.tolist(), n_records)
     if len(classes) < 2:
         raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
     values = check_classes(classes)

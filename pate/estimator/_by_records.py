@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate.core.clock import timed
+from pate.core.curator import tell
 from pate.data import check_public_rows
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_texts, read_rows
+from pate.data._shift import about_shift
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
 from pate.estimator._roads import any_rows, plan_records
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose
@@ -18,6 +20,7 @@ from pate.statement.model import PrivacyStatement
 from pate.students import try_student
 from pate.teachers import ShardEnsemble
 from pate.teachers._around import check_has_target, check_several
+from pate.teachers._told import about_labels
 
 
 class ByRecords(PublicModel):
@@ -53,6 +56,9 @@ class ByRecords(PublicModel):
         records, y = self._check_records(X, y, rows, door)
         if not self.overlap_is_public:
             check_public_rows(records, records if same else rows, groups)
+        shape = self._image_shape()
+        told = about_labels(y, groups, self.classes_.tolist())
+        tell([*told, *about_shift(records, rows, image_shape=shape)], stacklevel=5)
         with timed("startup"):
             plan = plan_records(
                 rows,
@@ -62,7 +68,7 @@ class ByRecords(PublicModel):
                 n_records=records.shape[0],
                 groups=groups,
                 representation=self.representation,
-                image_shape=self._image_shape(),
+                image_shape=shape,
                 random_state=self.random_state,
                 n_jobs=self.n_jobs,
                 verbose=self.verbose,

@@ -9,10 +9,12 @@ from sklearn.linear_model import LogisticRegression
 
 from pate.core.checks import check_int
 from pate.core.clock import timed
+from pate.core.curator import tell
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
 from pate.data._door import flat_rows, image_shape, read_rows
+from pate.data._shift import about_shift
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import OF_SHARDS, chosen_voters, head_teachers
 from pate.estimator._saved import SavedModel
@@ -32,6 +34,7 @@ from pate.release import (
 from pate.students import try_student
 from pate.teachers import ShardEnsemble, make_ensemble
 from pate.teachers._rows import is_frame
+from pate.teachers._told import about_labels
 from pate.votes import Votes
 
 
@@ -327,6 +330,8 @@ class PATEClassifier(SavedModel):
         seen = seen if lens is None else lens.transform(seen)
         if not self.overlap_is_public:
             check_public_rows(read.rows, read.rows if same else X_public, groups)
+        told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
+        tell([*told, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
         queries = select_queries(
             seen,
             asking.n_queries,

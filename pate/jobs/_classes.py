@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind, check_classes, quietly
+from pate.core.checks import cell_kind, check_classes, check_no_amounts, quietly
 from pate.data._columns import as_label, as_number
 from pate.exceptions import PrivacyLeakWarning
 
@@ -20,7 +20,9 @@ def read_classes(y: npt.NDArray[Any]) -> tuple[Any, ...]:
         PrivacyLeakWarning,
         stacklevel=4,
     )
-    return check_classes(quietly("the target", _distinct, y))
+    found = quietly("the target", _distinct, y)
+    check_no_amounts("the target", [as_label(value) for value in found.tolist()], len(y), named="classes= (--classes)")
+    return check_classes(found)
 
 
 def _distinct(y: npt.NDArray[Any]) -> npt.NDArray[Any]:

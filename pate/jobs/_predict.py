@@ -14,7 +14,9 @@ import numpy.typing as npt
 from pate.core.files import atomic_path, check_can_write
 from pate.data import Table, read_images, read_table
 from pate.data.files._databases import file_of
+from pate.data.files._formats import TableFormat
 from pate.data.files._opened import is_table
+from pate.data.files.tables import quoted
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._records import in_planes
@@ -94,7 +96,8 @@ def predict_file(
     proba : bool
         Also one column per class, ``p_CLASS``.
     sep, encoding, decimal, sheet
-        How a table is written, see :func:`pate.read_table`.
+        How a table is written, see :func:`pate.read_table`; what stands before the decimals is as in the public table
+        that the model learnt from.
     resize : bool
         Bring images to the model's size and colour.
     safe_csv : bool
@@ -188,7 +191,7 @@ def _read(
     ids = None
     if id is not None:
         if id not in X.columns:
-            raise InvalidInputError(f"id column {id!r} is not in {name}, which has: {_listed(X.columns)}.")
+            raise InvalidInputError(f"id column {id!r} is not in {name}, which has: {quoted(X.columns)}.")
         if id in door.names:
             raise InvalidInputError(f"id column {id!r} is a feature of the model: an id is none. Name another column.")
         ids = X.pop(id).to_numpy(dtype=object)
@@ -196,14 +199,17 @@ def _read(
         missing = [column for column in door.names if column not in X.columns]
         if missing:
             raise InvalidInputError(
-                f"{name} lacks columns that the model asks for: {_listed(missing)}. It has: {_listed(X.columns)}."
+                f"{name} lacks columns that the model asks for: {quoted(missing)}. It has: {quoted(X.columns)}."
             )
         left_out = tuple(column for column in X.columns if column not in door.names)
         return X[door.names], ids, None, left_out
     if door.kind == "texts":
+        if door.names and door.names[0] in X.columns:
+            left_out = tuple(column for column in X.columns if column != door.names[0])
+            return X[door.names[0]].fillna("").to_numpy(dtype=object), ids, None, left_out
         if X.shape[1] != 1:
             raise InvalidInputError(
-                f"the model takes texts: {name} must have one column beside the id, and has {_listed(X.columns)}."
+                f"the model takes texts: {name} must have one column beside the id, and has {quoted(X.columns)}."
             )
         return X.iloc[:, 0].fillna("").to_numpy(dtype=object), ids, None, ()
     if X.shape[1] != door.n_features:
@@ -221,9 +227,7 @@ def _table(door: Door, rows: Any, id: str | None, written: Mapping[str, Any]) ->
     if door.kind == "array":
         return read_table(rows, text=[] if id is None else [id], **written).X
     # Columns without a kind, and so ids and what is left out, are texts.
-    taught = Table(X=pd.DataFrame(), y=None, groups=None, path=Path(rows), kinds=dict(door.columns or ()))
+    # Numbers are written as the public ones were, unless somebody says otherwise.
+    known = TableFormat("CSV", decimal=door.decimal or "")
+    taught = Table(X=pd.DataFrame(), y=None, groups=None, path=Path(rows), kinds=dict(door.columns or ()), format=known)
     return read_table(rows, like=taught, **written).X
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(repr(str(name)) for name in names)

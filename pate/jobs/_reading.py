@@ -8,12 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from pate.core.curator import Told
 from pate.data import TablePair, read_both, read_images
+from pate.data._columns import holds_numbers
 from pate.data.files._databases import file_of
 from pate.data.files._opened import is_table
-from pate.data.files.uses import TARGET
+from pate.data.files.uses import TARGET, ColumnUse
 from pate.exceptions import InvalidInputError
 from pate.jobs._classes import as_classes
 from pate.jobs._writing import check_id
@@ -25,9 +28,10 @@ class Sources:
 
     Attributes
     ----------
-    kind : {"table", "images"}
+    kind : {"table", "texts", "images"}
+        ``"texts"``: a table whose one feature is a column of texts.
     X, y, groups
-        The private records: a DataFrame, or an array of numbers for images. **Sensitive.**
+        The private records: a DataFrame, an array of texts, or one of numbers for images. **Sensitive.**
     public : DataFrame or array of shape (n_public, n_features)
         Public rows for the teachers, before any encoding.
     hashed : DataFrame or array of shape (n_public, ...)
@@ -40,6 +44,10 @@ class Sources:
         How the files were read and what becomes of their columns: named lines, from public rows and names alone.
     kinds : mapping of str to str
         What a public table's columns are, see :attr:`pate.data.Table.kinds`.
+    decimal : str
+        What stands before the decimals of a public CSV file.
+    told : tuple of Told
+        What the curator should know of the private columns.
     image_shape : tuple of int or None
         Of images: (height, width), or (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
     """
@@ -56,6 +64,8 @@ class Sources:
     id_name: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    decimal: str = ""
+    told: tuple[Told, ...] = ()
 
 
 def read_sources(
@@ -123,19 +133,35 @@ def _tables(
     pair = read_both(private, public, target=target, **told)
     if pair.private.y is None:
         raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got {target!r}.")
-    X, shown = pair.private.X, pair.public
+    shown = pair.public
+    texts = _are_texts(shown.X, told.get("text", ()))
+    X, rows = (_as_texts(side) if texts else side for side in (pair.private.X, shown.X))
     return Sources(
-        "table",
+        "texts" if texts else "table",
         X,
         pair.private.y,
         pair.private.groups,
-        shown.X,
+        rows,
         shown.X,
         ids=shown.ids,
         id_name=shown.id_name,
-        files=_described(pair, classes),
+        files=_described(pair, classes, texts=texts),
         kinds=shown.kinds,
+        decimal=shown.format.decimal,
+        told=pair.told,
     )
+
+
+def _are_texts(public: Any, codes: Iterable[str]) -> bool:
+    """Whether the one feature is a column of texts, by its public cells: most have several words, and few are equal."""
+    if public.shape[1] != 1 or holds_numbers(public.dtypes.iloc[0]) or public.columns[0] in codes:
+        return False
+    cells = public.iloc[:, 0].dropna()
+    return bool(cells.str.strip().str.contains(" ").mean() > 0.5 and cells.nunique() > 0.5 * len(cells))
+
+
+def _as_texts(side: Any) -> npt.NDArray[np.object_]:
+    return np.asarray(side.iloc[:, 0].fillna("").to_numpy(dtype=object))
 
 
 #: So many columns are listed one by one.
@@ -144,10 +170,12 @@ _MOST_LISTED = 40
 _MOST_REMARKS = 20
 
 
-def _described(pair: TablePair, classes: tuple[Any, ...] | None) -> tuple[tuple[str, str], ...]:
+def _described(pair: TablePair, classes: tuple[Any, ...] | None, *, texts: bool) -> tuple[tuple[str, str], ...]:
     """Return how two tables were read and what becomes of their columns, as named lines."""
     odd = _not_classes(pair.public.y, classes)
     columns = [replace(use, remark=odd) if use.becomes == TARGET else use for use in pair.columns]
+    if texts:
+        columns = [ColumnUse(use.name, "texts") if use.name in pair.public.X.columns else use for use in columns]
     if len(columns) <= _MOST_LISTED:
         lines = [str(use) for use in columns]
     else:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.data._unusable import NO_OWNER, OUTSIDE, usable_records
 from pate.estimator._roads import FEWEST_PUBLIC, plan_records
-from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.exceptions import InvalidInputError
 from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
@@ -30,8 +27,6 @@ from pate.recipes import (
 )
 from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
-from pate.teachers import class_indices
-from pate.teachers._usable import owned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,7 +100,7 @@ class BallotRoad:
         )
         hope = _hope_of(ballots, anyway=anyway, commonest=commonest)
         evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)
-        before = "images" if source.kind == "images" else f"{source.public.shape[1]} columns"
+        before = f"{source.public.shape[1]} columns" if source.kind == "table" else source.kind
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
         plan = BallotPlan(
             n_units=ballots.n_units,
@@ -121,14 +116,11 @@ class BallotRoad:
         )
         return cls(source, ballots, evidence, plan)
 
-    def run(self, y: npt.NDArray[Any], *, told: str = "") -> tuple[RecordLabels, RecordModel]:
+    def run(self, y: npt.NDArray[Any]) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
         source = self.source
         X = in_planes(source.X, source.image_shape)
-        with warnings.catch_warnings():
-            if told:
-                warnings.filterwarnings("ignore", re.escape(told), CuratorWarning)
-            return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence)
+        return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence)
 
 
 #: So many records are cast before other processes would have begun.
@@ -180,9 +172,3 @@ def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
     colours, height, width = image_shape
     pixels = rows.reshape(len(rows), height, width, colours)
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
-
-
-def tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> str:
-    """Warn the curator of records whose class or owner cannot be used; return what was told."""
-    _, has_owner = owned(groups, len(y))
-    return usable_records({f"{OUTSIDE}={classes!r}": class_indices(y, classes) >= 0, NO_OWNER: has_owner})[1]

@@ -32,6 +32,7 @@ from pate.release import (
     plan_release,
     warn_if_weak,
 )
+from pate.representations import Representation
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
 from pate.votes import ABSTAIN, hash_queries
 
@@ -50,7 +51,7 @@ class ShardRoad:
     source : Sources
     teachers : ShardEnsemble
         Untrained.
-    encoder : TableEncoder or None
+    encoder : TableEncoder, Representation (of texts) or None
         Fitted on public rows; None where a representation, the shards or nobody encodes.
     rows : array or DataFrame of shape (n_public, ...)
         Public rows as the teachers take them.
@@ -67,7 +68,7 @@ class ShardRoad:
 
     source: Sources
     teachers: ShardEnsemble
-    encoder: TableEncoder | None
+    encoder: TableEncoder | Representation | None
     rows: Any
     road: BatchPlan | RoundsPlan
     evidence: Evidence
@@ -122,7 +123,8 @@ class ShardRoad:
             gap=gap,
             anyway=anyway,
         )
-        table, encoder = source.kind == "table", None
+        table = source.kind == "table"
+        encoder: TableEncoder | Representation | None = None
         if heads:
             representation = public_representation(
                 source,
@@ -132,6 +134,16 @@ class ShardRoad:
                 verbose=verbose,
             )
             teacher, estimator = "head", HeadTeacherEnsemble(representation)
+        elif source.kind == "texts":
+            if preprocess != "public":
+                raise InvalidInputError(f"preprocess must be 'public' for texts, got {preprocess!r}. Leave it out.")
+            encoder = public_representation(
+                source,
+                max_categories=max_categories,
+                random_state=random_state,
+                checkpoint_dir=checkpoint_dir,
+                verbose=verbose,
+            )
         elif table and preprocess == "public":
             encoder = TableEncoder(max_categories=max_categories).fit(source.public)
         elif table and preprocess == "shard":
@@ -162,7 +174,7 @@ class ShardRoad:
             teacher=name_of(teacher, estimator),
             select=select if isinstance(select, str) else type(select).__name__,
             rounds=road.rounds if isinstance(road, RoundsPlan) else (len(road.queries),),
-            encoding=encoding_of(source.kind, source.public.shape[1], rows.shape[1], "heads" if heads else preprocess),
+            encoding=encoding_of(source.kind, _width(source.public), _width(rows), "heads" if heads else preprocess),
             affordable=affordable_answers(asking.mechanism, terms),
             files=source.files,
             expectation=expected_of_votes(asking.mechanism, n_teachers, n_classes),
@@ -192,7 +204,7 @@ class ShardRoad:
         evidence = Evidence(
             classes_inferred=classes is None,
             trained=True,
-            preprocessing=preprocess if table else "none",
+            preprocessing="none" if source.kind == "images" else preprocess,
             public_rows=public_rows,
         )
         return cls(source, teachers, encoder, rows, road, evidence, plan)
@@ -208,7 +220,11 @@ class ShardRoad:
         return road.run(self.teachers, rows, self.evidence)
 
 
-def _encoded(rows: Any, source: Sources, encoder: TableEncoder | None, *, heads: bool) -> Any:
+def _width(rows: Any) -> int:
+    return int(np.shape(rows)[1]) if np.ndim(rows) > 1 else 1
+
+
+def _encoded(rows: Any, source: Sources, encoder: TableEncoder | Representation | None, *, heads: bool) -> Any:
     """Return rows as voters take them."""
     if heads:
         return in_planes(rows, source.image_shape)
@@ -251,7 +267,7 @@ def encoding_of(kind: str, n_columns: int, n_numbers: int, how: str) -> str:
 
     Parameters
     ----------
-    kind : {"table", "images"}
+    kind : {"table", "texts", "images"}
     n_columns, n_numbers : int
         Before, and after.
     how : {"heads", "public", "shard", "none"}
@@ -262,6 +278,8 @@ def encoding_of(kind: str, n_columns: int, n_numbers: int, how: str) -> str:
     >>> encoding_of("table", 3, 9, "public")
     '3 columns become 9 numbers, by what the public rows teach'
     """
+    if kind == "texts":
+        return "texts, by a representation that the public ones teach"
     if kind == "images":
         return f"images of {n_numbers} numbers, pixels divided by 255"
     ways = {

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from pate.core.seeds import training_seed
 from pate.data import TableEncoder
 from pate.data._columns import column_kind
+from pate.data._door import is_texts
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.jobs._inputs import take
@@ -80,7 +81,7 @@ class Pupil:
         public: Any,
         image_shape: tuple[int, ...] | None,
         *,
-        kinds: Mapping[str, str] | None = None,
+        door: Door,
         student: Any,
         voters: str,
         teacher: Any = None,
@@ -99,15 +100,15 @@ class Pupil:
         public : DataFrame or array
             As the job read it.
         image_shape : tuple or None
-        kinds : mapping of str to str, or None
-            Of a table's columns, as its reader found them.
+        door : Door
+            What a row is, see :func:`door_of`.
         student : str, classifier or None
             None takes the rule of :class:`pate.PATEClassifier`.
         voters : {"records", "heads", "shards"}
         teacher : classifier or None
             Its kind is the student's, where nothing is better.
         representation : Representation or None
-            Of heads.
+            Of heads, and of texts.
         noisy_counts : bool
             Whether they will be released.
         n_classes : int
@@ -131,7 +132,8 @@ class Pupil:
         lens: Any = None
         seen = in_planes(public, image_shape)
         if image_shape is None:
-            lens = TableEncoder(max_categories=max_categories).fit(public)
+            of_texts = representation if is_texts(public) else None
+            lens = of_texts or TableEncoder(max_categories=max_categories).fit(public)
             seen = lens.transform(public)
         named = student is not None
         if named:
@@ -149,7 +151,7 @@ class Pupil:
             if named:
                 raise
             made = LogisticRegression(max_iter=500)  # nobody asked for that one
-        return cls(made, lens, seen, door_of(public, image_shape, kinds or {}), voters, random_state)
+        return cls(made, lens, seen, door, voters, random_state)
 
     def learn(
         self, release: ReleasedLabels, queries: npt.NDArray[np.int64], *, model: RecordModel | None = None
@@ -250,7 +252,13 @@ class LeavesModel:
 
 
 def pupil_of_ballots(
-    source: Sources, student: Any, *, n_classes: int, max_categories: int, random_state: int | None
+    source: Sources,
+    student: Any,
+    *,
+    n_classes: int,
+    max_categories: int,
+    random_state: int | None,
+    representation: Representation | None = None,
 ) -> Pupil:
     """Return who learns where records vote: nobody, as the model is there with the labels, unless one is named.
 
@@ -266,16 +274,15 @@ def pupil_of_ballots(
     DecisionTreeClassifier()
     """
     if student is None:
-        return Pupil(
-            None, None, None, door_of(source.public, source.image_shape, source.kinds), "records", random_state
-        )
+        return Pupil(None, None, None, _door_of(source), "records", random_state)
     n_public = len(source.public)
     return Pupil.of(
         source.public,
         source.image_shape,
-        kinds=source.kinds,
+        door=_door_of(source),
         student=student,
         voters="records",
+        representation=representation,
         noisy_counts=False,
         n_classes=n_classes,
         queries=np.arange(n_public),
@@ -293,11 +300,11 @@ def pupil_of_shards(
     return Pupil.of(
         road.source.public,
         road.source.image_shape,
-        kinds=road.source.kinds,
+        door=_door_of(road.source),
         student=student,
         voters="heads" if heads else "shards",
         teacher=None if heads else teacher,
-        representation=road.teachers.representation if heads else None,
+        representation=road.teachers.representation if heads else road.encoder if road.source.kind == "texts" else None,
         noisy_counts=isinstance(plan.mechanism, NoisyHistogram),
         n_classes=n_classes,
         queries=np.arange(sum(plan.rounds)) if plan.queries is None else plan.queries,
@@ -307,8 +314,14 @@ def pupil_of_shards(
     )
 
 
-def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str, str]) -> Door:
-    """Return what a row is, by the public ones; ``kinds`` are those that their file's reader found.
+def _door_of(source: Sources) -> Door:
+    if source.kind != "texts":
+        return door_of(source.public, source.image_shape, source.kinds, source.decimal)
+    return Door(kind="texts", n_features=1, columns=tuple(source.kinds.items()))
+
+
+def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str, str], decimal: str = "") -> Door:
+    """Return what a row is, by the public ones; ``kinds`` and ``decimal`` are those that their file's reader found.
 
     Examples
     --------
@@ -320,7 +333,7 @@ def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str
     """
     if image_shape is None:
         columns = tuple((str(name), kinds.get(name) or column_kind(name, public[name])) for name in public.columns)
-        return Door(kind="table", n_features=len(columns), columns=columns)
+        return Door(kind="table", n_features=len(columns), columns=columns, decimal="," if decimal == "," else None)
     height, width = image_shape[-2:]
     return Door(
         kind="images",

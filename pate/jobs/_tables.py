@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_classes, check_int
+from pate.core.curator import Told, tell
 from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
+from pate.data._shift import about_shift
 from pate.data.files._databases import file_of
 from pate.jobs._choice import make_choice
 from pate.jobs._classes import as_classes, read_classes
@@ -20,7 +22,7 @@ from pate.jobs._inputs import chosen_teacher, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, LabelPlan
 from pate.jobs._reading import read_sources
-from pate.jobs._records import BallotRoad, tell_of_unusable
+from pate.jobs._records import BallotRoad
 from pate.jobs._shards import ShardRoad
 from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
@@ -37,6 +39,7 @@ from pate.release import (
     check_release_stated,
 )
 from pate.teachers import class_indices
+from pate.teachers._told import about_labels
 from pate.teachers._usable import owned
 
 PREPROCESSING = ("public", "shard", "none")
@@ -246,7 +249,7 @@ class LabelJob(LeavesModel):
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         if new_ledger:
             check_absent(self._ledger)
-        self._private, self._new_ledger, self._told = file_of(private), new_ledger, ""
+        self._private, self._new_ledger, self._told = file_of(private), new_ledger, False
         unit = units_of(source)[0]
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
@@ -263,7 +266,7 @@ class LabelJob(LeavesModel):
         fitted: dict[str, Any] = {
             "max_categories": max_categories,
             "random_state": random_state,
-            "folder": checkpoint_dir,
+            "checkpoint_dir": checkpoint_dir,
             "verbose": verbose,
         }
         if self.voters == "records":
@@ -283,7 +286,7 @@ class LabelJob(LeavesModel):
             if keep_model:
                 self._pupil = pupil_of_ballots(
                     source, student, n_classes=len(self._classes), max_categories=max_categories,
-                    random_state=random_state,
+                    random_state=random_state, representation=self._ballots.ballots.voters.representation,
                 )  # fmt: skip
             return
         self._shards = ShardRoad.of(
@@ -336,11 +339,13 @@ class LabelJob(LeavesModel):
         RecordLabels or LabelRelease
             In the order of ``queries_``. The latter where teachers vote.
         """
+        if not self._told:
+            self._tell(counted=False)  # voters and teachers tell of records that they cannot use
         y, _ = self._checked()
         release: LabelRelease | RecordLabels
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
-            release, self._model = self._ballots.run(y, told=self._told)
+            release, self._model = self._ballots.run(y)
         else:
             outcome = self._shards.run(y)
             self.queries_, release = outcome.queries, outcome.release
@@ -348,16 +353,35 @@ class LabelJob(LeavesModel):
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
         return release
 
-    def check_records(self) -> None:
-        """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners and the ledger."""
+    def check_records(self) -> tuple[Told, ...]:
+        """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners, columns and the ledger.
+
+        Returns
+        -------
+        tuple of Told
+            What was warned of, and what of it is for a terminal alone. **Private:** nothing that is released hangs on
+            it, and whether anybody went on after reading it is not for publication.
+
+        Warns
+        -----
+        CuratorWarning
+            Records do not vote; a class was named that none has; a column may be ids of people.
+        CovariateShiftWarning
+            Private columns stand elsewhere than public ones, as in other units.
+        """
+        return self._tell()
+
+    def _tell(self, *, counted: bool = True) -> tuple[Told, ...]:
         y, values = self._checked()
-        self._told = tell_of_unusable(y, self._source.groups, values)
+        self._told, source = True, self._source
+        shift = about_shift(source.X, source.public, image_shape=source.image_shape)
+        return tell([*about_labels(y, source.groups, values, counted=counted), *source.told, *shift], stacklevel=4)
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
         """Return labels and classes; see before days of training, not after, that the ledger is of these records."""
         values = self._classes
         if values is None:
-            values = self._shards.teachers.classes = read_classes(self._source.y)
+            values = self._classes = self._shards.teachers.classes = read_classes(self._source.y)
         y = as_classes(self._source.y, values)
         if self._ledger is not None:
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them

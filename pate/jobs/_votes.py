@@ -15,7 +15,7 @@ from pate.data import read_table, votes_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
-from pate.jobs._student import LeavesModel, Pupil
+from pate.jobs._student import LeavesModel, Pupil, door_of
 from pate.jobs._writing import check_id, write_labels
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
@@ -238,7 +238,9 @@ class VoteJob(LeavesModel):
             self._pupil = Pupil.of(
                 rows,
                 None,
-                kinds=None if shown is None else shown.kinds,
+                door=door_of(rows, None, {})
+                if shown is None
+                else door_of(rows, None, shown.kinds, shown.format.decimal),
                 student=student,
                 voters="shards",
                 noisy_counts=isinstance(asking.mechanism, NoisyHistogram),

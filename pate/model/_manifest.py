@@ -45,13 +45,15 @@ class Door:
     size : (width, height) or None
     color : {"grey", "rgb"} or None
         Of image files.
+    decimal : {","} or None
+        What stood before the decimals of the public CSV file, where that was a comma.
 
     Examples
     --------
     >>> print(Door(kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"))
     images of 3 x 2 pixels, grey
     >>> Door.from_dict(Door(kind="array", n_features=4).to_dict())
-    Door(kind='array', n_features=4, columns=None, mixed=None, image_shape=None, size=None, color=None)
+    Door(kind='array', n_features=4, columns=None, mixed=None, image_shape=None, size=None, color=None, decimal=None)
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Door:
     image_shape: tuple[int, ...] | None = None
     size: tuple[int, int] | None = None
     color: str | None = None
+    decimal: str | None = None
 
     def __post_init__(self) -> None:
         whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0  # noqa: E731
@@ -74,6 +77,7 @@ class Door:
             and (self.mixed is None or isinstance(self.mixed, bool))
             and all(whole(side) for side in sides)
             and (self.kind != "table" or self.columns is not None)
+            and self.decimal in (None, ",")
             and (self.kind != "images" or (self.size is not None and self.color in ("grey", "rgb")))
         )
         if not fine:
@@ -85,14 +89,14 @@ class Door:
         return [name for name, _ in self.columns or ()]
 
     def __str__(self) -> str:
+        if self.kind == "texts":
+            return "texts" + (f", in the column {self.names[0]!r}" if self.columns else "")
         if self.columns is not None:
             shown = [f"{name!r} ({_COLUMNS[kind.partition(':')[0]]})" for name, kind in self.columns[:_NAMED]]
             more = len(self.columns) - len(shown)
             return f"a table with the columns {', '.join(shown)}" + (f" and {more} more" if more else "")
         if self.kind == "images" and self.size is not None:
             return f"images of {self.size[0]} x {self.size[1]} pixels, {self.color}"
-        if self.kind == "texts":
-            return "texts"
         cells = ("cell" if self.mixed else "number") + "s" * (self.n_features != 1)
         shape = "" if self.image_shape is None else f", images of shape {self.image_shape}"
         return f"rows of {self.n_features} {cells}{shape}"
@@ -107,12 +111,14 @@ class Door:
             "image_shape": None if self.image_shape is None else list(self.image_shape),
             "size": None if self.size is None else list(self.size),
             "color": self.color,
+            **({} if self.decimal is None else {"decimal": self.decimal}),  # earlier versions read all other files
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Door:
         """Return what :meth:`to_dict` described; any other mapping is refused."""
-        held = _exactly(values, ("kind", "n_features", "columns", "mixed", "image_shape", "size", "color"))
+        told = ("kind", "n_features", "columns", "mixed", "image_shape", "size", "color")
+        held = _exactly(values, (*told, "decimal") if "decimal" in (values or ()) else told)
         columns, shape, size = held["columns"], held["image_shape"], held["size"]
         return cls(
             kind=held["kind"],
@@ -122,6 +128,7 @@ class Door:
             image_shape=None if shape is None else tuple(shape),
             size=None if size is None else tuple(size),
             color=held["color"],
+            decimal=held.get("decimal"),
         )
 
 

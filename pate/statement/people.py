@@ -167,10 +167,14 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
     done = say(own if say.has(own) else f"done.{kind}")
     about = tuple(say(f"done.{name}", text=text) for name, text in stated if text) or (say("done.unstated"),)
     made = say("done.made", date=s.created[:10], version=s.versions.get("pate", "?"))
-    return Section(say("done.title"), (done, say("done.released", text=s.released), *about, made))
+    told = [*s.not_covered, *(f"the set of classes, which {a.how}" for a in s.assumptions if a.name == "classes")]
+    read = (say("done.classes_read"),) if any(_CLASSES_READ in text.replace("it was", "was") for text in told) else ()
+    return Section(say("done.title"), (done, *read, say("done.released", text=s.released), *about, made))
 
 
 _STATED = ("organisation", "purpose")
+#: How a statement says that nobody named the classes.
+_CLASSES_READ = "the set of classes, which was read off"
 
 
 def _lowered(s: StatementFields) -> bool:

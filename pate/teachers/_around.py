@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import validate_data
 
-from pate.core.checks import check_classes, check_labels, quietly, unmasked
+from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
@@ -78,6 +78,7 @@ class TeachersRows(BaseEstimator):
             stacklevel=4,
         )
         self.classes_: Any = quietly("y", np.unique, labels)
+        check_no_amounts("y", self.classes_.tolist(), n_records)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "y has only one class; a classifier needs at least two. Check the target, or name all in classes=."
@@ -172,5 +173,6 @@ def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
 
 def _continuous() -> InvalidInputError:
     return InvalidInputError(
-        "Unknown label type: continuous. y must hold class values, and it holds fractions. Cut it into classes."
+        "Unknown label type: continuous. y must hold class values, and it holds fractions: that is regression. Cut it "
+        "into classes."
     )

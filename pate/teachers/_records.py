@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_classes, check_labels
+from pate.core.checks import check_classes, check_labels, check_no_amounts
 from pate.core.frames import plain_column
 from pate.data.partition import Partition, count_cross_shard_duplicates
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
@@ -42,6 +42,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
             raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
         if len(found) < 2:
             raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
+        check_no_amounts("y", found.tolist(), n_records)
         known = check_classes(found)
         warnings.warn(
             "classes=None: the set of classes is read from the private labels, and votes and releases will show "

@@ -160,8 +160,12 @@ def test_classes_left_out_leak_and_that_is_said(tables):
     command = ["label", "--private", "private.csv", "--target", "ill", "--drop", "patient", "--public", "public.csv",
                "--epsilon", 2, "--delta", "1e-3", "--teachers", 20, "--out", "labels.csv", "--jobs", 1]  # fmt: skip
     done = pate(*command, cwd=tables)
+    assert (done.returncode, "--classes is missing" in done.stderr) == (2, True)
+    assert "--classes-from-private reads them off the private labels instead" in done.stderr
+    done = pate(*command, "--classes-from-private", cwd=tables)
     assert done.returncode == 0, done.stderr
     assert "--classes was not given" in done.stderr
+    assert "One thing left without any protection" in (tables / "labels.statement.html").read_text()
     statement = json.loads((tables / "labels.statement.json").read_text())
     assert any("set of classes" in line for line in statement["not_covered"])
     assert not any("set of classes" in line["claim"] for line in statement["assumptions"])

@@ -190,3 +190,11 @@ def test_folders_that_are_not(folder):
     (folder / "empty" / "cat").mkdir(parents=True)
     with pytest.raises(InvalidInputError, match="no images in sub-folders"):
         read_images(folder / "empty", labelled=True)
+
+
+def test_what_systems_leave_behind_is_no_image(folder):
+    for place in ("public", "private", "private/cat"):
+        for name in ("Thumbs.db", ".DS_Store", "desktop.ini"):
+            (folder / place / name).write_bytes(b"left behind")
+    assert len(read_images(folder / "public").X) == 3
+    assert len(read_images(folder / "private", labelled=True).X) == 6

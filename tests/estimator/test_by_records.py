@@ -82,6 +82,7 @@ def people(n, seed):
     return frame, y
 
 
+@pytest.mark.filterwarnings("ignore:No record is of the class 'perhaps'")
 @pytest.mark.parametrize("classes", [["no", "yes"], ["yes", "perhaps", "no"]])
 def test_tables_with_categories_and_missing_cells(classes):
     (private, y), (public, _), (test, truth) = people(1500, 0), people(200, 1), people(300, 2)

@@ -153,6 +153,7 @@ def test_pickle_of_a_fitted_one(tmp_path):
     assert np.array_equal(again.release_.labels, clf.release_.labels)
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CovariateShiftWarning")  # two scalers: they are told of
 def test_in_a_pipeline_with_public_rows():
     """The step's public rows go in as they are, so they must be prepared as the pipeline prepares the private ones."""
     scale = StandardScaler().fit(PUBLIC)  # learnt from public rows
@@ -217,6 +218,7 @@ def test_classes_in_another_order_are_the_same_answers():
     )
 
 
+@pytest.mark.filterwarnings("ignore:No record is of the class 77")
 def test_a_class_that_never_occurs_has_a_column_of_zeros():
     clf = classifier(classes=[*range(10), 77]).fit(X, Y, X_public=PUBLIC)
     p = clf.predict_proba(TEST)

@@ -125,6 +125,7 @@ def test_an_array_of_texts_and_numbers():
         classifier(LogisticRegression(), classes=[0, 1]).fit(X[:200], y[:200], X_public=X[200:])
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CovariateShiftWarning")  # whole numbers moved by a half
 def test_missing_cells_go_to_teachers_that_take_them():
     X = DIGITS[PRIVATE].copy()
     X[::7, 3] = np.nan

@@ -21,8 +21,10 @@ from wall import Mutant
 from wall_looks import by_check, by_replay
 
 from pate import Budget, ConfidentGNMax, GNMax, TeacherEnsemble, release_labels
+from pate.core.curator import tell
 from pate.data.partition import Partition
 from pate.data.partition import partition as honest_partition
+from pate.teachers._told import about_labels
 
 TEACHERS, CLASSES, PEOPLE = 20, (0, 1, 2), 130
 BUDGET = Budget(50.0, 1e-5)
@@ -88,10 +90,11 @@ def another_person(data: Data) -> Data:
 
 
 def shards(
-    X: Any, y: Any, groups: Any = None, *, estimator: Any = None, mechanism: Any = None, rows: Any = None
-) -> Any:
+    X: Any, y: Any, groups: Any = None, *, estimator: Any = None, mechanism: Any = None, rows: Any = None,
+    classes: Any = CLASSES,
+) -> Any:  # fmt: skip
     """The honest pipeline: cut, train, vote, release."""
-    teachers = TeacherEnsemble(estimator or GaussianNB(), TEACHERS, classes=CLASSES, random_state=0)
+    teachers = TeacherEnsemble(estimator or GaussianNB(), TEACHERS, classes=classes, random_state=0)
     votes = teachers.fit(X, y, groups=groups).vote(public() if rows is None else rows)
     if callable(mechanism):
         mechanism = mechanism(votes)
@@ -252,6 +255,25 @@ def tuned_threshold(X, y, groups=None):
     return shards(X, y, mechanism=tuned, **_neighbour())
 
 
+def once(seed: int) -> Data:
+    """One record alone has the last class."""
+    X, y, groups = world(seed)
+    y = y % 2
+    y[7] = 2
+    return X, y, groups
+
+
+def told_of_classes(X, y, groups=None):
+    tell(about_labels(y, None, CLASSES))
+    return shards(X, y)
+
+
+def acts_on_what_is_told(X, y, groups=None):
+    """Classes that nobody has, as the curator is told, are left out of those that were named."""
+    told = tell(about_labels(y, None, CLASSES))
+    return shards(X, y, classes=CLASSES[:-1] if told else CLASSES)
+
+
 def student_of_release(X, y, groups=None, *, C: float = 1.0):
     release = shards(X, y)
     return release, LogisticRegression(C=C).fit(public(), np.where(release.labels < 0, 0, release.labels))
@@ -302,6 +324,11 @@ MUTANTS = (
         "a threshold tuned on private votes",
         "notebooks",
         _replayed(fixed_threshold, tuned_threshold, world, another_label),
+    ),
+    Mutant(
+        "what the curator is told changes what is released",
+        "scripts that mend what they warn of",
+        _replayed(told_of_classes, acts_on_what_is_told, once, another_label),
     ),
     Mutant(
         "a student validated on private rows",

@@ -68,6 +68,7 @@ def variants():
     yield make(0.3, unit="group", mechanism="GaussianSum, 1 round", mu=0.1)
     yield make(1.0, n_units=60_000, curve=((0.1, 0.0),))
     yield make(0.3, unit="group", mechanism="DP-FTRL: 3 steps")
+    yield make(not_covered=("the set of classes, which was read off the private labels",))
     yield make(seeded=True).of_file("labels.csv", b"x")
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pate.data._columns import as_number
 from pate.data.files._csv import comma_numbers
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 #: Fewer cells say nothing about how many are equal.
 _FEWEST = 20
 _NEARLY_ALL = 0.95
+#: So many numbers among texts are no codes.
+_MOSTLY = 0.8
 #: Parts of names that whoever counts things does not give to amounts.
 _CODES = re.compile(
     r"(^|[^a-z])(id|ids|zip|zipcode|plz|post(al)?_?code|postleitzahl|code|codes|icd\d*|atc|mrn|ssn|key|phone|tel)($|[^a-z])"
@@ -57,9 +60,23 @@ def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
         return f"whole numbers under the name of a code? {remedy}" if n_kinds > 2 and _is_code(name) else ""
     if comma_numbers(column):
         return "numbers with decimal commas? Then decimal=',' (--decimal ,)"
+    odd = _not_numbers(there)
+    if odd:
+        return (
+            f"{n - len(odd):,} cells are numbers and {len(odd)} are not, such as {odd[0][:20]!r}: so it is {n_kinds:,} "
+            "categories, and no number. Clean those, or leave them empty"
+        )
     if many:
         return "texts, nearly all of them different: an id, a name, a remark? Then drop= (--drop) or id= (--id)"
     return ""
+
+
+def _not_numbers(texts: Any) -> list[str]:
+    """Return the cells that are no numbers, with points or decimal commas, where nearly all are; else none."""
+    if len(texts) < _FEWEST:
+        return []
+    odd = [cell for cell in texts.tolist() if not np.isfinite(as_number(cell.replace(",", ".", 1)))]
+    return odd if len(odd) <= (1 - _MOSTLY) * len(texts) else []
 
 
 def _is_code(name: str) -> bool:

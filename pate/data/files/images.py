@@ -20,6 +20,8 @@ from pate.exceptions import CuratorWarning, InvalidInputError
 #: What the files may be; decided by their contents, the names only say what is meant to be an image.
 _SUFFIXES = (".png", ".jpg", ".jpeg")
 _FORMATS = ("PNG", "JPEG")
+#: What systems leave in folders besides hidden files.
+_LEFT_BEHIND = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 COLORS = ("grey", "rgb")
 _MODES = {"grey": "L", "rgb": "RGB"}
 #: A file of a few kilobytes can claim to be billions of pixels.
@@ -94,7 +96,7 @@ def read_images(
     like: ImageFolder | None = None,
     verbose: bool = False,
 ) -> ImageFolder:
-    """Read all images of a folder, in the order of their names; hidden files are left out.
+    """Read all images of a folder, in the order of their names; hidden files, ``Thumbs.db`` and such are left out.
 
     Parameters
     ----------
@@ -223,7 +225,8 @@ def _files(folder: Path, root: Path, *, private: bool) -> Iterator[tuple[Path, s
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return sorted((e for e in folder.iterdir() if not e.name.startswith(".")), key=lambda e: e.name)
+        shown = (e for e in folder.iterdir() if not e.name.startswith(".") and e.name.lower() not in _LEFT_BEHIND)
+        return sorted(shown, key=lambda e: e.name)
     except OSError as error:
         raise InvalidInputError(f"the folder {folder} cannot be read ({error.strerror}). Check its rights.") from None
 

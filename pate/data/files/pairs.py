@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pate.core.checks import check_choice, did_you_mean
+from pate.core.curator import Told
 from pate.core.progress import track
 from pate.data._columns import column_kind
 from pate.data._dates import DATE_ORDERS
@@ -15,6 +16,7 @@ from pate.data._like import numbers_in
 from pate.data.files._arrays import matrix_roles
 from pate.data.files._formats import Wanted
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
+from pate.data.files._owners import about_owners
 from pate.data.files.tables import Table, check_features, check_one_role, quoted, take_columns
 from pate.data.files.uses import ColumnUse, Sides, uses_of
 from pate.exceptions import InvalidInputError
@@ -36,6 +38,8 @@ class TablePair:
         they are written, None where there is none; nothing is learnt from them.
     columns : tuple of ColumnUse
         Of every column of either file.
+    told : tuple of Told
+        What the curator should know of private columns that may be ids of people. **Sensitive.**
 
     Examples
     --------
@@ -46,6 +50,7 @@ class TablePair:
     private: Table
     public: Table
     columns: tuple[ColumnUse, ...]
+    told: tuple[Told, ...] = ()
 
     def __repr__(self) -> str:
         return f"TablePair({self.private!r}, {self.public!r})"
@@ -164,6 +169,7 @@ def read_both(
         private_table,
         _with_features(public_table, X),
         uses_of(held, shown, roles, drop, text, sides, public_table),
+        tuple(about_owners(held, without=[target])) if group is None else (),
     )
 
 

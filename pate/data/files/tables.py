@@ -26,6 +26,9 @@ from pate.exceptions import InvalidInputError
 if TYPE_CHECKING:
     import pandas as pd
 
+#: So many columns are named in a message that could name hundreds.
+_NAMED = 10
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
@@ -252,14 +255,16 @@ def check_features(opened: Opened, features: list[str]) -> list[str]:
 
 
 def quoted(names: Iterable[Any]) -> str:
-    """Return names for a message.
+    """Return names for a message: the first ones, where they are many.
 
     Examples
     --------
-    >>> quoted(["a", 1])
-    "'a', '1'"
+    >>> quoted(["a", 1]), quoted(range(500))[-16:]
+    ("'a', '1'", "'9' and 490 more")
     """
-    return ", ".join(repr(str(n)) for n in names)
+    known = [repr(str(n)) for n in names]
+    more = len(known) - _NAMED if len(known) > 2 * _NAMED else 0
+    return ", ".join(known[: -more or None]) + (f" and {more:,} more" if more else "")
 
 
 def take_columns(

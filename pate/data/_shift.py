@@ -1,0 +1,204 @@
+"""Whether private rows stand where public ones do: other units, a scaler on one side, other spellings of categories.
+
+For the curator alone. Labels of rows in other units cost the whole budget and teach nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.curator import Told
+from pate.core.types import FloatArray
+from pate.data._columns import as_text, holds_numbers
+from pate.data._door import is_frame, is_sparse
+from pate.data._like import numbers_in
+from pate.exceptions import CovariateShiftWarning
+
+#: Public rows that are any third of a population are at most three times as dense as it, wherever one looks.
+_DENSER = 3.0
+#: So much of the public rows must be denser than that: chosen on development tables (docs/data.md).
+_MOST = 0.4
+#: Fewer rows say nothing.
+_FEWEST = 20
+#: So many rows of either side are looked at, evenly spread, in so many intervals of public quantiles.
+_LOOKED_AT = 2_000
+_INTERVALS = 20
+#: Wider rows (pixels, words) are looked at by brightness, contrast and largest value.
+_WIDE = 256
+_LISTED = 5
+
+
+class Shift(NamedTuple):
+    """A column that stands elsewhere in the private rows.
+
+    Attributes
+    ----------
+    name : str
+    excess : float
+        How much of the public rows is denser than a third of a population could be, from 0 to 1.
+    ratio : float or None
+        Private values are about so many times the public ones; None where that says nothing.
+    """
+
+    name: str
+    excess: float
+    ratio: float | None = None
+
+    def __str__(self) -> str:
+        if self.ratio is None or 0.8 < self.ratio < 1.25:
+            return self.name
+        return f"{self.name} (private values are about {self.ratio:.2g} times the public ones)"
+
+
+def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | None = None) -> list[Told]:
+    """Return what the curator should know of columns that stand elsewhere in private rows than in public ones.
+
+    Parameters
+    ----------
+    private, public : array, DataFrame or sparse matrix with the same columns
+        Texts are not compared.
+    image_shape : tuple or None
+        Rows are images: they are compared by brightness, contrast and largest pixel.
+
+    Notes
+    -----
+    A column is compared by E(P, Q) = sum over intervals of max(0, P - 3 Q), where P and Q are the shares of public and
+    private rows (the hockey-stick divergence at factor 3; Sason and Verdu 2016). Whichever third of a population the
+    public rows are, they are nowhere more than three times as dense as all of it, so that a biased choice of public
+    rows alone gives about 0; rows in other units stand where hardly any private row does, and give up to 1. Intervals
+    are quantiles of the public rows; of a column of texts, the categories that are frequent there.
+
+    **Guarantees.** What comes back is private. Nothing is changed, no random bit is taken, and no cell can stop it.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(170, 10, size=(500, 1))
+    >>> about_shift(X[:400], X[400:])
+    []
+    >>> about_shift(X[:400], X[400:] / 2.54)[0].text
+    'the one column of the private rows stands elsewhere than in the public ones: column 0 (private values are about ...
+    """
+    try:
+        with np.errstate(all="ignore"):
+            found, n_columns = _shifts(private, public, image_shape)
+    except Exception:  # an odd cell of one record may not stop a release, nor be quoted
+        return []
+    shown = sorted((shift for shift in found if shift.excess > _MOST), key=lambda shift: -shift.excess)
+    if not shown:
+        return []
+    of_all = "the one column" if n_columns == 1 else f"{len(shown)} of {n_columns} columns"
+    more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    text = (
+        f"{of_all} of the private rows stand{'s' if len(shown) == 1 or n_columns == 1 else ''} elsewhere than in the "
+        f"public ones: {', '.join(map(str, shown[:_LISTED]))}{more}. Are they in other units, scaled on one side, or "
+        "spelt otherwise? Then the labels would teach nothing, and cost all the same. Give both sides in the same "
+        "units; a scaler belongs inside the estimator, or is fitted on the public rows and applied to both."
+    )
+    return [Told(text, category=CovariateShiftWarning)]
+
+
+def _shifts(private: Any, public: Any, image_shape: Any) -> tuple[list[Shift], int]:
+    if min(np.shape(private)[0], np.shape(public)[0]) < _FEWEST or np.ndim(public) < 2:
+        return [], 0
+    shown, held = _some(public), _some(private)
+    wide = not is_frame(shown) and int(np.prod(shown.shape[1:])) > _WIDE
+    if is_sparse(shown) or image_shape is not None or shown.ndim > 2 or wide:
+        theirs = _summaries(held)
+        pairs = [(name, numbers, theirs[name]) for name, numbers in _summaries(shown).items()]
+    else:
+        pairs = list(_columns(shown, held))
+    found = []
+    for name, one, two in pairs:
+        if one.dtype == object:
+            found.append(Shift(name, max(_excess(*_by_category(one, two)), _unseen(one, two))))
+        else:
+            # As float32: what one side was kept in must not make its values others.
+            mine, yours = (side[np.isfinite(side)].astype(np.float32) for side in (one, two))
+            if min(len(mine), len(yours)) >= _FEWEST:
+                found.append(Shift(name, _excess(*_by_quantile(mine, yours)), _ratio(mine, yours)))
+    return found, len(pairs)
+
+
+def _some(rows: Any) -> Any:
+    """Return rows evenly spread over all."""
+    rows = rows if is_frame(rows) or is_sparse(rows) else np.asarray(rows)
+    n = rows.shape[0]
+    if n <= _LOOKED_AT:
+        return rows
+    places = np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64)
+    return rows.iloc[places] if is_frame(rows) else rows[places]
+
+
+def _columns(public: Any, private: Any) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
+    import pandas as pd
+
+    named = is_frame(public) and is_frame(private)
+    sides = [rows if is_frame(rows) else pd.DataFrame(np.reshape(rows, (len(rows), -1))) for rows in (public, private)]
+    for j, name in enumerate(sides[0].columns):
+        one, two = (side[name] if named else side.iloc[:, j] for side in sides)
+        said = repr(str(name)) if named else f"column {j}"
+        one = one.infer_objects() if one.dtype == object else one
+        if holds_numbers(one.dtype):
+            yield said, numbers_in(one)[0].to_numpy(), numbers_in(two)[0].to_numpy()
+        else:
+            texts = [as_text(side.dropna()).to_numpy(dtype=object) for side in (one, two)]
+            yield said, texts[0], texts[1]
+
+
+def _summaries(rows: Any) -> dict[str, npt.NDArray[Any]]:
+    """Return numbers that say of each row how bright it is."""
+    if is_sparse(rows):
+        rows = rows.tocsr()
+        n_cells, largest = np.diff(rows.indptr).astype(np.float64), abs(rows).max(axis=1).toarray().ravel()
+        return {"how many cells are filled": n_cells, "the largest cell": largest}
+    cells = np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)
+    return {"brightness": cells.mean(axis=1), "contrast": cells.std(axis=1), "the largest cell": cells.max(axis=1)}
+
+
+def _by_quantile(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of both in intervals of public quantiles; a value that many public rows have is one of them."""
+    public = np.sort(public)
+    k = int(np.clip(len(public) // 5, 2, _INTERVALS))
+    marks = public[np.linspace(0, len(public) - 1, k + 1).astype(np.int64)]
+    below = np.float32(-np.inf)
+    common = marks[1:][marks[1:] == marks[:-1]]
+    edges = np.unique(np.concatenate([[np.nextafter(marks[0], below)], marks, np.nextafter(common, below)]))
+    one, two = (np.bincount(np.searchsorted(edges, x), minlength=len(edges) + 1) / len(x) for x in (public, private))
+    return one, two
+
+
+def _by_category(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of both in categories that are frequent in public rows, and in all others together."""
+    names, counts = np.unique(public.astype(str), return_counts=True)
+    frequent = names[counts >= max(3, len(public) / _INTERVALS)]
+    shares = []
+    for side in (public.astype(str), private.astype(str)):
+        known = np.array([np.count_nonzero(side == name) for name in frequent], dtype=np.float64)
+        shares.append(np.append(known, len(side) - known.sum()) / max(1, len(side)))
+    return shares[0], shares[1]
+
+
+def _unseen(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> float:
+    """Return the share of private cells of categories that no public row has, beyond what few rows leave out.
+
+    A category that one public row has stands for those that none has (Good 1953).
+    """
+    names, counts = np.unique(public.astype(str), return_counts=True)
+    unseen = ~np.isin(private.astype(str), names)
+    return float(unseen.mean() - np.count_nonzero(counts == 1) / len(public)) if len(private) and len(public) else 0.0
+
+
+def _excess(public: FloatArray, private: FloatArray) -> float:
+    return float(np.maximum(0.0, public - _DENSER * private).sum())
+
+
+def _ratio(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> float | None:
+    """Return how many times the public values the private ones are, where both lie on one side of 0."""
+    one, two = (x[x != 0] for x in (public, private))
+    if not (len(one) and len(two)) or min(one.min(), two.min()) < 0:
+        return None
+    return float(np.median(two) / np.median(one))
