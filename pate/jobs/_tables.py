@@ -24,7 +24,6 @@ from pate.jobs._records import BallotRoad, tell_of_unusable
 from pate.jobs._shards import ShardRoad
 from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
-from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
@@ -340,10 +339,10 @@ class LabelJob(LeavesModel):
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
             labels, self._model = self._ballots.run(y, told=self._told)
-            return labels
+            return self._bound(labels)
         outcome = self._shards.run(y)
         self.queries_ = outcome.queries
-        return outcome.release
+        return self._bound(outcome.release)
 
     def check_records(self) -> None:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners and the ledger."""
@@ -390,7 +389,7 @@ class LabelJob(LeavesModel):
         -------
         list of Path
         """
-        return write_labels(
+        return self._write(
             release,
             self.queries_,
             out,
