@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,8 +154,19 @@ def _of_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {"object": None, "parts": {}}
     whole = canonical(value).encode("ascii")
-    parts = {str(key): _short(canonical(part).encode("ascii")) for key, part in value.items()}
+    parts = {name: _short(canonical(part).encode("ascii")) for name, part in _entries_of(value)}
     return {"object": hashlib.sha256(whole).hexdigest(), "parts": parts}
+
+
+def _entries_of(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what may differ by its name: ``mu``, ``guarantee.epsilon``, ``assumptions.noise``."""
+    for key, part in value.items():
+        inner: dict[Any, Any] = dict(part) if isinstance(part, Mapping) else {}
+        if isinstance(part, list) and all(isinstance(one, Mapping) and "name" in one for one in part):
+            inner = {str(one["name"]): one for one in part}
+        yield from ((f"{key}.{name}", one) for name, one in inner.items())
+        if not inner:
+            yield str(key), part
 
 
 def _members(data: bytes) -> dict[str, bytes]:
@@ -241,7 +252,9 @@ def compared(thing: Thing, bound: Sequence[Bound], proved: int, n_releases: int)
     kin = [one for one in bound if (name and one.told["name"] == name) or _alike(told, one.told)]
     if kin:
         # Of several of this name the one that it was probably made of.
-        nearest = min(kin, key=lambda one: (one.told["name"] != name, len(_differing(told, one.told)), -one.entry))
+        nearest = min(
+            kin, key=lambda one: (name not in ("", one.told["name"]), len(_differing(told, one.told)), -one.entry)
+        )
         return FileCheck(file, _CHANGED, f"{_what(told, nearest.told)}; compared with {nearest}", nearest.release)
     known = [one for one in bound if told["object"] is not None and one.told["object"] == told["object"]]
     if known:

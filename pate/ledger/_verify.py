@@ -116,7 +116,7 @@ class _Check:
     def look_at(self, file: Thing) -> FileCheck:
         """Return whether a file is as released, by the entries that were read."""
         found = compared(file, self._bound, self._proved, self.n_releases)
-        if found.ok and self.problems:
+        if found.status != "changed" and self.problems:
             return FileCheck(found.file, "unknown", "the ledger itself is not verified", found.release)
         return found
 
