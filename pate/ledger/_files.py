@@ -145,9 +145,11 @@ def _object(data: bytes) -> Any:
     if len(data) > _MOST_JSON_BYTES:
         return None
     try:
-        return parse_json(data)
-    except (ValueError, RecursionError):
+        value = parse_json(data)
+        canonical(value)
+    except (ValueError, RecursionError):  # 1e999 is read as infinity, which no JSON may hold
         return None
+    return value
 
 
 def _of_object(value: Any) -> dict[str, Any]:

@@ -215,6 +215,12 @@ EDITS = {
     "another release's number": (said(ledger_releases=(2,)), STATEMENT, "its ledger_releases differs"),
     "another head": (said(ledger_head="ab" * 32), STATEMENT, "its ledger_head differs"),
     "a word, and no new digest": (text(STATEMENT, "operating system", "operating SYSTEM"), STATEMENT, "noise"),
+    "a number beyond all": (
+        text(STATEMENT, '"n_units": 700', '"n_units": 1e999'), STATEMENT, "it can no longer be read as what it was",
+    ),
+    "an entry twice": (
+        text(STATEMENT, '"n_units": 700', '"n_units": 700, "n_units": 700'), STATEMENT, "it can no longer be read",
+    ),
     "half a statement": (
         lambda f: (f / STATEMENT).write_text((f / STATEMENT).read_text()[:900]),
         STATEMENT,
