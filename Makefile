@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-lowest check format slow audit docs wheel clean
+.PHONY: demo test test-all test-lowest check format slow audit docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -20,7 +20,13 @@ $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 demo: $(READY)  ## the main job on an embedded data set; ends with a report to open
 	$(BIN)/pate demo
 
-test: $(READY)  ## tests and doctests, in a few minutes
+# Compiled tests and modules are kept: every worker, and every process that a test starts, would compile them again.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
+test: $(READY)  ## the short tests and doctests, and one of each kind of long test, in five minutes
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and (not long or sample)"
+
+test-all: $(READY)  ## all tests and doctests but for the minutes-long ones; what .ci/run runs
 	$(BIN)/python -m pytest -q $(PARALLEL)
 
 $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/exact/_native.c
@@ -31,10 +37,10 @@ $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/ex
 test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/python -m pytest -q $(PARALLEL)
 
-slow: $(READY)  ## what make test leaves out
+slow: $(READY)  ## what make test-all leaves out
 	$(BIN)/python -m pytest -q -m slow
 
-audit: $(READY)  ## the thorough audits of our own mechanisms and pipelines, which make test has the fast part of
+audit: $(READY)  ## the thorough audits of our own mechanisms and pipelines, which make test-all has the fast part of
 	$(BIN)/python -m pytest -q $(PARALLEL) -m slow tests/audit tests/mutants
 
 check: $(READY)  ## format, lint, types

@@ -11,6 +11,37 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of t
 
 from pate.core import seeds as _random
 
+#: CPU seconds, those of the processes that a test starts too. What takes longer is marked ``long``.
+LONG = 0.5
+STARTED = pytest.StashKey[float]()
+UNMARKED: list[tuple[float, str]] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note on each report how much CPU time its test has taken so far."""
+    report = yield
+    report.cpu_seconds = sum(os.times()[:4]) - item.stash[STARTED]
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember the tests that are long and do not say so; twice the limit, as a busy machine counts more."""
+    if (
+        report.when == "teardown"
+        and getattr(report, "cpu_seconds", 0) > 2 * LONG
+        and not {"long", "slow"} & set(report.keywords)
+    ):
+        UNMARKED.append((report.cpu_seconds, report.nodeid))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name them at the end, so that ``make test`` stays short."""
+    if UNMARKED:
+        terminalreporter.section(f"over {LONG:g} CPU seconds, not marked long")
+        for seconds, name in sorted(UNMARKED, reverse=True):
+            terminalreporter.write_line(f"{seconds:6.1f} s  {name}")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
@@ -21,6 +52,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """
     stream, here = random.Random(item.nodeid), os.getpid()
     real = _random._operating_system
+    item.stash[STARTED] = sum(os.times()[:4])
     _random._operating_system = lambda size: stream.randbytes(size) if os.getpid() == here else real(size)
     try:
         return (yield)

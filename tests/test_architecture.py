@@ -10,12 +10,14 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from package_source import imports_in, trees
 
 import pate
 
@@ -107,18 +109,14 @@ def module_name(path: Path, root: Path = ROOT) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def arrows_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Arrow]:
+def arrows_of(source: str | ast.AST, module: str, *, is_package: bool = False) -> Iterator[Arrow]:
     """Every import anywhere in a file: lazy ones and those for type checkers are arrows too."""
     package = f"pate.{module}" if is_package else f"pate.{module}".rpartition(".")[0]
-    tree = ast.parse(source)
-    branches = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
-    typing_only = {inner for branch in branches for statement in branch.body for inner in ast.walk(statement)}
-    for node in ast.walk(tree):
-        runtime = node not in typing_only
+    for node, runtime in imports_in(ast.parse(source) if isinstance(source, str) else source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Arrow(module, alias.name, node.lineno, alias.name, runtime)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
@@ -130,22 +128,30 @@ def arrows_of(source: str, module: str, *, is_package: bool = False) -> Iterator
 
 
 FILES = sorted(p for p in ROOT.rglob("*.py") if p not in (ROOT / "__init__.py", ROOT / "__main__.py"))
-NAMED_FILES = [(module_name(path), path) for path in FILES]
-ARROWS = [
-    arrow
-    for path in FILES
-    for arrow in arrows_of(path.read_text(encoding="utf-8"), module_name(path), is_package=path.name == "__init__.py")
-]
-INNER = [a for a in ARROWS if a.imported.split(".")[0] == "pate"]
-TREES = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 
 
-def needs_of(arrows: Iterable[Arrow]) -> dict[str, set[str]]:
+@cache
+def arrows() -> list[Arrow]:
+    """Every import in the package."""
+    named = [(path, module_name(path)) for path in FILES]
+    return [arrow for p, m in named for arrow in arrows_of(trees()[p], m, is_package=p.name == "__init__.py")]
+
+
+def inner() -> list[Arrow]:
+    return [a for a in arrows() if a.imported.split(".")[0] == "pate"]
+
+
+def found_in(look: Callable[[ast.Module], list[str]]) -> dict[str, list[str]]:
+    """Module -> what ``look`` finds in it, where it finds something."""
+    return {module_name(path): found for path, tree in trees().items() if (found := look(tree))}
+
+
+def needs_of(imports: Iterable[Arrow]) -> dict[str, set[str]]:
     """Module -> modules that it needs when it runs, now or in a call; those for type checkers alone are left out."""
-    arrows = [arrow for arrow in arrows if arrow.runtime]
-    modules = {f"pate.{arrow.importer}" for arrow in arrows}
+    imports = [arrow for arrow in imports if arrow.runtime]
+    modules = {f"pate.{arrow.importer}" for arrow in imports}
     needs: dict[str, set[str]] = {module: set() for module in modules}
-    for arrow in arrows:
+    for arrow in imports:
         needs[f"pate.{arrow.importer}"].add(arrow.named if arrow.named in modules else arrow.imported)
     return needs
 
@@ -167,14 +173,14 @@ def reachable(start: str, needs: dict[str, set[str]]) -> set[str]:
     return seen
 
 
-def upward(arrows: list[Arrow]) -> list[str]:
-    return [str(a) for a in arrows if a.imported_room in FLOORS and FLOORS[a.imported_room] > FLOORS[a.room]]
+def upward(imports: list[Arrow]) -> list[str]:
+    return [str(a) for a in imports if a.imported_room in FLOORS and FLOORS[a.imported_room] > FLOORS[a.room]]
 
 
-def sideways(arrows: list[Arrow]) -> list[Arrow]:
+def sideways(imports: list[Arrow]) -> list[Arrow]:
     return [
         a
-        for a in arrows
+        for a in imports
         if a.imported_room in FLOORS and a.imported_room != a.room and FLOORS[a.imported_room] == FLOORS[a.room] > 0
     ]
 
@@ -195,12 +201,12 @@ def test_the_floors_are_those_of_the_design_page():
 
 
 def test_no_arrow_points_up():
-    assert len(INNER) > 150
-    assert upward(INNER) == []
+    assert len(inner()) > 150
+    assert upward(inner()) == []
 
 
 def test_rooms_of_one_floor_do_not_import_each_other():
-    across = sideways(INNER)
+    across = sideways(inner())
     assert [str(a) for a in across if (a.room, a.imported_room) not in NEIGHBOURS] == []
     used = {(a.room, a.imported_room) for a in across}
     assert {pair for pair in NEIGHBOURS if pair not in used} == set(), "an allowance nobody needs any more"
@@ -209,12 +215,12 @@ def test_rooms_of_one_floor_do_not_import_each_other():
 def test_nobody_imports_through_the_public_face():
     """``from pate import GNMax`` inside the package would hide which floor is meant."""
     known = {*FLOORS, "__version__"}
-    assert [str(a) for a in INNER if a.imported_room is None or a.imported_room not in known] == []
+    assert [str(a) for a in inner() if a.imported_room is None or a.imported_room not in known] == []
 
 
 def test_no_modules_import_each_other_in_a_circle():
     """Lazy imports count: what needs itself cannot be read, tested or moved in part."""
-    needs = needs_of(INNER)
+    needs = needs_of(inner())
     assert sum(map(len, needs.values())) > 500
     assert circles(needs) == []
 
@@ -239,7 +245,11 @@ def test_the_reader_of_imports_sees_a_circle(files, found):
 
 
 def test_rooms_are_few():
-    rooms = {name if path.name == "__init__.py" else name.rpartition(".")[0] or name for name, path in NAMED_FILES}
+    rooms = {
+        name if path.name == "__init__.py" else name.rpartition(".")[0] or name
+        for path in FILES
+        for name in [module_name(path)]
+    }
     assert len(rooms) <= MOST_ROOMS, sorted(rooms)
 
 
@@ -271,13 +281,13 @@ def test_neighbours_do_not_import_in_circles():
     ],
 )
 def test_the_reader_of_imports_sees_an_upward_arrow(source, found):
-    arrows = list(arrows_of(source, "data.tables"))
-    assert [a.imported for a in arrows if str(a) in upward(arrows)] == found
+    imports = list(arrows_of(source, "data.tables"))
+    assert [a.imported for a in imports if str(a) in upward(imports)] == found
 
 
 @pytest.mark.parametrize("package", ONLY_IN)
 def test_heavy_packages_stay_in_their_rooms(package):
-    users = [a for a in ARROWS if a.imported.split(".")[0] == package]
+    users = [a for a in arrows() if a.imported.split(".")[0] == package]
     assert users
     allowed = ONLY_IN[package]
     outside = [a for a in users if not any(a.importer == home or a.importer.startswith(home + ".") for home in allowed)]
@@ -285,7 +295,7 @@ def test_heavy_packages_stay_in_their_rooms(package):
 
 
 def test_privacy_needs_numbers_and_the_standard_library_only():
-    mine = [a for a in ARROWS if a.room == "privacy"]
+    mine = [a for a in arrows() if a.room == "privacy"]
     assert {a.imported.split(".")[0] for a in mine} >= {"numpy", "scipy", "pate"}
     for arrow in mine:
         room = arrow.imported_room
@@ -310,15 +320,15 @@ def test_imports_are_light(statement, absent):
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", pate.__all__)
-def test_public_names_resolve_and_explain_themselves(name):
-    value = getattr(pate, name)
-    assert name in dir(pate)
-    if not (inspect.isclass(value) or inspect.isfunction(value)):
-        return
-    text = inspect.getdoc(value) or ""
-    assert re.search(r"^Examples\n-{8}\n", text, flags=re.MULTILINE), f"{name} has no Examples section"
-    assert ">>> " in text.split("Examples\n--------\n", 1)[1], f"the example of {name} is not a doctest"
+def test_public_names_resolve_and_explain_themselves():
+    unexplained = []
+    for name in pate.__all__:
+        value = getattr(pate, name)
+        assert name in dir(pate)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            _, _, example = (inspect.getdoc(value) or "").partition("Examples\n--------\n")
+            unexplained += [] if ">>> " in example else [name]
+    assert unexplained == [], "no doctest under Examples"
 
 
 def test_an_unknown_public_name_is_an_attribute_error():
@@ -339,8 +349,7 @@ def array_aliases(tree: ast.Module) -> list[str]:
 
 
 def test_arrays_are_named_in_one_place():
-    assert len(array_aliases(TREES["core.types"])) == 5
-    assert {m: found for m, tree in TREES.items() if m != "core.types" and (found := array_aliases(tree))} == {}
+    assert {module: len(aliases) for module, aliases in found_in(array_aliases).items()} == {"core.types": 5}
 
 
 #: Loading by pickle runs whatever the file says.
@@ -374,7 +383,7 @@ def is_false(node: ast.expr) -> bool:
 
 
 def test_nothing_is_loaded_by_pickle():
-    assert {m: found for m, tree in TREES.items() if (found := unsafe_loads(tree))} == {}
+    assert found_in(unsafe_loads) == {}
 
 
 @pytest.mark.parametrize(
@@ -403,20 +412,22 @@ def machine_paths(tree: ast.AST) -> list[str]:
 
 
 def test_no_path_of_a_machine_is_written_down():
-    assert {m: found for m, tree in TREES.items() if (found := machine_paths(tree))} == {}
+    assert found_in(machine_paths) == {}
     assert machine_paths(ast.parse("x = '/home/me/data'"))
     assert machine_paths(ast.parse(r"x = 'C:\\data'"))
     assert not machine_paths(ast.parse("x = 'https://host/home/me'"))
 
 
+def called_in(tree: ast.AST) -> Iterator[str]:
+    """Last names of what is called: ``c`` of ``a.b.c()``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            yield node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+
+
 def callers_of(*names: str) -> set[str]:
     """Modules that call a function or a method of one of these names; rooms, but for ``release``'s own modules."""
-    found = {
-        module
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in names
-    }
+    found = found_in(lambda tree: [name for name in called_in(tree) if name in names])
     return {m if m.startswith("release.") else m.split(".")[0] for m in found}
 
 

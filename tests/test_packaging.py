@@ -6,10 +6,12 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from package_source import imports_in, trees
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -22,10 +24,9 @@ ROOT = Path(pate.__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "pate").rglob("*.py"))}
 #: Extras that are a person's own choice: pate imports none of these packages.
 CHOSEN = {"dask", "docs", "ray", "boosters", "crosscheck", "search"}
-DISTRIBUTIONS = packages_distributions()
+distributions = cache(packages_distributions)
 #: Imported by nobody, and why it is asked for.
 UNSEEN: dict[str, str] = {}
 
@@ -44,15 +45,8 @@ def names_of(lines):
 
 def imports_of(tree):
     """Top-level modules that a file imports, now or in a call, but for what serves type checkers alone."""
-    typing_only = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if node in typing_only:
+    for node, runtime in imports_in(tree):
+        if not runtime:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
@@ -63,30 +57,36 @@ def imports_of(tree):
 def asked_in(tree):
     """(module, extra) of every call of ``need`` in a file."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "need":
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None)) == "need":
             extra = next((k.value for k in node.keywords if k.arg == "extra"), None)
             if isinstance(extra, ast.Constant) and isinstance(node.args[0], ast.Constant):
                 yield node.args[0].value, extra.value
 
 
 def packages_of(module):
-    return {canonicalize_name(name) for name in DISTRIBUTIONS.get(module, [module])}
+    return {canonicalize_name(name) for name in distributions().get(module, [module])}
 
 
-IMPORTED = {
-    path: {m for m in imports_of(tree) if m not in {*sys.stdlib_module_names, "pate"}} for path, tree in TREES.items()
-}
+@cache
+def imported():
+    """Path -> modules of other packages that it imports."""
+    ours = {*sys.stdlib_module_names, "pate"}
+    return {path: {m for m in imports_of(tree) if m not in ours} for path, tree in trees().items()}
 
-ASKED = {path: list(asked_in(tree)) for path, tree in TREES.items()}
+
+@cache
+def asked():
+    """Path -> (module, extra) of what it asks for by name."""
+    return {path: list(asked_in(tree)) for path, tree in trees().items()}
 
 
 def test_what_is_imported_is_asked_for_in_pyproject():
     """By every installation, or by an extra that the file itself (or its package's first lines) asks for by name."""
     required = names_of(PROJECT["dependencies"])
-    assert len(set().union(*IMPORTED.values())) > 10
+    assert len(set().union(*imported().values())) > 10
     wrong = []
-    for path, modules in IMPORTED.items():
-        named = dict([*ASKED[path], *ASKED[path.with_name("__init__.py")]])
+    for path, modules in imported().items():
+        named = dict([*asked()[path], *asked()[path.with_name("__init__.py")]])
         for module in modules:
             packages = packages_of(module)
             if not packages & (required | names_of(EXTRAS.get(named.get(module), []))):
@@ -95,15 +95,15 @@ def test_what_is_imported_is_asked_for_in_pyproject():
 
 
 def test_what_is_asked_for_is_imported():
-    imported = {package for modules in IMPORTED.values() for module in modules for package in packages_of(module)}
+    there = {package for modules in imported().values() for module in modules for package in packages_of(module)}
     wanted = names_of(PROJECT["dependencies"])
-    assert wanted - imported == set(UNSEEN)
+    assert wanted - there == set(UNSEEN)
     for extra in set(EXTRAS) - CHOSEN - {"all", "dev"}:
-        assert names_of(EXTRAS[extra]) & imported, f"nothing in pate imports what the extra {extra} brings"
+        assert names_of(EXTRAS[extra]) & there, f"nothing in pate imports what the extra {extra} brings"
 
 
 def test_every_extra_that_is_asked_for_exists():
-    calls = [call for found in ASKED.values() for call in found]
+    calls = [call for found in asked().values() for call in found]
     assert {extra for _, extra in calls} >= {"plots", "parquet", "images", "datasets"}
     for module, extra in calls:
         assert packages_of(module) & names_of(EXTRAS[extra]), (module, extra)
@@ -117,7 +117,7 @@ def test_all_and_dev_hold_the_extras():
 
 @pytest.mark.parametrize("module", ["matplotlib", "PIL", "pyarrow", "pooch"])
 def test_a_package_that_is_missing_is_named_with_its_line(module, monkeypatch):
-    extra = next(extra for found in ASKED.values() for m, extra in found if m == module)
+    extra = next(extra for found in asked().values() for m, extra in found if m == module)
     need(module, extra=extra, why="This")
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
     with pytest.raises(MissingExtraError, match=re.escape(f'pip install "pate[{extra}]"')) as caught:
@@ -161,8 +161,8 @@ def test_every_file_of_the_package_is_in_the_wheel():
     there = {path for path in there if path.suffix not in {".py", ".c", ".so", ".dll"}}
     assert len(there) > 10
     assert sorted(str(path.relative_to(folder)) for path in there - listed) == []
-    packages = {path.parent for path in TREES}
-    assert {path.parent / "__init__.py" for path in TREES} <= set(TREES), "a folder of modules that is no package"
+    packages = {path.parent for path in trees()}
+    assert {path.parent / "__init__.py" for path in trees()} <= set(trees()), "a folder of modules that is no package"
     assert folder in packages
 
 

@@ -211,19 +211,25 @@ STATEMENT = fitted(stated={"purpose": "triage"}).statement_.of_file("labels.csv"
 WRITTEN = json.loads(json.dumps(STATEMENT.to_dict()))
 
 
-@pytest.mark.parametrize("at", [at for at, _ in leaves(WRITTEN)], ids=str)
-def test_one_edited_field_is_caught(at):
-    old = dict(leaves(WRITTEN))[at]
-    other = {
+def edited(at, old):
+    """Another value of the same kind in a statement's place."""
+    return {
         str: lambda: ("nobody" if old != "nobody" else "pate") if at[-1] == "by" else f"{old} " if old else "x",
         bool: lambda: not old,
         int: lambda: old + 1,
         float: lambda: math.nextafter(old, math.inf),
         type(None): lambda: 1,
     }[type(old)]()
-    with pytest.raises(InvalidInputError):
-        PrivacyStatement.from_dict(put(WRITTEN, at, other))
-    assert PrivacyStatement.from_dict(put(WRITTEN, at, old)) == STATEMENT
+
+
+def test_one_edited_field_is_caught():
+    fields = dict(leaves(WRITTEN))
+    assert len(fields) > 50
+    for at, old in fields.items():
+        with pytest.raises(InvalidInputError):  # noqa: PT012 - the field is said where none is raised
+            PrivacyStatement.from_dict(put(WRITTEN, at, edited(at, old)))
+            pytest.fail(f"{at} was edited unseen")
+        assert PrivacyStatement.from_dict(put(WRITTEN, at, old)) == STATEMENT
 
 
 def test_the_digest_is_of_the_canonical_json_and_of_nothing_else():
