@@ -30,6 +30,9 @@ from pate.ledger._schema import SCHEMA
 from pate.model import read_model, write_model
 from pate.statement.files import read_statement
 
+#: A release is made by the command for nearly each of them.
+pytestmark = pytest.mark.long
+
 README = (Path(pate.__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 LEDGER = "patients.csv.ledger.sqlite"
 RELEASED = ("labels.csv", "labels.pate", "labels.statement.json", "labels.statement.html", "labels.statement.txt")
@@ -79,6 +82,7 @@ def check_officer(ledger: str = LEDGER) -> None:
     assert run(["pate", "ledger", "verify", ledger, *RELEASED]).count(": as released: ") == len(RELEASED)
 
 
+@pytest.mark.sample
 def test_readmes_default_is_accepted_by_readmes_own_commands(release):
     with contextlib.chdir(release):
         check_officer()
@@ -248,6 +252,7 @@ EDITS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample
 def test_every_edit_is_refused_by_name(release, tmp_path):
     for name, (edit, file, what) in EDITS.items():
         folder = tmp_path / name

@@ -107,7 +107,17 @@ CHANGES = {"threat_model": "anybody", "noise_source": "dice", "mu": 1e-3, "curve
 
 @pytest.mark.parametrize(
     "make",
-    [labels, labels_of_two_releases, stored_labels, seeded, session, capped_votes, one_sum, rounds, classifier, dpsgd],
+    [
+        labels,
+        labels_of_two_releases,
+        stored_labels,
+        seeded,
+        session,
+        capped_votes,
+        one_sum,
+        rounds,
+        *(pytest.param(make, marks=pytest.mark.long) for make in (classifier, dpsgd)),
+    ],
 )
 def test_a_statement_is_known_and_an_edited_one_refused(make, tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite", total=TOTAL)
@@ -126,6 +136,7 @@ def test_a_statement_is_known_and_an_edited_one_refused(make, tmp_path):
     assert ledger.spent == pytest.approx(sum(row.price for row in ledger.releases()))
 
 
+@pytest.mark.long
 def test_a_model_saved_by_hand_is_known_whole(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     with warnings.catch_warnings():
