@@ -26,6 +26,7 @@ class Seen:
     height: int
     requests: tuple[str, ...]  # addresses asked for, the page's own too
     complaints: tuple[str, ...]  # of the console, and of the content policy
+    cut: tuple[str, ...]  # how tables begin that are wider than their place, of those that can be seen
     png: bytes
 
 
@@ -122,14 +123,17 @@ class Browser:
         self.call("Page.navigate", session, url=page.as_uri())
         self._wait("Page.loadEventFired", session)
         size = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+        wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+        size = f"[{size}, {wide}.map(e => e.innerText.slice(0, 60))]"
         found = self.call("Runtime.evaluate", session, expression=size, returnByValue=True)
-        across, down = found["result"]["value"]
+        (across, down), cut = found["result"]["value"]
         shot = self.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=whole)
         self.call("Target.closeTarget", targetId=target)
         told = [(e.get("method"), e.get("params", {})) for e in self._events]
         return Seen(
             width=across,
             height=down,
+            cut=tuple(cut),
             requests=tuple(p["request"]["url"] for m, p in told if m == "Network.requestWillBeSent"),
             complaints=tuple(
                 json.dumps(p)

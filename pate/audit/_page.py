@@ -113,7 +113,7 @@ def tried(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> Sh
     rows.sort(key=lambda row: order.index(row[0]))
     heads = ["Layer", "Outcome", "Audited", "Claim", "Tried", "False alarms", "Releases", "Seconds"]
     strong = [(i, 1) for i, row in enumerate(rows) if row[1] == "REFUTED"]
-    return Sheet(heads=heads, rows=rows, kind="stack", strong=strong)
+    return Sheet(heads=heads, rows=rows, numbers=(5, 6, 7), kind="stack", strong=strong)
 
 
 def _alarms(result: AuditResult) -> str:

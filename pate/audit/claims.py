@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from pate.core.checks import check_real, shown
+from pate.core.checks import check_real, least_of, shown
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
@@ -149,7 +149,7 @@ class Claim:
         if self.points:
             e, d = self._hull
             found.append(float(np.interp(math.exp(min(epsilon, _MOST_EPSILON)), e, d)))
-        return min(found)
+        return least_of(*found)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon that it promises at ``delta``; infinite where it promises none.
@@ -169,7 +169,7 @@ class Claim:
             if delta >= d[-1]:
                 kept.append(float(np.log(np.interp(-delta, -d, e))))
             found += kept
-        return min(found)
+        return least_of(*found)
 
     def true_positives(self, false_positives: npt.ArrayLike) -> FloatArray:
         """Return the highest true positive rate that the claim allows at each false positive rate, in both directions.

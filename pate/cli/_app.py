@@ -72,8 +72,13 @@ def command_line() -> str:
     return shlex.join(["pate", *sys.argv[1:]])
 
 
+#: Warnings of this command: a job and the release that it makes may both have a word on the same thing.
+_told: set[str] = set()
+
+
 def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
-    if issubclass(category, PateWarning):
+    if issubclass(category, PateWarning) and str(message) not in _told:
+        _told.add(str(message))
         complain(f"warning: {in_own_words(str(message), manner.options)}", "yellow")
 
 
@@ -85,6 +90,7 @@ def main() -> None:
     >>> main.__name__
     'main'
     """
+    _told.clear()
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     begin()
     try:

@@ -116,7 +116,8 @@ def _size(value: Any) -> Size:
         raise typer.BadParameter(str(error)) from None
 
 
-Epsilon = Annotated[float, option("The most that may be spent, above 0; at most 1 is strong.", PRIVACY)]
+EPSILON_TEXT = "The most that may be spent, above 0; at most 1 is strong."
+Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY)]
 Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY)]
 Commonest = Annotated[
     float | None,

@@ -29,8 +29,9 @@ def account(
     sanitise: Annotated[
         str | None,
         o.option(
-            "ORDER,BETA,NOISE[,DELTA0] of a smooth-sensitivity release (gnmax, confident), chosen without the votes; "
-            "DELTA0, a tenth of delta if left out, is its part of delta. Needs --ledger.",
+            "Also give a publishable bound (gnmax, confident): 'usual' settings, or ORDER,BETA,NOISE[,DELTA0] of "
+            "smooth sensitivity, chosen without the votes; DELTA0, a tenth of delta if left out, is its part of delta. "
+            "Needs --ledger.",
             o.PRIVACY,
         ),
     ] = None,
@@ -161,12 +162,15 @@ def _smooth(text: str, delta: float) -> Any:
     from pate.exceptions import InvalidInputError
     from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 
+    if text == "usual":
+        return SmoothSensitivity.usual(delta)
     try:
         order, beta, noise_scale, *rest = (float(part) for part in text.split(","))
         (delta0,) = rest or [delta / 10]
     except ValueError:
         raise InvalidInputError(
-            f"--sanitise must be ORDER,BETA,NOISE or ORDER,BETA,NOISE,DELTA0 such as 8,0.0125,4,1e-6, got {text!r}."
+            f"--sanitise must be 'usual', ORDER,BETA,NOISE or ORDER,BETA,NOISE,DELTA0 such as 8,0.0125,4,1e-6, got "
+            f"{text!r}."
         ) from None
     return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
 

@@ -11,8 +11,16 @@ from pate.cli._output import manner, show_table
 
 
 def plan(
-    epsilon: o.Epsilon,
     classes: Annotated[str, o.option("How many classes there are, or their names by commas.", o.PRIVATE)],
+    epsilon: Annotated[float | None, o.option(o.EPSILON_TEXT, o.PRIVACY)] = None,
+    attacker: Annotated[
+        float | None,
+        o.option(
+            "In place of --epsilon: of 100 guesses of one who knows everything but whether a record is this or another "
+            "one, how many may be right; a coin is right 50 times.",
+            o.PRIVACY,
+        ),
+    ] = None,
     delta: o.Delta = o.DELTA,
     records: Annotated[int | None, o.option("Number of private records (of persons, if --group).", o.PRIVATE)] = None,
     commonest: o.Commonest = None,
@@ -48,7 +56,14 @@ def plan(
     from pate.privacy.budget import Budget
     from pate.studies.plan import plan as make_plan
 
-    budget = Budget(epsilon, delta)
+    if attacker is None:
+        if epsilon is None:
+            raise InvalidInputError("--epsilon is missing: say what may be spent, or --attacker N in its place.")
+        budget = Budget(epsilon, delta)
+    elif epsilon is None:
+        budget = Budget.for_attacker(attacker, delta)
+    else:
+        raise InvalidInputError("--epsilon and --attacker must not both be given: the one follows from the other.")
     try:
         numbers = None if teachers is None else [int(k) for k in teachers.split(",")]
     except ValueError:

@@ -66,6 +66,47 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
     raise refusal
 
 
+def largest_of(*values: float) -> float:
+    """Return the largest of some costs or sensitivities; one that is not a number is refused, never passed over.
+
+    ``max(0.0, nan)`` is 0.0: what could not be computed would count as nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        One of them is NaN.
+
+    Examples
+    --------
+    >>> largest_of(0.5, 2.0)
+    2.0
+    >>> largest_of(0.5, math.nan)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: a cost came out as no number: these settings are beyond what floats hold. ...
+    """
+    return max(map(_known, values))
+
+
+def least_of(*values: float) -> float:
+    """Return the least of some bounds; one that is not a number is refused, wherever it stands (:func:`largest_of`).
+
+    Examples
+    --------
+    >>> least_of(0.5, 2.0)
+    0.5
+    """
+    return min(map(_known, values))
+
+
+def _known(value: float) -> float:
+    if math.isnan(value):
+        raise InvalidInputError(
+            "a cost came out as no number: these settings are beyond what floats hold. Take less extreme noise, "
+            "thresholds or orders."
+        )
+    return value
+
+
 def cell_kind(cell: Any) -> str:
     """Return ``"number"``, ``"text"``, ``"missing"``, or what else a cell is.
 

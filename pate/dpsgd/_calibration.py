@@ -52,7 +52,7 @@ from functools import lru_cache
 import dp_accounting
 from dp_accounting import pld, rdp
 
-from pate.core.checks import check_choice, check_int, check_real
+from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.dp_events import sampled_gaussian_rdp
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, gdp_from_budget, gdp_to_epsilon, rdp_to_epsilon
@@ -120,7 +120,7 @@ def dpsgd_epsilon(
     if not tilt:
         return by_rdp
     kinds = [(((1.0, sample_rate, noise_multiplier),), n_steps)]
-    return min(by_rdp, tilted_epsilon(kinds, delta, interval, adjacency=adjacency))
+    return least_of(by_rdp, tilted_epsilon(kinds, delta, interval, adjacency=adjacency))
 
 
 def recomputed(n_steps: int, delta: float, interval: float) -> str:
@@ -192,14 +192,14 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
     >>> 3 <= least_noise(lambda sigma: sigma >= 3, 1.0) < 3.001
     True
     """
-    high = max(start, SMALLEST_NOISE_MULTIPLIER)
+    high = largest_of(start, SMALLEST_NOISE_MULTIPLIER)
     low, factor = high, 1.1
     while not fits(high):
         low, high, factor = high, factor * high, factor**1.5
     while low == high or fits(low):
         if low <= SMALLEST_NOISE_MULTIPLIER:
             return low
-        high, low, factor = low, max(low / factor, SMALLEST_NOISE_MULTIPLIER), factor**1.5
+        high, low, factor = low, largest_of(low / factor, SMALLEST_NOISE_MULTIPLIER), factor**1.5
     while high > (1 + 5e-5) * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +13,10 @@ from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._optimizers import OPTIMIZERS, SCHEDULES, LearningRateSchedule
 from pate.dpsgd.clipping import AutomaticClipping, Clipping, FlatClipping, PerLayerClipping, QuantileClipping
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, TrainingMechanism, choose_bands
-from pate.exceptions import InvalidInputError, PrivacyParameterWarning
+from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
+from pate.release import warn_if_weak
 
 
 def _bands(clf: Any, shape: Shape | None) -> TrainingMechanism:
@@ -229,12 +229,6 @@ def shape_of(clf: Any, n_units: int, unit: str = "record") -> Shape:
         )
         check_int("expected_batch_size", batch, low=1, high=nominal, remedy=remedy)
         rate = batch / nominal
-    if clf.budget.delta >= 1 / nominal:
-        warnings.warn(
-            f"delta={clf.budget.delta:g} is not below 1/n for {nominal} {many}: such a guarantee allows "
-            "publishing a whole record now and then. Use a smaller delta.",
-            PrivacyParameterWarning,
-            stacklevel=4,
-        )
+    warn_if_weak(clf.budget.delta, nominal, epsilon=clf.budget.epsilon)
     n_steps = clf.epochs * -(-nominal // batch) if clf.n_steps is None else int(clf.n_steps)
     return Shape(nominal, rate, n_steps, batch)

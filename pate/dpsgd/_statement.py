@@ -11,7 +11,7 @@ from pate.dpsgd.recipes import RecipePlan
 from pate.ledger import Ledger
 from pate.records._maps import own_throughout
 from pate.statement.model import Assumption, PrivacyStatement
-from pate.statement.promises import CURVE_DELTAS
+from pate.statement.promises import CURVE_DELTAS, at_epsilon_0
 
 
 def mechanism_of(plan: Plan, clipping: Clipping) -> str:
@@ -116,7 +116,12 @@ def dpsgd_statement(
         ledger_releases=releases,
         mu=mu,
         rho=None if mu is None else mu * mu / 2,
-        curve=() if seeded else tuple((delta, plan.epsilon_at(delta)) for delta in CURVE_DELTAS),
+        curve=()
+        if seeded
+        else (
+            *((delta, plan.epsilon_at(delta)) for delta in CURVE_DELTAS),
+            *(at_epsilon_0(plan.total_variation()) if mu is None else ()),
+        ),
     )
 
 

@@ -166,10 +166,10 @@ class PATEClassifier(SavedModel):
     >>> from pate import TorchTeacherEnsemble
     >>> from pate.networks import MLP
     >>> gpu = PATEClassifier(
-    ...     TorchTeacherEnsemble(MLP, n_teachers=20, epochs=2, device="cpu"),
-    ...     student=LogisticRegression(), budget=Budget(8.0, 1e-5), classes=range(10))
-    >>> gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16).statement_.guarantee.epsilon <= 8.0
-    True
+    ...     TorchTeacherEnsemble(MLP, n_teachers=20, device="cpu"), budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> gpu = gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> gpu.statement_.guarantee.epsilon <= 8.0, gpu.score(X[1500:] / 16, y[1500:]) > 0.6
+    (True, True)
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class PATEClassifier(SavedModel):
         )
         with timed("training"):
             teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
-        warn_if_weak(budget.delta, teachers.partition_.n_units)
+        warn_if_weak(budget.delta, teachers.partition_.n_units, epsilon=budget.epsilon)
         if plan.n_fresh:
             self._count(plan.quote.guarantee, plan.quote.charge, groups)
         with timed("labelling"):

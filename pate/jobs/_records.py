@@ -78,7 +78,7 @@ class BallotRoad:
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
                 "the map that private records vote on. Add public rows, or say voters='shards' (--voters shards)."
             )
-        warn_if_weak(terms.budget.delta, units_of(source)[1])
+        warn_if_weak(terms.budget.delta, units_of(source)[1], epsilon=terms.budget.epsilon)
         representation = public_representation(
             source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
         )

@@ -109,7 +109,7 @@ class ShardRoad:
             raise InvalidInputError(
                 f"n_teachers must be at most the number of {unit}s ({n_units}), got {n_teachers}. Use fewer teachers."
             )
-        warn_if_weak(terms.budget.delta, n_units)
+        warn_if_weak(terms.budget.delta, n_units, epsilon=terms.budget.epsilon)
         n_classes = 2 if classes is None else len(classes)
         asking = plan_release(
             terms.budget,

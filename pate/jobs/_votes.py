@@ -197,7 +197,7 @@ class VoteJob(LeavesModel):
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(rows)}, {file} has votes on {cast.n_queries}."
             )
-        warn_if_weak(budget.delta, n_units)
+        warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
         asking = plan_release(
             budget,
             cast.n_queries,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pate.core.checks import largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.ledger._files import FileCheck
 from pate.privacy.budget import Budget
@@ -215,7 +216,11 @@ class Remaining:
     @property
     def left(self) -> float:
         """How much further prices may add up to; infinite before the first charge."""
-        return math.inf if self.terms is None else max(0.0, math.fsum((self.terms.limit, *(-p for p in self.prices))))
+        return (
+            math.inf
+            if self.terms is None
+            else largest_of(0.0, math.fsum((self.terms.limit, *(-p for p in self.prices))))
+        )
 
     @property
     def fraction_left(self) -> float:
@@ -227,7 +232,7 @@ class Remaining:
         """How much of the share of delta for costs that may fail is left; None where the first charge decides."""
         if self.terms is None:
             return None if self.opening is None else self.opening.failure_delta
-        return max(0.0, math.fsum((self.terms.failure_delta, *(-f for f in self.failures))))
+        return largest_of(0.0, math.fsum((self.terms.failure_delta, *(-f for f in self.failures))))
 
     @property
     def epsilon_left(self) -> float:
@@ -240,7 +245,7 @@ class Remaining:
         if self.terms is None:
             return self.total.epsilon
         left = delta_left(self.total.delta, self.terms.failure_delta)
-        return min(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
+        return least_of(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
 
     def refusal(self, cost: Charge) -> str:
         """Return why the cost would not fit, in words; "" if it would."""

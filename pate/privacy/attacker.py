@@ -1,43 +1,66 @@
-"""An (epsilon, delta) in the terms of somebody who wants to find out about one unit."""
+"""What a guarantee allows somebody who wants to find out about one unit.
+
+The attacker knows everything but which of two neighbouring data sets it was, holds both for as likely beforehand, and
+sees all that was released. Each number is the least of what is known: an (epsilon, delta), more such pairs, a mu.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+from scipy.special import ndtr, ndtri
 
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 
 #: Beyond e^34 (about 6e14) a factor is no longer worth printing.
 _LARGEST_EXPONENT = 34.0
+#: Covers the last digits of the normal distribution and of a mu.
+_MARGIN = 1 + 1e-11
+
+#: Pairs (delta, epsilon), as a statement's curve has them.
+Curve = Iterable[tuple[float, float]]
 
 
-def attack_bounds(epsilon: float, delta: float) -> dict[str, float | None]:
-    """Return what (epsilon, delta) allows an attacker at most, each number rounded up.
+def attack_bounds(
+    epsilon: float, delta: float, *, mu: float | None = None, curve: Curve = ()
+) -> dict[str, float | None]:
+    """Return what a guarantee allows an attacker at most, each number rounded up.
 
     Parameters
     ----------
     epsilon, delta : float
+    mu : float or None
+        It is mu-GDP, too.
+    curve : iterable of (delta, epsilon)
+        Pairs that hold, too. One with epsilon 0 is a bound on the total variation.
 
     Returns
     -------
     dict
         ``likelihood_factor``: e^epsilon, how many times as likely (plus delta) any outcome, and so any conclusion drawn
         from it, is made by one unit's data; None where it is beyond 1e14. ``largest_advantage``: the most by which true
-        and false positive rate of any test between two neighbours differ, (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
-        ``largest_success``: the most often such a test is right at even odds, (1 + advantage) / 2.
+        and false positive rate of any test between two neighbours differ. ``largest_success``: the most often such a
+        test is right at even odds, (1 + advantage) / 2.
 
     Notes
     -----
     **Guarantees.** Under (epsilon, delta)-DP the error rates a, b of a test satisfy a + e^epsilon b >= 1 - delta and
-    the same with a and b exchanged (Kairouz, Oh, Viswanath 2015, Theorem 2.1); both together bound 1 - a - b.
+    the same with a and b exchanged (Kairouz, Oh, Viswanath 2015, Theorem 2.1); both together bound the advantage
+    1 - a - b by (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at epsilon 0 by delta. Under mu-GDP b is at least
+    Phi(Phi^-1(1 - a) - mu) (Dong, Roth, Su 2022, Definition 2.6), and the advantage at most 2 Phi(mu/2) - 1.
 
     Examples
     --------
     >>> attack_bounds(1.0, 0.0)
     {'likelihood_factor': 2.719, 'largest_advantage': 0.4622, 'largest_success': 0.7311}
+    >>> attack_bounds(1.0, 1e-5, mu=0.26805)["largest_success"]
+    0.5534
     """
-    small = math.exp(-epsilon)
-    advantage = min(1.0, (1 - small + 2 * delta * small) / (1 + small))
+    advantage = min(map(pair_advantage, *_columns(epsilon, delta, curve)))
+    if mu is not None:
+        advantage = min(advantage, math.erf(mu / math.sqrt(8)) * _MARGIN)
     return {
         "likelihood_factor": float(format_up(math.exp(epsilon))) if epsilon < _LARGEST_EXPONENT else None,
         "largest_advantage": min(1.0, float(format_up(advantage))),
@@ -45,7 +68,20 @@ def attack_bounds(epsilon: float, delta: float) -> dict[str, float | None]:
     }
 
 
-def detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
+def largest_success(epsilon: float, delta: float, *, mu: float | None = None, curve: Curve = ()) -> float:
+    """Return how often an attacker's best guess is right at most; see :func:`attack_bounds`.
+
+    Examples
+    --------
+    >>> largest_success(1.0, 0.0)
+    0.7311
+    """
+    return float(attack_bounds(epsilon, delta, mu=mu, curve=curve)["largest_success"] or 1.0)
+
+
+def detection_bound(
+    epsilon: float, delta: float, false_alarms: float, *, mu: float | None = None, curve: Curve = ()
+) -> float:
     """Return the largest share of true cases that a test with so many false alarms finds, rounded up.
 
     Parameters
@@ -53,6 +89,8 @@ def detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
     epsilon, delta : float
     false_alarms : float
         Share of the others that the test takes for true cases, in [0, 1].
+    mu, curve
+        See :func:`attack_bounds`.
 
     Returns
     -------
@@ -63,26 +101,35 @@ def detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
     -----
     **Guarantees.** With a = ``false_alarms`` and b the share missed, a + e^epsilon b >= 1 - delta and b + e^epsilon a
     >= 1 - delta (Kairouz, Oh, Viswanath 2015, Theorem 2.1), so 1 - b is at most e^epsilon a + delta, and at most
-    1 - e^-epsilon (1 - delta - a).
+    1 - e^-epsilon (1 - delta - a). Under mu-GDP it is at most Phi(Phi^-1(a) + mu) (Dong, Roth, Su 2022, Definition
+    2.6).
 
     Examples
     --------
     >>> detection_bound(1.0, 0.0, 0.01), detection_bound(50.0, 1e-5, 0.01)
     (0.02719, 1.0)
+    >>> detection_bound(1.0, 1e-5, 0.01, mu=0.26805)
+    0.01979
     """
-    small = math.exp(-epsilon)
-    by_alarms = false_alarms * math.exp(epsilon) + delta if epsilon < _LARGEST_EXPONENT else 1.0
-    by_misses = 1 - small * max(0.0, 1 - delta - false_alarms)
-    return min(1.0, float(format_up(min(by_alarms, by_misses))))
+    found = 1.0
+    for e, d in zip(*_columns(epsilon, delta, curve), strict=True):
+        by_alarms = false_alarms * math.exp(e) + d if e < _LARGEST_EXPONENT else 1.0
+        by_misses = 1 - math.exp(-e) * max(0.0, 1 - d - false_alarms)
+        found = min(found, by_alarms, by_misses)
+    if mu is not None:
+        found = min(found, float(ndtr(ndtri(false_alarms) + mu)) * _MARGIN)
+    return min(1.0, float(format_up(found)))
 
 
-def replaced_success(epsilon: float, delta: float) -> float:
+def replaced_success(epsilon: float, delta: float, *, mu: float | None = None, curve: Curve = ()) -> float:
     """Return how often a test of what one unit says is right at most, where the guarantee is about its being there.
 
     Parameters
     ----------
     epsilon, delta : float
         Under add-or-remove or zero-out adjacency.
+    mu, curve
+        See :func:`attack_bounds`; under the same adjacency.
 
     Returns
     -------
@@ -92,33 +139,37 @@ def replaced_success(epsilon: float, delta: float) -> float:
     Notes
     -----
     **Guarantees.** One unit's data replaced by others are two steps, by way of the data without it: each event has
-    P <= e^epsilon (e^epsilon Q + delta) + delta, which is (2 epsilon, (1 + e^epsilon) delta)-DP.
+    P <= e^epsilon (e^epsilon Q + delta) + delta, which is (2 epsilon, (1 + e^epsilon) delta)-DP; two steps of mu-GDP
+    are 2 mu-GDP (Dong, Roth, Su 2022, Theorem 2.14).
 
     Examples
     --------
     >>> replaced_success(1.0, 0.0) == attack_bounds(2.0, 0.0)["largest_success"], replaced_success(50.0, 1e-5)
     (True, 1.0)
     """
-    if epsilon >= _LARGEST_EXPONENT:
-        return 1.0
-    found = attack_bounds(2 * epsilon, min(1.0, (1 + math.exp(epsilon)) * delta))["largest_success"]
-    return 1.0 if found is None else found
+    pairs = [
+        (2 * e, min(1.0, (1 + math.exp(e)) * d)) if e < _LARGEST_EXPONENT else (e, 1.0)
+        for e, d in zip(*_columns(epsilon, delta, curve), strict=True)
+    ]
+    return largest_success(*pairs[0], mu=None if mu is None else 2 * mu, curve=[(d, e) for e, d in pairs[1:]])
 
 
-def in_words(guarantee: Guarantee, unit: str) -> str:
+def in_words(guarantee: Guarantee, unit: str, *, mu: float | None = None, curve: Curve = ()) -> str:
     """Return two sentences for readers who know no differential privacy.
 
     Parameters
     ----------
     guarantee : Guarantee
     unit : {"record", "group"}
+    mu, curve
+        See :func:`attack_bounds`.
 
     Examples
     --------
     >>> print(in_words(Guarantee(epsilon=1.0, delta=0.0, kind="public", method="pure"), "record"))
     Any conclusion that somebody draws from the release is at most 2.719 times as likely (plus 0) as if one record ...
     """
-    bounds = attack_bounds(guarantee.epsilon, guarantee.delta)
+    bounds = attack_bounds(guarantee.epsilon, guarantee.delta, mu=mu, curve=curve)
     who = "one person's data" if unit == "group" else "one record"
     if guarantee.adjacency == "replace-one":
         question, otherwise = f"which of two given values {who} has", f"{who} had been other data"
@@ -133,6 +184,24 @@ def in_words(guarantee: Guarantee, unit: str) -> str:
         f"is right at most {success} of the time at even odds, where guessing is right 50%: an advantage of at most "
         f"{advantage}."
     )
+
+
+def _columns(epsilon: float, delta: float, curve: Curve) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return all epsilons, and their deltas."""
+    epsilons, deltas = zip((epsilon, delta), *((e, d) for d, e in curve), strict=True)
+    return epsilons, deltas
+
+
+def pair_advantage(epsilon: float, delta: float) -> float:
+    """Return by how much true and false positive rate differ at most under (epsilon, delta)-DP; see above.
+
+    Examples
+    --------
+    >>> pair_advantage(0.0, 0.25), pair_advantage(math.inf, 0.0)
+    (0.25, 1.0)
+    """
+    small = math.exp(-epsilon)
+    return min(1.0, (1 - small + 2 * delta * small) / (1 + small))
 
 
 def _percent(share: float | None) -> str:

@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from scipy.special import ndtri
+
 from pate.core.checks import check_real, shown
 from pate.exceptions import InvalidInputError
-from pate.privacy.convert import check_delta, gdp_from_budget, gdp_to_delta
+from pate.privacy.convert import check_delta, gdp_from_budget, gdp_to_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
+from pate.privacy.words import TIERS
 
 #: For one answer at this epsilon the noise is a thousandth of a vote, the least that any mechanism here adds.
 MOST_EPSILON = 1e6
@@ -35,7 +38,7 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Above 0, in nats. At most 1 is strong, at most 10 reasonable; above a million is refused.
+        Above 0, in nats; above a million is refused. What it is called: :func:`pate.privacy.words.tier`.
     delta : float
         Above 0, at most 0.1; well below one over the number of people.
 
@@ -57,12 +60,55 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        remedy = "At most 1 is a strong guarantee, at most 10 a reasonable one, and hundreds protect nobody."
+        remedy = f"Commonly: {TIERS}; hundreds protect nobody."
         epsilon = check_real("epsilon", self.epsilon, low=0, low_open=True, high=MOST_EPSILON, remedy=remedy)
         remedy = "It is a probability that nothing is promised. Choose it well below one over the number of people."
         delta = check_real("delta", check_delta(self.delta), high=MOST_DELTA, remedy=remedy)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
+
+    @classmethod
+    def for_attacker(cls, attacker: float, delta: float) -> Budget:
+        """Return the largest budget at ``delta`` that keeps an attacker's best guess at so many right of 100.
+
+        The attacker knows everything but which of two neighbouring data sets it was, holds both for as likely, and
+        sees what is released. Under mu-GDP the best guess is right with probability Phi(mu/2): the least of
+        1 - (alpha + f(alpha))/2 over the trade-off function f (Dong, Roth, Su 2022, Definition 2.6).
+
+        Parameters
+        ----------
+        attacker : float
+            Of 100 guesses, above 50 (a coin) and below 100.
+        delta : float
+            Epsilon is that of the mu at this delta, rounded down to four digits.
+
+        Raises
+        ------
+        InvalidInputError
+            A number out of range, or delta alone allows more than that.
+
+        Notes
+        -----
+        It holds for Gaussian noise on sums: record voters, noisy histograms. What is priced otherwise (labels alone by
+        GNMax, DP-SGD that samples) may leave the attacker a little more at this epsilon; its statement says how much.
+
+        Examples
+        --------
+        >>> Budget.for_attacker(60, 1e-5)
+        Budget(epsilon=2.022, delta=1e-05)
+        """
+        remedy = "It counts how many of 100 guesses may be right; a coin is right 50 times."
+        attacker = check_real("attacker", attacker, low=50, high=100, low_open=True, high_open=True, remedy=remedy)
+        # A little less: no rounding of a later conversion may lead above it.
+        mu = 2 * float(ndtri(attacker / 100)) * (1 - 1e-9)
+        epsilon = gdp_to_epsilon(mu, check_delta(delta)) if mu < MOST_EPSILON else math.inf
+        if epsilon == 0:
+            raise InvalidInputError(
+                f"attacker must be above {50 * (1 + delta):.6g} of 100 at delta={delta:g}, which alone allows that, "
+                f"got {attacker:g}. Use a smaller delta, or allow more."
+            )
+        scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
+        return cls(math.floor(epsilon * scale) / scale, delta)
 
     @property
     def mu_squared(self) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 
 #: Renyi orders at which every cost in this package is known. (alpha - 1) D_alpha is convex in alpha.
@@ -189,7 +189,7 @@ def rdp_to_epsilon(
         raise InvalidInputError(f"conversion must be 'cks' or 'mironov', got {conversion!r}.")
     epsilons = curve + overhead
     best = int(np.argmin(epsilons))
-    return max(0.0, float(epsilons[best])), float(alphas[best])
+    return largest_of(0.0, float(epsilons[best])), float(alphas[best])
 
 
 def gdp_to_delta(mu: float, epsilon: float) -> float:
@@ -210,13 +210,15 @@ def _gdp_delta(mu: float, epsilon: float) -> float:
     if mu == 0:
         return 0.0
     a = mu / 2 - epsilon / mu
+    if a < -1e3:  # delta < Phi(a) is far below the smallest float; what follows would be infinity times 0
+        return 0.0
     if mu <= 0.5:
         t = a - mu * _NODES
         slope = 1 + t * (math.sqrt(math.pi / 2) * erfcx(-t / math.sqrt(2)))
         return float(math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * mu * (slope @ _WEIGHTS))
     first, second = log_ndtr(a), epsilon + log_ndtr(a - mu)
     # exp(first) - exp(second) without cancellation.
-    return float(np.exp(first) * -np.expm1(min(0.0, float(second - first))))
+    return float(np.exp(first) * -np.expm1(least_of(0.0, float(second - first))))
 
 
 def gdp_to_epsilon(mu: float, delta: float) -> float:
@@ -266,10 +268,11 @@ def gdp_from_budget(epsilon: float, delta: float) -> float:
     def excess(mu: float) -> float:
         return _gdp_delta(mu, epsilon) * _DELTA_MARGIN - delta
 
-    high = 1.0
+    # At mu = epsilon / 1100 delta is 0. From 0 on, halving would take forever for a tiny epsilon.
+    low, high = (0.0, 1.0) if epsilon > 1e-9 or epsilon == 0 else (epsilon / 1100, epsilon / 550)
     while excess(high) <= 0:
-        high *= 2
-    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
+        low, high = low and high, 2 * high
+    root = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
     step = 1e-13 * root
     while gdp_to_epsilon(root, delta) > epsilon:
         root, step = root - step, 2 * step

@@ -27,9 +27,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 
@@ -64,7 +65,8 @@ def discretization_interval(epsilon: float, n_steps: int) -> float:
     (0.001, 5e-05)
     """
     steps = math.sqrt(n_steps)
-    return max(min(max(1e-3, epsilon / 3000), 0.11 * math.sqrt(epsilon) / steps, epsilon / (40 * steps)), 2e-6)
+    fine = least_of(largest_of(1e-3, epsilon / 3000), 0.11 * math.sqrt(epsilon) / steps, epsilon / (40 * steps))
+    return largest_of(fine, 2e-6)
 
 
 def rounding_slack(n_steps: int) -> float:
@@ -164,7 +166,7 @@ class SampledGaussianPair:
         if cut < _RAREST:
             cut, within = _RAREST, q  # both from above
         else:
-            within = min(q, float(binom.sf(most, n, q)) * most / n / cut)
+            within = least_of(q, float(binom.sf(most, n, q)) * most / n / cut)
         kept = float(binom.cdf(most - 1, n - 1, q))
         branches = ((kept, q, s), (1.0 - kept if cut > 0.5 else cut, within, s / 2))
         if kept == 0.0:
@@ -300,26 +302,31 @@ class Losses:
             return math.inf
         delta *= math.exp(-sum(n * pair.relative for pair, n in self.steps))
         kinds = [
-            (tuple((w, min(1.0, q * (1 + pair.relative)), s) for w, q, s in pair.branches if w >= _RARE), n)
+            (tuple((w, least_of(1.0, q * (1 + pair.relative)), s) for w, q, s in pair.branches if w >= _RARE), n)
             for pair, n in self.steps
         ]
         if self.mu_squared:  # N(1, s^2) against N(-1, s^2), at rate 1
             kinds.append((((1.0, 1.0, 2 / math.sqrt(self.mu_squared) * (1 - 1e-12)),), 1))
-        if min(s for branches, _ in kinds for *_, s in branches) < LEAST_NOISE:
+        if least_of(*(s for branches, _ in kinds for *_, s in branches)) < LEAST_NOISE:
             return math.inf
         return tilted_epsilon(kinds, delta, interval)
 
     def distribution(self, interval: float) -> Any:
         """Return the privacy loss distribution on a grid, rounded towards more loss; ``slack`` is not in it."""
-        from dp_accounting.pld import privacy_loss_distribution as pld
+        return _distribution(self, interval)
 
-        found = None
-        for pair, n in self.steps:
-            part = pair.loss_distribution(interval).self_compose(n)
-            found = part if found is None else found.compose(part)
-        if self.mu_squared:
-            gaussian = pld.from_gaussian_mechanism(
-                1 / math.sqrt(self.mu_squared) * (1 - 1e-12), value_discretization_interval=interval
-            )
-            found = gaussian if found is None else found.compose(gaussian)
-        return found
+
+@lru_cache(maxsize=2)  # for one run at several deltas
+def _distribution(losses: Losses, interval: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    found = None
+    for pair, n in losses.steps:
+        part = pair.loss_distribution(interval).self_compose(n)
+        found = part if found is None else found.compose(part)
+    if losses.mu_squared:
+        gaussian = pld.from_gaussian_mechanism(
+            1 / math.sqrt(losses.mu_squared) * (1 - 1e-12), value_discretization_interval=interval
+        )
+        found = gaussian if found is None else found.compose(gaussian)
+    return found

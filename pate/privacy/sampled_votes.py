@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, largest_of, least_of
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta
@@ -137,8 +137,8 @@ def sampled_votes_epsilon(
     n = check_int("n_queries", n_queries, low=1)
     if interval is None:
         coarse = _composed(sample_rate, sigma, screening_sigma, n, delta, 1e-2)
-        interval = discretization_interval(max(min(coarse, 500.0), 1e-3), n)
-        return min(coarse, _composed(sample_rate, sigma, screening_sigma, n, delta, interval))
+        interval = discretization_interval(largest_of(least_of(coarse, 500.0), 1e-3), n)
+        return least_of(coarse, _composed(sample_rate, sigma, screening_sigma, n, delta, interval))
     return _composed(sample_rate, sigma, screening_sigma, n, delta, interval)
 
 
@@ -163,7 +163,7 @@ def _masses(sample_rate: float, sigma: float, screening_sigma: float | None, int
 
     length = _length(sigma, screening_sigma)
     # Beyond it the pair's ratio has a tail below 1e-15: what is left goes to infinity.
-    top = math.log1p(sample_rate * math.expm1(min(length**2 / 2 + 8 * length, 700.0)))
+    top = math.log1p(sample_rate * math.expm1(least_of(length**2 / 2 + 8 * length, 700.0)))
     reach = math.ceil(top / interval) + 1
     grid = np.arange(-reach, reach + 1)
     deltas = sampled_votes_divergence(

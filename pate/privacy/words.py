@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
+from pate.core.checks import largest_of
 from pate.exceptions import SensitiveValueError
 from pate.privacy.convert import format_up
 
@@ -13,6 +14,38 @@ T = TypeVar("T")
 #: A constant known before the run / a private number about these very votes / a publishable form of the latter.
 #: "seeded" is none of these: the noise can be subtracted by whoever knows the seed.
 KINDS = ("public", "data-dependent", "sanitised", "seeded")
+#: What an epsilon up to so much is commonly called (Ponomareva et al. 2023); a larger one is weak.
+STRONG, REASONABLE = 1.0, 10.0
+TIERS = f"up to {STRONG:g} strong, up to {REASONABLE:g} reasonable, else weak"
+#: Above this epsilon nobody is protected at any usual delta.
+NOBODY = 100.0
+#: A delta above this part of 1/n is not well below 1/n.
+WELL_BELOW = 0.1
+
+
+def tier(epsilon: float, delta: float = 0.0, n_units: int | None = None) -> str:
+    """Return what a guarantee is commonly called: "strong", "reasonable" or "weak".
+
+    Publishing one whole record, picked at random, with probability p is (0, p/n)-DP. So a delta of 1/n or more is weak
+    at any epsilon, and one above a tenth of that is not strong.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    n_units : int or None
+        How many there are to pick from, where that is public; else only epsilon counts.
+
+    Examples
+    --------
+    >>> tier(1.0), tier(3.0), tier(12.0)
+    ('strong', 'reasonable', 'weak')
+    >>> tier(1.0, 1e-5, 1_000), tier(1.0, 1e-5, 60_000), tier(1.0, 1e-5, 100_000)
+    ('strong', 'reasonable', 'weak')
+    """
+    one_record = delta * (n_units or 0)
+    if epsilon > REASONABLE or one_record >= 1:
+        return "weak"
+    return "strong" if epsilon <= STRONG and one_record <= WELL_BELOW else "reasonable"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +68,11 @@ class Guarantee:
     adaptivity : {"adaptive", "fixed queries"}
         Whether later queries may depend on earlier answers.
 
+    Raises
+    ------
+    InvalidInputError
+        epsilon or delta is NaN: what could not be computed promises nothing.
+
     Examples
     --------
     >>> print(Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"))
@@ -49,6 +87,9 @@ class Guarantee:
     adjacency: str = "replace-one"
     directions: str = "both"
     adaptivity: str = "adaptive"
+
+    def __post_init__(self) -> None:
+        largest_of(self.epsilon, self.delta)
 
     def __str__(self) -> str:
         order = "" if self.order is None else f" (order {self.order:g})"

@@ -329,7 +329,7 @@ def open_ballot_session(
     data = Registration(
         unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
     )
-    warn_if_weak(budget.delta, n)
+    warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
     door = Door(terms, data)
     mark = None if name is None else _mark(terms, shares, name)
     claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)

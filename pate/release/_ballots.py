@@ -94,7 +94,7 @@ def release_ballots(
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     facts = ballots.facts
     said = check_ballots_stated(stated, residual=facts.clip is not None)
-    warn_if_weak(budget.delta, facts.n)
+    warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
     door = Door(terms, ballots.registration())
     request = request_of(facts, mechanism, name, seeded=terms.seeded)
     row = None if ledger is None else ledger.find(request)

@@ -97,7 +97,7 @@ def release_labels(
         stated=stated,
     )
     if isinstance(votes, Votes):
-        warn_if_weak(budget.delta, votes.n_units)
+        warn_if_weak(budget.delta, votes.n_units, epsilon=budget.epsilon)
     release = released(votes, mechanism, terms)
     bind_statement(release.statement, ledger)
     return release

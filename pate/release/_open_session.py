@@ -110,7 +110,7 @@ def open_session(
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
     n_shards = check_int("n_teachers", n_teachers, low=1)
     data = Registration(unit, values, n_units=n_units, n_shards=n_shards, fingerprint=fingerprint)
-    warn_if_weak(budget.delta, n_units)
+    warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
     return opened(mechanism, terms, data, values, n_queries=n_queries, classes_inferred=classes_inferred, name=name)
 
 

@@ -15,7 +15,7 @@ from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import largest
 from pate.privacy.cost import Charge
-from pate.privacy.words import Guarantee
+from pate.privacy.words import NOBODY, TIERS, Guarantee
 from pate.release._terms import ReleaseTerms
 
 #: Up to so many answers it is counted what a budget buys.
@@ -229,21 +229,28 @@ def request_digest(query_hashes: Sequence[str], mechanism: Mechanism, terms: Rel
     return digest.hexdigest()
 
 
-def warn_if_weak(delta: float, n_units: int | None) -> None:
-    """Warn when delta is not below one over the number of units.
+def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> None:
+    """Warn when delta is not below one over the number of units, or epsilon protects nobody.
 
     Examples
     --------
     >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     warn_if_weak(1e-5, 1000)
-    ...     warn_if_weak(1e-2, 1000)
+    ...     warn_if_weak(1e-2, 1000, epsilon=1e6)
     >>> [str(w.message)[:35] for w in caught]
-    ['delta=0.01 is not below 1/n = 0.001']
+    ['delta=0.01 is not below 1/n = 0.001', 'epsilon=1e+06 protects nobody: at a']
     """
     if n_units is not None and delta >= 1 / n_units:
         warnings.warn(
             f"delta={delta:g} is not below 1/n = {1 / n_units:.3g} for n = {n_units} units: releasing one whole record "
             "at random would satisfy it. Use a delta well below 1/n.",
+            PrivacyParameterWarning,
+            stacklevel=3,
+        )
+    if epsilon > NOBODY:
+        warnings.warn(
+            f"epsilon={epsilon:g} protects nobody: at any above {NOBODY:g} an attacker may be as good as certain. "
+            f"Commonly: {TIERS}.",
             PrivacyParameterWarning,
             stacklevel=3,
         )

@@ -182,7 +182,7 @@ def open_vote_cap(
     stated = check_release_stated(stated, unit=unit, also=("abstaining",))
     n_teachers = check_int("n_teachers", n_teachers, low=1)
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
-    warn_if_weak(budget.delta, n_units)
+    warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
     paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
     charge = mechanism.charge()
     guarantee = charge.guarantee(budget.delta)

@@ -145,7 +145,7 @@ def comparison_picture(
     >>> row = {"contestant": "PATE", "epsilon": 1.0, "delta": 1e-5, "accuracy": 0.9, "seed": 0}
     >>> made = ComparisonResult(kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band])
     >>> comparison_picture(made).get_ylabel()
-    'accuracy on the test rows'
+    'accuracy on the test rows, one repeat'
     """
     found, n = bands(result), _n_repeats(result)
     marks = [{"mark": mark, "epsilon": a.epsilon, "accuracy": a.accuracy} for mark, a in _marked(result)]
@@ -155,15 +155,27 @@ def comparison_picture(
         lines={**{band.contestant: band.mean for band in found if band.epsilon is None}, **(more_lines or {})},
         anchors=marks,
         stretches=[stretch.to_dict() for found in result.crossings[:1] for stretch in found.stretches],
+        floor=_floor(result),
         ax=ax,
     )
+
+
+def _floor(result: ComparisonResult) -> float | None:
+    """Return where the axis of one repeat starts: what always saying the commonest class gave, or else chance."""
+    if _n_repeats(result) != 1:
+        return None
+    said = [row.accuracy for row in result.rows if row.contestant == "majority" and row.accuracy is not None]
+    return min(said) if said else 1 / len(result.classes) if result.classes else 0.0
 
 
 def _picture(result: ComparisonResult) -> Markup | None:
     found = bands(result)
     if not any(band.epsilon is not None for band in found):
         return None
+    floor = _floor(result)
     told = ["Accuracy on the test rows, mean over the repeats."]
+    if floor is not None:
+        told = ["Accuracy on the test rows of one repeat: a second one may turn every difference round."]
     if any(band.paired_low is not None for band in found):
         told.append("Bands are paired: where two of them are apart at one ε, so are the contestants.")
         told.append("Who is far below the best has none.")
@@ -176,7 +188,7 @@ def _picture(result: ComparisonResult) -> Markup | None:
     if _marked(result):
         told.append("Diamonds: published figures, named below.")
     means = [band.mean for band in found if band.epsilon is not None] + [a.accuracy for _, a in _marked(result)]
-    if plots.stretched(min(means), max(means)):
+    if floor is None and plots.stretched(min(means), max(means)):
         told.append("The upright axis is stretched towards 100%.")
     if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
         told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")

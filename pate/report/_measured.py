@@ -35,7 +35,7 @@ def who_wins() -> dict[str, Any]:
     Examples
     --------
     >>> who_wins()["heads"]
-    ['ε', 'PATE ahead', 'undecided', 'DP-SGD ahead']
+    ['', 'PATE ahead', 'undecided', 'DP-SGD ahead']
     """
     told = measurements()
     rows = told["rows"]
@@ -44,10 +44,10 @@ def who_wins() -> dict[str, Any]:
     for epsilon in sorted({row["epsilon"] for row in rows}):
         here = [row for row in rows if row["epsilon"] == epsilon]
         cells = ("; ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
-        lines.append((f"{epsilon:g}", *cells))
+        lines.append((f"ε = {epsilon:g}", *cells))
     n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
     sentence = (
         f"In {len(rows)} comparisons on {n_data} tasks at δ = {delta}, our defaults on both sides, by paired "
         f"intervals: PATE ahead in {counts['ahead']}, DP-SGD in {counts['behind']}, undecided in {counts['undecided']}."
     )
-    return {"sentence": sentence, "heads": ["ε", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}
+    return {"sentence": sentence, "heads": ["", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}

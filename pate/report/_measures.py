@@ -257,7 +257,7 @@ def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: boo
         for (name, epsilon), members in groups.items()
     ]
     heads += ["Data-dependent ε"] if private else []
-    return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), kind="grouped")
+    return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), kind="grouped" if by_epsilon else "stack")
 
 
 def _median(members: Sequence[FitCost], key: str) -> str:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from pate.core.files import write_text
 from pate.core.pages import render
+from pate.privacy.words import TIERS
 from pate.report import plots
 from pate.report._answer import listed
 from pate.report._comparison import render_comparison
@@ -22,9 +23,10 @@ from pate.report.comparison_result import ComparisonResult, typed
 from pate.report.result import Result
 from pate.report.rows import Row
 from pate.statement.catalogue import Catalogue, english
-from pate.statement.model import UNITS, PrivacyStatement, tier
+from pate.statement.model import UNITS, PrivacyStatement
 from pate.statement.page import explained
 from pate.statement.people import glossary, people_page
+from pate.statement.render import tier
 
 #: What to type for one's own data; a test reads it by the command line's own parser.
 NEXT = (
@@ -132,12 +134,12 @@ def _prices(result: Result) -> dict[str, str]:
 def _promise(statement: PrivacyStatement) -> dict[str, Any]:
     """Return the guarantee as the words of a sentence and as four facts."""
     g, n = statement.guarantee, statement.n_units
-    level, epsilon, delta = tier(g.epsilon), promised(g.epsilon), promised(g.delta)
+    level, epsilon, delta = tier(statement), promised(g.epsilon), promised(g.delta)
     cards = [
         ("epsilon", "Epsilon (ε)", epsilon, "worst case, public" if g.kind == "public" else g.kind),
         ("delta", "Delta (δ)", delta, f"1/n is {number(1 / n)}" if n else ""),
         ("unit", "Unit of privacy", statement.unit, f"{n:,} in the private data" if n else UNITS[statement.unit]),
-        ("", "Tier", level, "≤ 1 strong, ≤ 10 reasonable, else weak"),
+        ("", "Tier", level, TIERS),
     ]
     unit = {"record": "record", "group": "group (all rows of one person)"}[statement.unit]
     return {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": g.adjacency, "tier": level, "cards": cards}

@@ -171,7 +171,7 @@ class Rival(ByRecords):
         )
         student, _ = self._student(door, rows, False)
         try_student(student, z, n_classes=task.n_classes, queries=queries, n_answers=len(queries))
-        warn_if_weak(budget.delta, n_units)
+        warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
 
         source = NoiseSource(self.noise_seed)
         promised = replace(priced.guarantee, kind="seeded") if source.seeded else priced.guarantee

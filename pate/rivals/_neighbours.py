@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, largest_of, least_of
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.exceptions import BudgetExceededError
 from pate.mechanisms import ANSWERED, REFUSED, Draw
@@ -117,10 +117,10 @@ class SampledNeighbours:
             return self.scaled(factor).guarantee(n_queries, budget.delta).epsilon <= budget.epsilon
 
         noises = [noise for noise in (self.sigma, self.screening_sigma) if noise is not None]
-        least = LEAST_SIGMA / min(noises) * (1 + 1e-12)
+        least = LEAST_SIGMA / least_of(*noises) * (1 + 1e-12)
         # The central limit of the subsampled Gaussian: mu^2 = q^2 n |g|^2 (Dong, Roth, Su 2022).
         moved = 2 / self.sigma**2 + sum(1 / noise**2 for noise in noises[1:])
-        low = high = max(least, self.sample_rate * math.sqrt(n_queries * moved / budget.mu_squared))
+        low = high = largest_of(least, self.sample_rate * math.sqrt(n_queries * moved / budget.mu_squared))
         while not fits(high):
             low, high = high, 1.1 * high
             if high * self.sigma > 1e9:
@@ -129,7 +129,7 @@ class SampledNeighbours:
                     "larger delta."
                 )
         while low == high and low > least:
-            low = max(least, high / 1.1)
+            low = largest_of(least, high / 1.1)
             low, high = (low, low) if fits(low) else (low, high)
         while high > 1.001 * low:
             middle = math.sqrt(low * high)

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int, check_real, largest_of
 from pate.core.tape import settle
 from pate.core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
@@ -182,8 +182,8 @@ class StabilityTest:
 def _scales(epsilon: float, max_unstable: int) -> list[tuple[float, float]]:
     whole = epsilon * (1 - 1e-12)  # floats' reciprocals are rounded
     pairs = ((1 / (share * whole), 2 * max_unstable / ((1 - share) * whole)) for share in _SHARES)
-    held = ((max(a, _LEAST_SCALE), max(b, _LEAST_SCALE)) for a, b in pairs)
-    return [(a, b) for a, b in held if max(a, b) <= _MOST_SCALE]
+    held = ((largest_of(a, _LEAST_SCALE), largest_of(b, _LEAST_SCALE)) for a, b in pairs)
+    return [(a, b) for a, b in held if largest_of(a, b) <= _MOST_SCALE]
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of
 from pate.core.types import FloatArray
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
@@ -42,10 +42,10 @@ def worst_of(charges: Sequence[Charge]) -> Charge:
     """
     curves = [at_default_orders(charge).rdp for charge in charges]
     return Charge(
-        max(charge.mu_squared for charge in charges),
+        largest_of(*(charge.mu_squared for charge in charges)),
         tuple(np.max(np.array(curves, dtype=np.float64), axis=0).tolist()),
-        max(charge.pure for charge in charges),
-        delta0=max(charge.delta0 for charge in charges),
+        largest_of(*(charge.pure for charge in charges)),
+        delta0=largest_of(*(charge.delta0 for charge in charges)),
     )
 
 
@@ -139,7 +139,7 @@ def find_price(
         if found is None:
             raise refuse(name, priced([run(_MOST_NOISE)]))
         if poisson and found > low:  # deltas allow for less, but not for much less
-            found = _between(lambda noise: affords(priced([run(noise)])), max(low, found / 2), found)
+            found = _between(lambda noise: affords(priced([run(noise)])), largest_of(low, found / 2), found)
         return found
 
     def refuse(name: str, whole: Charge) -> BudgetExceededError:
@@ -180,7 +180,7 @@ def find_price(
     while not affords(priced(at(1 + growth)[2])):
         if growth > _MOST_GROWTH:
             raise refuse("these candidates together", priced(at(1 + growth)[2]))
-        growth = max(2 * growth, _LEAST_GROWTH)
+        growth = largest_of(2 * growth, _LEAST_GROWTH)
     factor = _between(lambda f: affords(priced(at(f)[2])), 1 + growth / 2, 1 + growth) if growth else 1.0
     grown, score, runs = at(factor)
     return Price(law, grown, score, worst_of([charge for charge, _ in runs]), priced(runs))
@@ -205,7 +205,7 @@ def _least(fits: Callable[[float], bool], low: float) -> float | None:
     """Return the least noise from ``low`` on that fits, nearly, and on the safe side; None where none does."""
     if fits(low):
         return low
-    top = max(2 * low, 1.0)
+    top = largest_of(2 * low, 1.0)
     while not fits(top):
         low, top = top, top * 2
         if top > _MOST_NOISE:

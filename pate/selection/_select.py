@@ -172,7 +172,7 @@ def private_select(
     data = Registration(facts.unit, values, n_units=n_units, fingerprint=records_fingerprint(labels, groups))
     if ledger is not None:
         ledger.check(data)
-    warn_if_weak(budget.delta, n_units)
+    warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
     price = find_price(contestants, law, budget, ledger=ledger, score_noise=score_noise)
     guarantee = price.whole.guarantee(budget.delta)
 

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib import metadata
+from typing import Any
 
 from pate.core.provenance import git_commit, now
 from pate.exceptions import InvalidInputError, SensitiveValueError
@@ -45,6 +46,12 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return {**found, "python": platform.python_version()}
+
+
+#: The format of the JSON; another number when a field changes its meaning.
+SCHEMA = "pate-statement-3"
+#: That of earlier versions, still read: its words looked at epsilon and delta alone, its tier at epsilon alone.
+BY_PAIR = "pate-statement-2"
 
 
 @lru_cache(maxsize=1)
@@ -98,8 +105,13 @@ class StatementFields:
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
+    schema: str = SCHEMA
 
     def __post_init__(self) -> None:
+        if self.schema not in (SCHEMA, BY_PAIR):
+            raise InvalidInputError(
+                f"the statement's schema must be {SCHEMA!r} or {BY_PAIR!r}. Read it with the pate that wrote it."
+            )
         if not isinstance(self.guarantee, Guarantee):
             raise InvalidInputError("guarantee must be a pate.Guarantee. Pass release.guarantee, for example.")
         if self.guarantee.kind == "data-dependent":
@@ -138,6 +150,16 @@ class StatementFields:
         for name, version in self.versions.items():
             check_text("versions", name)
             check_text(f"versions[{name!r}]", version)
+
+    @property
+    def promised(self) -> dict[str, Any]:
+        """What bounds an attacker beside epsilon and delta, as :func:`pate.privacy.attacker.attack_bounds` takes it."""
+        return {"mu": self.mu, "curve": self.curve}
+
+    @property
+    def n_public(self) -> int | None:
+        """The number of units, where neighbouring data sets have equally many."""
+        return None if self.guarantee.adjacency == "add-or-remove" else self.n_units
 
     def _check_promises(self) -> None:
         for name in ("mu", "rho"):

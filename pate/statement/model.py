@@ -14,20 +14,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from pate.exceptions import InvalidInputError
-from pate.privacy.attacker import attack_bounds
 from pate.privacy.words import Guarantee
 from pate.statement import page, render
 from pate.statement.assumptions import NAMED, Assumption, check_stated
 from pate.statement.catalogue import open_catalogue
 from pate.statement.cited import check_audits
-from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields, versions
+from pate.statement.fields import OPEN_TUNING, SCHEMA, UNITS, StatementFields, versions
 from pate.statement.plain import as_plain_text, check_keys
-from pate.statement.render import tier
 
-__all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "tier", "versions"]
+__all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "versions"]
 
-#: The format of the JSON; another number when a field changes its meaning.
-SCHEMA = "pate-statement-2"
 #: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
@@ -82,6 +78,8 @@ class PrivacyStatement(StatementFields):
     versions : dict of str to str
     commit : str
         Of the checkout the code ran from; empty for an installed package.
+    schema : str
+        Of the JSON: that of this version, or of the earlier one that wrote it.
 
     Examples
     --------
@@ -213,13 +211,12 @@ class PrivacyStatement(StatementFields):
         for name in _OPTIONAL:  # left out where empty: the digests of statements without them stay as they are
             if not values[name]:
                 del values[name]
-        bounds = None if self.seeded else attack_bounds(self.guarantee.epsilon, self.guarantee.delta)
         made = {
-            "schema": SCHEMA,
+            "schema": self.schema,
             "headline": self.headline,
             "private": not self.seeded,
-            "tier": tier(self.guarantee.epsilon) if not self.seeded else "none",
-            "meaning": {"text": self.meaning, "bounds": bounds},
+            "tier": "none" if self.seeded else render.tier(self),
+            "meaning": {"text": self.meaning, "bounds": None if self.seeded else render.bounds(self)},
             **values,
         }
         canonical = json.dumps(made, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -252,8 +249,6 @@ class PrivacyStatement(StatementFields):
         check_keys("the statement", values, [*DERIVED, *own])
         if any(name in given and not given[name] for name in _OPTIONAL):
             raise InvalidInputError(f"the statement's {', '.join(_OPTIONAL)} must not be empty. Leave it out.")
-        if values["schema"] != SCHEMA:
-            raise InvalidInputError(f"the statement's schema must be {SCHEMA!r}. Read it with the pate that wrote it.")
         promise = check_keys("the statement's guarantee", values["guarantee"], [f.name for f in fields(Guarantee)])
         made: dict[str, Any] = {name: values[name] for name in own}
         made["guarantee"] = Guarantee(**promise)

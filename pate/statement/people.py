@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pate.privacy.attacker import attack_bounds, detection_bound, replaced_success
-from pate.privacy.convert import format_up
+from pate.privacy.attacker import attack_bounds, detection_bound, largest_success, replaced_success
+from pate.privacy.convert import format_up, gdp_from_budget
+from pate.privacy.words import tier as by_epsilon
 from pate.statement.catalogue import Catalogue, Line
 from pate.statement.fields import OPEN_TUNING, StatementFields
-from pate.statement.render import tier
+from pate.statement.render import large_delta, tier
 
 #: An attacker who accepts so many false alarms, of those for whom it is not so.
 FALSE_ALARMS = 0.01
@@ -141,8 +142,8 @@ def of_hundred(share: float | None) -> int:
 def _bounds(s: StatementFields) -> tuple[int, int, float | None]:
     """Right of 100 at even odds; found of 100 at few false alarms; the factor."""
     epsilon, delta = s.guarantee.epsilon, s.guarantee.delta
-    found = attack_bounds(epsilon, delta)
-    alarms = detection_bound(epsilon, delta, FALSE_ALARMS)
+    found = attack_bounds(epsilon, delta, **s.promised)
+    alarms = detection_bound(epsilon, delta, FALSE_ALARMS, **s.promised)
     return of_hundred(found["largest_success"]), of_hundred(alarms), found["likelihood_factor"]
 
 
@@ -153,7 +154,7 @@ def _cards(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | N
     if bounds is not None:
         cards += [
             Card(say("card.guess"), say("card.guess_value", n=bounds[0]), say(f"card.guess_more{_asked(s)}")),
-            Card(say("card.tier"), say(f"tier.{tier(s.guarantee.epsilon)}"), say("card.tier_more")),
+            Card(say("card.tier"), say(f"tier.{tier(s)}"), say(f"card.tier_{'delta' if _lowered(s) else 'more'}")),
         ]
     of_all = say("card.open_value", open=n_open, all=len(s.assumptions))
     return (*cards, Card(say("card.open"), of_all, say("card.open_more")))
@@ -170,6 +171,10 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
 
 
 _STATED = ("organisation", "purpose")
+
+
+def _lowered(s: StatementFields) -> bool:
+    return tier(s) != by_epsilon(s.guarantee.epsilon)
 
 
 def _asked(s: StatementFields) -> str:
@@ -193,29 +198,46 @@ def _sure(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | No
     if found < 100:
         texts.append(say("sure.alarm", n=found))
     if about:
-        value = of_hundred(replaced_success(g.epsilon, g.delta))
+        value = of_hundred(replaced_success(g.epsilon, g.delta, **s.promised))
         every = say("sure.value_all", who=who.text)
         texts.append(every if value == 100 else say("sure.value", who=who.text, n=value))
+    texts.append(_by(s, say))
     if factor is not None:
         texts.append(say(f"sure.factor{about}", factor=say.number(factor), epsilon=say.number(g.epsilon)))
     if g.delta:
         told = {"delta": say.number(g.delta, 6), "one_in": say.one_in(g.delta)}
         count = {"n": say.whole(s.n_units)} if s.n_units else {}
         texts.append(say("sure.delta_count" if count else "sure.delta", **told, **count))
-    texts += [say(f"sure.{tier(g.epsilon)}"), say("sure.proof")]
+        if large_delta(s):
+            texts.append(say("sure.delta_large", chance=of_hundred(min(1.0, g.delta * (s.n_public or 0)))))
+    texts += [say(f"sure.{tier(s)}"), say("sure.proof")]
     if g.kind == "sanitised":
         texts.append(say("sure.sanitised"))
     return Section(say("sure.title"), tuple(texts))
 
 
-def _scale(s: StatementFields, say: Catalogue) -> Scale:
+def _by(s: StatementFields, say: Catalogue) -> Line:
+    """Return where the numbers of 100 come from."""
     g = s.guarantee
-    here = float(format_up(g.epsilon))
+    pair, best = (largest_success(g.epsilon, g.delta, **more) for more in ({}, s.promised))
+    if best == pair:
+        return say("sure.by_pair")
+    if s.mu is not None and largest_success(g.epsilon, g.delta, mu=s.mu) == best:
+        return say("sure.by_mu", mu=say.number(s.mu), n=of_hundred(pair))
+    return say("sure.by_curve", n=of_hundred(pair))
+
+
+def _scale(s: StatementFields, say: Catalogue) -> Scale:
+    """Return what other epsilons would allow: Gaussian noise of them, or the worst that has them."""
+    g = s.guarantee
+    here, own = float(format_up(g.epsilon)), largest_success(g.epsilon, g.delta, **s.promised)
+    by_noise = own < largest_success(g.epsilon, g.delta) and 0 < g.delta < 1
     marks = []
     for epsilon in sorted({*SCALE, here}):
-        right = attack_bounds(max(epsilon, g.epsilon) if epsilon == here else epsilon, g.delta)["largest_success"]
+        mu = gdp_from_budget(epsilon, g.delta) * (1 + 1e-9) if by_noise else None
+        right = own if epsilon == here else largest_success(epsilon, g.delta, mu=mu)
         marks.append((say.number(epsilon), of_hundred(right), say("sure.scale_this") if epsilon == here else None))
-    return Scale(say("sure.scale_caption"), tuple(marks))
+    return Scale(say("sure.scale_noise" if by_noise else "sure.scale_caption"), tuple(marks))
 
 
 def _rests(s: StatementFields, say: Catalogue) -> Section:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
-from pate.privacy.attacker import in_words
+from pate.privacy import words
+from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.convert import format_up
-from pate.statement.fields import OPEN_TUNING, UNITS, StatementFields
+from pate.statement.fields import BY_PAIR, OPEN_TUNING, UNITS, StatementFields
 
 #: A heading, and a text or a list of texts below it.
 Rows = Sequence[tuple[str, str | tuple[str, ...]]]
@@ -17,24 +19,32 @@ _KIND_WORDS = {
 }
 
 
-def tier(epsilon: float) -> str:
-    """Return the tier of an epsilon: <= 1 strong, <= 10 reasonable, above weak.
+def tier(s: StatementFields) -> str:
+    """Return the statement's tier: of its epsilon, and of its delta where it is known how many units there are."""
+    g = s.guarantee
+    return words.tier(g.epsilon) if s.schema == BY_PAIR else words.tier(g.epsilon, g.delta, s.n_public)
 
-    Examples
-    --------
-    >>> tier(1.0), tier(3.0), tier(12.0)
-    ('strong', 'reasonable', 'weak')
-    """
-    return "strong" if epsilon <= 1 else "reasonable" if epsilon <= 10 else "weak"
+
+def large_delta(s: StatementFields) -> bool:
+    """Return whether delta, not well below 1/n, lowers the tier that its epsilon has, or could."""
+    return s.guarantee.delta * (s.n_public or 0) > words.WELL_BELOW
+
+
+def bounds(s: StatementFields) -> dict[str, float | None]:
+    """Return what the statement allows an attacker at most, by all that it promises."""
+    g = s.guarantee
+    return attack_bounds(g.epsilon, g.delta, **_promised(s))
 
 
 def headline(s: StatementFields) -> str:
     """Return the guarantee in one line, or why there is none."""
     if s.seeded:
         return "not private: seeded noise (for tests and experiments only)"
-    g = s.guarantee
+    g, called = s.guarantee, tier(s)
+    if called != words.tier(g.epsilon):
+        called += f": delta is not well below 1 in {s.n_public:,}"
     return (
-        f"epsilon = {format_up(g.epsilon)} at delta = {format_up(g.delta, 6)} ({tier(g.epsilon)}) for "
+        f"epsilon = {format_up(g.epsilon)} at delta = {format_up(g.delta, 6)} ({called}) for "
         f"{UNITS[s.unit]}, {g.adjacency} adjacency"
     )
 
@@ -43,12 +53,25 @@ def meaning(s: StatementFields) -> str:
     """Return what the number allows an attacker, in words."""
     if s.seeded:
         return "Nothing is protected: whoever knows or guesses the seed can subtract the noise."
-    level = tier(s.guarantee.epsilon)
-    weak = " At this epsilon the number alone is no evidence of anonymisation: audit as well."
-    return (
-        f"{in_words(s.guarantee, s.unit)} Tier: {level} (up to 1 strong, up to 10 reasonable, else weak)."
-        f"{weak if level == 'weak' else ''}"
-    )
+    g = s.guarantee
+    told = f"{in_words(g, s.unit, **_promised(s))} Tier: {tier(s)} ({words.TIERS})."
+    if words.tier(g.epsilon) == "weak":
+        told += " At this epsilon the number alone is no evidence of anonymisation: audit as well."
+    if large_delta(s) and s.schema != BY_PAIR:
+        told += (
+            f" Delta is not well below 1/n = 1/{s.n_public:,}: a mechanism that publishes one whole {s.unit}, picked "
+            f"at random, {_how_often(g.delta, s.n_public)} would satisfy it."
+        )
+    return told
+
+
+def _how_often(delta: float, n: int | None) -> str:
+    chance = min(1.0, delta * (n or 0))
+    return "always" if chance == 1 else f"with probability {format_up(chance, 2)}"
+
+
+def _promised(s: StatementFields) -> dict[str, Any]:
+    return {} if s.schema == BY_PAIR else s.promised
 
 
 def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ...]]]:

@@ -10,11 +10,13 @@ from typing import Any
 
 from pate.core.checks import check_real
 from pate.estimator._roads import FEWEST_PUBLIC
+from pate.privacy.attacker import largest_success
 from pate.privacy.budget import Budget
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.recipes import EPSILONS, Expectation, at_epsilon, better_budget, least_worth
 from pate.release import NOISE_PER_TEACHER, RECORDS_PER_TEACHER, plan_release, share_right
+from pate.statement.people import of_hundred
 from pate.studies._forecast import RecordsForecast
 
 _MEASURED = (
@@ -24,6 +26,7 @@ _MEASURED = (
 _ARITHMETIC = (
     "arithmetic of the noise alone: how often three in four teachers agree, and are right, nobody measured here"
 )
+_ATTACKER = "the best guess of one who knows everything but whether a record is this or another"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Recommendation:
         In words.
     guarantee : Guarantee
         What it spends; public.
+    attacker : int
+        How many of 100 guesses are right at most of one who knows everything but whether a record is this or another,
+        and held both for as likely: what the statement will say.
     share, plus_minus : float
         Records: accuracy over what the same path reaches without noise, and the root mean square error of that guess.
         Teachers: the least probability that a label is right where three in four of them agree, and 0.
@@ -74,6 +80,7 @@ class Recommendation:
     n_queries: int
     noise: str
     guarantee: Guarantee
+    attacker: int
     share: float
     plus_minus: float
     within: bool
@@ -101,6 +108,7 @@ class Recommendation:
             "n_queries": self.n_queries,
             "noise": self.noise,
             "guarantee": self.guarantee.to_dict(),
+            "attacker": self.attacker,
             "expects": {
                 "share": self.share,
                 "plus_minus": self.plus_minus,
@@ -131,6 +139,7 @@ class Recommendation:
             ("noise", self.noise),
             ("labels", f"{self.n_queries:,} public rows"),
             ("spends", str(self.guarantee)),
+            ("attacker", f"{_ATTACKER} is right at most {self.attacker} of 100 times; a coin is right 50 times"),
             ("expects", self._expects()),
             ("stands on", self.stands_on),
             ("epsilon", f"would leave, of the accuracy without noise: {others}" if others else ""),
@@ -202,6 +211,7 @@ def recommend_records(
         n_queries=facts.n_public,
         noise=f"Gaussian, {1 / facts.mu:.4g} times what one record may change",
         guarantee=found.guarantee,
+        attacker=of_hundred(largest_success(found.guarantee.epsilon, found.guarantee.delta, mu=facts.mu)),
         share=hope.share,
         plus_minus=hope.plus_minus,
         within=hope.within,
@@ -251,6 +261,8 @@ def recommend_shards(
     asking = plan_release(budget, rows, n_teachers=n_teachers, n_classes=n_classes, anyway=True)
     sigma = float(asking.mechanism.sigma)  # type: ignore[attr-defined]
     worth = sigma <= n_teachers and asking.n_queries >= min(n_classes, rows)
+    charge = asking.mechanism.charge(asking.n_queries, asking.n_queries)
+    spent, mu = charge.guarantee(budget.delta), math.sqrt(charge.mu_squared)
     few = n_public is not None and n_public < FEWEST_PUBLIC
     return Recommendation(
         voters="shards",
@@ -258,7 +270,8 @@ def recommend_shards(
         n_teachers=n_teachers,
         n_queries=asking.n_queries,
         noise=f"Gaussian of {format_up(sigma)} votes on every count",
-        guarantee=asking.mechanism.charge(asking.n_queries, asking.n_queries).guarantee(budget.delta),
+        guarantee=spent,
+        attacker=of_hundred(largest_success(spent.epsilon, spent.delta, mu=mu)),
         share=share_right(sigma, n_teachers, n_classes),
         plus_minus=0.0,
         within=True,

@@ -181,10 +181,16 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
         return type(model).__name__, model.score(test, truth)
     if isinstance(teachers, HeadTeacherEnsemble):
         return _ordinary_model(coded, seed)
-    # One torch teacher of everything; on many rows in fewer epochs, as each has many steps.
+    # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
+    from pate.teachers.torch._recipe import default_steps
+
     ensemble: Any = clone(teachers)
-    epochs = max(1, ensemble.epochs * min(LARGE, len(y)) // len(y))
-    ensemble.set_params(n_teachers=1, epochs=epochs, random_state=seed, checkpoint_dir=None, verbose=False)
+    n = min(LARGE, len(y))
+    if ensemble.epochs is None:
+        ensemble.set_params(n_steps=max(ensemble.n_steps or 0, default_steps(n, ensemble.batch_size)))
+    else:
+        ensemble.set_params(epochs=max(1, ensemble.epochs * n // len(y)))
+    ensemble.set_params(n_teachers=1, random_state=seed, checkpoint_dir=None, verbose=False)
     counts = ensemble.fit(X, y).vote(test, keep_labels=False).counts
     return ensemble.module.__name__, (counts.argmax(axis=1) == truth).mean()
 

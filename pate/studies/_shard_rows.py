@@ -13,9 +13,11 @@ from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, GNMax, Mechanism, NoisyHistogram
+from pate.privacy.attacker import largest_success
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.words import Guarantee
+from pate.statement.people import of_hundred
 
 #: By what share of the votes the first class may lead the second on a query one cares about: 0.9 is 95 to 5 of 100.
 LEADS: tuple[float, ...] = (0.9, 0.6, 0.3)
@@ -123,6 +125,12 @@ class PlanRow:
         """Standard deviation of the noise on every count, in votes."""
         return float(self.mechanism.sigma)  # type: ignore[attr-defined]
 
+    @property
+    def attacker(self) -> int:
+        """How many of 100 guesses of an attacker are right at most, as the statement will say."""
+        mu = math.sqrt(self.mechanism.charge(self.n_queries, self.n_answers).mu_squared)
+        return of_hundred(largest_success(self.guarantee.epsilon, self.guarantee.delta, mu=mu))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON values.
 
@@ -133,7 +141,11 @@ class PlanRow:
         440
         """
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return plain | {"mechanism": str(self.mechanism), "guarantee": self.guarantee.to_dict()}
+        return plain | {
+            "mechanism": str(self.mechanism),
+            "guarantee": self.guarantee.to_dict(),
+            "attacker": self.attacker,
+        }
 
 
 def shard_rows(

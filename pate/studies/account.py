@@ -100,7 +100,7 @@ def account(
     delta: float,
     max_answers: int | None = None,
     pld: bool | str = "auto",
-    sanitise: SmoothSensitivity | None = None,
+    sanitise: SmoothSensitivity | bool | None = None,
     ledger: Ledger | None = None,
     noise_seed: int | None = None,
 ) -> PrivacyReport:
@@ -127,10 +127,11 @@ def account(
         Whether to compose privacy loss distributions too (5 to 10% less epsilon). It costs about 3 ms a query at 10
         classes, far more at hundreds; "auto" does it where the estimate is at most `PLD_SECONDS` = 5 seconds.
 
-    sanitise : SmoothSensitivity or None
+    sanitise : SmoothSensitivity, bool or None
         Also give a publishable upper bound on the data-dependent epsilon, of :class:`GNMax` or :class:`ConfidentGNMax`
-        answers: it is drawn once, charged to the ledger and kept there. Asked again about the same votes, mechanism,
-        delta and parameters, the ledger gives the same number for free.
+        answers; True by the usual settings (:meth:`SmoothSensitivity.usual`). It is drawn once, charged to the ledger
+        and kept there. Asked again about the same votes, mechanism, delta and parameters, the ledger gives the same
+        number for free.
     ledger : Ledger or None
         Needed with ``sanitise``: the one of these private data, with a total. It has to count in Renyi divergence.
     noise_seed : int or None
@@ -145,7 +146,8 @@ def account(
     ------
     InvalidInputError
         Votes that may be something else, a delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or
-        ``sanitise`` without a ledger that has a total, with another mechanism, or for teachers who abstain.
+        ``sanitise`` that is something else, without a ledger that has a total, with another mechanism, or for
+        teachers who abstain.
     BudgetExceededError
         The ledger cannot pay for the sanitised number.
 
@@ -163,9 +165,15 @@ def account(
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
+    how = SmoothSensitivity.usual(delta) if sanitise is True else None if sanitise is False else sanitise
+    if not isinstance(how, SmoothSensitivity | None):
+        raise InvalidInputError(
+            f"sanitise must be True (the usual settings), None or a SmoothSensitivity, got {shown(sanitise)}. That is "
+            "in pate.privacy.publish.smooth_sensitivity: SmoothSensitivity(order=8, beta=0.0125, noise_scale=4)."
+        )
     sanitised = None
-    if sanitise is not None:
-        sanitised = sanitised_epsilon(votes, mechanism, sanitise, ledger, delta=delta, noise_seed=noise_seed)
+    if how is not None:
+        sanitised = sanitised_epsilon(votes, mechanism, how, ledger, delta=delta, noise_seed=noise_seed)
     warn_if_weak(delta, votes.n_units)
     public = mechanism.charge(votes.n_queries, max_answers).guarantee(delta)
     exact = _exact(votes, mechanism, delta, pld)

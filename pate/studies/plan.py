@@ -143,6 +143,12 @@ class Plan:
             "Noise depends on queries and budget, not on teachers: more teachers make the same gap a smaller share of "
             "the votes, fewer queries make the gap smaller, and each teacher must still have enough records to learn."
         )
+        guesses = dict(sorted({row.name: row.attacker for row in self.rows}.items(), key=lambda item: item[1]))
+        lines.append(
+            "Of 100 guesses of one who knows everything but whether a record is this or another, at most so many are "
+            f"right: {', '.join(f'{name} {n}' for name, n in guesses.items())}. At one epsilon they need not be alike: "
+            "a label alone is priced more tightly by epsilon than by this."
+        )
         if any(row.lead > 1 for row in self.rows):
             lines.append("A lead above 100% cannot be had: take more teachers or ask fewer queries.")
         poor = [
@@ -280,7 +286,7 @@ def plan(
         )
     if n_records is not None:
         n_records = check_int("n_records", n_records, low=1)
-        warn_if_weak(budget.delta, n_records)
+    warn_if_weak(budget.delta, n_records, epsilon=budget.epsilon)
     rows: tuple[PlanRow, ...] = ()
     if n_queries is not None:
         rows = shard_rows(

@@ -99,8 +99,8 @@ def make_teacher(name: Any) -> BaseEstimator:
     --------
     >>> make_teacher("svm")
     SVC(C=10.0)
-    >>> make_teacher("torch-mlp").epochs
-    20
+    >>> make_teacher("torch-mlp").n_teachers
+    100
     >>> make_teacher("oracle")
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: teacher must be one of 'decision-tree', ..., got 'oracle'. ...

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from test_cli import pate
 
-from pate import Ledger
+from pate import Budget, Ledger
 
 N, N_PUBLIC = 700, 50
 
@@ -75,6 +77,55 @@ def test_the_plan_says_who_votes_and_why_and_leaves_nothing(tables):
                   "will spend (2, 0.0001)-DP"):  # fmt: skip
         assert any(line.startswith(start) for line in done.stdout.splitlines()), start
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
+
+
+def test_a_budget_planned_by_an_attacker_is_what_the_page_then_says(tables):
+    """plan --attacker 60; its command, pasted; the statement's page: at most 60 of 100, by the noise that was drawn."""
+    asked = ("plan", "--attacker", 60, "--classes", "no,yes", "--records", N, "--public", "public.csv", "--json")
+    found = json.loads(pate(*asked, cwd=tables).stdout)
+    recommended = found["recommendation"]
+    assert recommended["attacker"] == 60
+    words = shlex.split(recommended["command"])
+    epsilon = words[words.index("--epsilon") + 1]
+    assert float(epsilon) == found["epsilon"] == Budget.for_attacker(60, 1e-5).epsilon
+    words = ["private.csv" if w == "PRIVATE.csv" else "ill" if w == "COLUMN" else w for w in words[1:]]
+    done = pate(*words, "--drop", "who", "--jobs", 1, cwd=tables)
+    assert done.returncode == 0, done.stderr
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert 0.599 < statement["meaning"]["bounds"]["largest_success"] <= 0.6
+    assert norm.cdf(statement["mu"] / 2) <= 0.6
+    page = (tables / "labels.statement.html").read_text()
+    assert "60 of 100" in page
+    assert "right at most 60 times in 100" in page
+
+
+def test_who_plans_by_epsilon_or_by_an_attacker_says_one_of_them(tables):
+    rest = ("--classes", "2", "--queries", 10)
+    for given, said in (
+        ((), "--epsilon is missing: say what may be spent, or --attacker N"),
+        (("--epsilon", 1, "--attacker", 60), "--epsilon and --attacker must not both be given"),
+        (("--attacker", 50), "--attacker must be a finite number > 50 and < 100, got 50"),
+        (("--attacker", 100), "--attacker must be a finite number > 50 and < 100, got 100"),
+        (("--attacker", "nan"), "--attacker must be a finite number > 50 and < 100, got nan"),
+        (("--attacker", 50.4, "--delta", 0.01), "--attacker must be above 50.5 of 100 at --delta 0.01"),
+    ):
+        refused(pate("plan", *given, *rest, cwd=tables), said)
+    # Labels alone are priced otherwise, and the plan says what that leaves.
+    said = pate("plan", "--attacker", 60, *rest, cwd=tables).stdout
+    assert "are right: histogram 60, " in " ".join(said.split())
+    assert "is right at most 60 of 100 times" in " ".join(said.split())
+
+
+def test_an_epsilon_of_a_million_is_not_silent(tables):
+    done = run(tables, epsilon=1e6)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("warning: --epsilon 1e+06 protects nobody") == 1
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert statement["tier"] == "weak"
+    assert (
+        "warning: --epsilon 1e+06 protects nobody"
+        in pate("plan", "--epsilon", 1e6, "--classes", 2, "--queries", 9).stderr
+    )
 
 
 def test_a_person_is_protected_where_a_group_is_named(tables):

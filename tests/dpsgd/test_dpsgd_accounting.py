@@ -157,7 +157,7 @@ def test_neighbours_under_add_or_remove_get_the_same_statement(records):
     assert (one.sample_rate_, one.n_steps_, one.noise_multiplier_) == (0.1, 20, other.noise_multiplier_)
     assert "203" not in words_of(one.statement_)
     assert "nominal number of 200 records" in str(one.statement_)
-    with pytest.warns(PrivacyParameterWarning, match="for 200 records"):
+    with pytest.warns(PrivacyParameterWarning, match="for n = 200 units"):
         make(**{**options, "budget": Budget(3.0, 5e-3)}).fit(X, y)
 
 

@@ -8,14 +8,19 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.special import ndtri
 from wall import Mutant
-from wall_looks import DELTA, by_law, by_outcomes, by_pair
+from wall_looks import DELTA, Scores, by_game, by_law, by_outcomes, by_pair, by_textbook
 
 from pate import Accountant, Charge, GNMax, LNMax
+from pate.audit import Claim
 from pate.mechanisms._base import all_answered
 from pate.noise import real_argmax
 from pate.noise.source import NoiseSource
+from pate.privacy.attacker import largest_success
 from pate.privacy.exact import GaussianNoise, log_probs, pair_law, quadrature
+from pate.privacy.publish import smooth_statistic
+from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.privacy.words import Guarantee
 
 #: One vote moves a tie: the worst there is.
@@ -64,6 +69,13 @@ MANY = 1000
 NEAR_TIES = [31] + [30] * (MANY - 1)
 
 
+def guesses(answers: int) -> Claim:
+    """The Gaussian release of which a statement would tell the same best guess at even odds."""
+    charge = GNMAX.charge(answers)
+    right = largest_success(9.0, DELTA, mu=charge.mu_squared**0.5)
+    return Claim.gaussian(2 * float(ndtri(right)))
+
+
 def coarse_law() -> np.ndarray:
     """The law of many classes by steps of one and a half sigma, where nothing checks the error."""
     with ExitStack() as stack:
@@ -80,6 +92,31 @@ def exact_law() -> np.ndarray:
 def _drawn(n: int, source: NoiseSource) -> np.ndarray:
     """Releases of many classes by the honest mechanism."""
     return GNMax(sigma=3.0).sample(np.repeat([NEAR_TIES], n, axis=0), source).labels
+
+
+# ---- a publishable bound ----
+
+SMOOTH = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
+#: One teacher's vote moves, where the weights of a threshold test with next to no noise are beyond floats.
+NEIGHBOURS = [[99, 1, 0], [74, 13, 13]], [[99, 1, 0], [75, 13, 12]]
+
+
+def sanitised(world: int, n: int, source: NoiseSource) -> np.ndarray:
+    how = {"order": SMOOTH.order, "beta": SMOOTH.beta, "noise_scale": SMOOTH.noise_scale, "delta": DELTA}
+    test = {"threshold": 90.0, "sigma_threshold": 0.18}
+    return np.array([release_smooth(NEIGHBOURS[world], 1.0, noise=source, **how, **test).epsilon for _ in range(n)])
+
+
+def swallowed(world: int, n: int, source: NoiseSource) -> np.ndarray:
+    """Infinity less infinity is no number, and ``max`` passes it over."""
+    with ExitStack() as stack:
+        stack.enter_context(np.errstate(all="ignore"))
+        stack.enter_context(patch.object(smooth_statistic, "_changes_of", np.diff))
+        stack.enter_context(patch.object(smooth_statistic, "largest_of", max))
+        return sanitised(world, n, source)
+
+
+PUBLISHED: tuple[tuple[Scores, Any], tuple[Scores, Any]] = (sanitised, SMOOTH.cost), (swallowed, SMOOTH.cost)
 
 
 MUTANTS = (
@@ -117,6 +154,11 @@ MUTANTS = (
         {"pair": by_pair(lambda: told(Accountant()), lambda: told(Swapped()), GNMAX, TIE, TIE_PRIME, ASKED)},
     ),
     Mutant(
+        "an attacker's guess told for one answer of many",
+        "plain words beside an epsilon, worked out by themselves",
+        {"pair": by_pair(lambda: guesses(ASKED), lambda: guesses(1), GNMAX, TIE, TIE_PRIME, ASKED)},
+    ),
+    Mutant(
         "class ids as counts",
         "vote counts made by adding up labels",
         {
@@ -127,5 +169,12 @@ MUTANTS = (
         "quadrature that aliases for many classes",
         "a fixed grid for every number of classes",
         {"law": by_outcomes(_drawn, exact_law, coarse_law, most=4_000)},
+    ),
+    Mutant(
+        "a cost that is no number, passed over by a maximum",
+        "bounds that overflow and are then compared",
+        {"game": by_game(*PUBLISHED, most=50)},
+        tried={"textbook": by_textbook(*PUBLISHED, most=50)},
+        blind={"pair": "the number is released beside the answers, which cost what is told"},
     ),
 )

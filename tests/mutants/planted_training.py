@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -112,6 +113,14 @@ class Padded(TorchTeacherEnsemble):
     def _train_all(self, X, labels, shards, store, shown):
         longest = max(map(len, shards))
         return super()._train_all(X, labels, [np.resize(s, longest) if len(s) else s for s in shards], store, shown)
+
+
+class StepsOfTheLongest(TorchTeacherEnsemble):
+    """Every teacher takes the steps that the longest shard needs: how many records a person has decides them."""
+
+    def _train_all(self, X, labels, shards, store, shown):
+        self._recipe = replace(self._recipe, epochs=None, n_steps=max(map(len, shards)) // 8)
+        return super()._train_all(X, labels, shards, store, shown)
 
 
 def _torch(ensemble: type[TorchTeacherEnsemble]) -> Any:
@@ -234,6 +243,15 @@ MUTANTS = (
         "a group of torch teachers padded to its longest shard",
         "batched training of many small networks",
         {"replay": by_replay(_torch(TorchTeacherEnsemble), _torch(Padded), people, one_more_record, people=True)},
+    ),
+    Mutant(
+        "teachers whose number of steps is that of the longest shard",
+        "steps in place of epochs, counted after the cut",
+        {
+            "replay": by_replay(
+                _torch(TorchTeacherEnsemble), _torch(StepsOfTheLongest), people, one_more_record, people=True
+            )
+        },
     ),
     Mutant(
         "a group of teachers retrained when one fails",

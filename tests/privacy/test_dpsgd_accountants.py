@@ -51,7 +51,7 @@ def test_every_bound_is_above_the_tightest_and_estimates_are_marked(q, sigma, n_
     for row in found.values():
         assert row.is_bound is (row.accountant not in ("gdp limit", "strong composition, 2016"))
         if row.is_bound:
-            assert row.epsilon >= tightest * (1 - 1e-9)
+            assert row.epsilon >= tightest * (1 - 1e-4)  # of one step others are exact, losses on a grid are not
     assert ("strong composition" in found) is (adjacency == "add-or-remove")
 
 

@@ -41,6 +41,8 @@ def test_no_wider_than_the_window_and_nothing_asked_of_the_network(browser, file
     assert seen.height > 900
     assert seen.requests == ((files / name).as_uri(),)
     assert seen.complaints == ()
+    if (name, width) == ("report.html", 1280):
+        assert seen.cut == ()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -56,11 +58,13 @@ def test_light_is_light_and_dark_is_dark(browser, files, width):
 def test_the_browser_would_see_it(browser, tmp_path):
     """A page that is too wide, asks the network and fails: else the tests above could not fail."""
     bad = "<!doctype html><title>b</title><div style='width:2000px'>x</div><img src='http://127.0.0.1:9/a.png'>"
+    bad += "<div class=scroll style='width:90px;overflow-x:auto'><div style='width:99px'>wide</div></div>"
     (tmp_path / "bad.html").write_text(bad + "<script>nothing()</script>", encoding="utf-8")
     seen = browser.look(tmp_path / "bad.html", width=1280)
     assert seen.width >= 2000
     assert len(seen.requests) == 2
     assert any("nothing is not defined" in told for told in seen.complaints)
+    assert seen.cut == ("wide",)
 
 
 def test_no_script_is_needed(files):

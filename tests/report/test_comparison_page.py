@@ -15,6 +15,7 @@ from test_report import EVIL, Page, check_self_contained
 from pate import report as pages
 from pate.exceptions import InvalidInputError
 from pate.report._anchors import anchors
+from pate.report._comparison import comparison_picture
 from pate.report._measures import starved
 from pate.report._record import Record
 from pate.report.comparison_result import SCHEMA, Band, ComparisonResult, SideVerdict
@@ -88,6 +89,42 @@ def _nothing() -> dict[str, Any]:
     return {"bands": (), "verdicts": (), "side_verdicts": (), "side_pairs": (), "crossings": (), "rule": None}
 
 
+def test_the_axis_of_one_repeat_starts_where_nothing_was_learnt():
+    """92.0 beside 93.4 of a single repeat stood at the bottom and at the top of the picture."""
+    rows = [{"contestant": name, "epsilon": e, "delta": 1e-5, "repeat": 0, "accuracy": a, "seed": 0}
+            for e in (1.0, 3.0) for name, a in (("records", 0.934), ("dpsgd", 0.92))]  # fmt: skip
+
+    def made(**more):
+        given = [Row.from_dict(row) for row in [*rows, *more.pop("more", ())]]
+        return ComparisonResult(kind="comparison", title="t", rows=given, **more)
+
+    axes = {
+        "classes": comparison_picture(made(classes=tuple(range(10)))),
+        "commonest": comparison_picture(
+            made(
+                classes=("no", "yes"),
+                more=[
+                    {
+                        **rows[0],
+                        "contestant": "majority",
+                        "role": "floor",
+                        "epsilon": None,
+                        "delta": None,
+                        "accuracy": 0.76,
+                    }
+                ],
+            )
+        ),
+        "two repeats": comparison_picture(made(classes=(0, 1), more=[{**r, "repeat": 1, "seed": 1} for r in rows])),
+    }
+    shown = {name: (ax.get_ylim()[0], ax.get_yscale(), ax.get_ylabel()) for name, ax in axes.items()}
+    one = "accuracy on the test rows, one repeat"
+    assert shown["classes"] == (pytest.approx(0.08), "linear", one)
+    assert shown["commonest"] == (pytest.approx(0.74), "linear", one)
+    assert shown["two repeats"][0] > 0.85
+    assert shown["two repeats"][2] == "accuracy on the test rows"
+
+
 def test_one_repeat_decides_nothing_and_says_so():
     found = comparison(n_repeats=1)
     assert {v.verdict for v in found.verdicts()} == {"undecided"} == {v.verdict for v in found.side_verdicts()}
@@ -95,6 +132,8 @@ def test_one_repeat_decides_nothing_and_says_so():
     text = Page(pages.render_report(found.result())).text
     assert "Undecided. One repeat was made, and a verdict needs at least 3." in text
     assert "Below 3 repeats no difference has an interval" in text
+    assert "Accuracy on the test rows of one repeat: a second one may turn every difference round." in text
+    assert "mean over the repeats" not in text
     assert "PATE is ahead" not in text
     assert "ahead of" not in text
     for said in ("repeats differ", "hold together", "In brackets"):

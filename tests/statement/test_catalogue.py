@@ -65,7 +65,8 @@ def variants():
     yield make(40.0, adjacency="add-or-remove")
     yield make(40.0, mechanism="private selection: the best", kind="sanitised", tuning="nothing")
     yield make(2.0, mechanism="something else", delta=0.0, ledger_releases=(1, 2), ledger_head="ab")
-    yield make(0.3, unit="group", mechanism="GaussianSum, 1 round")
+    yield make(0.3, unit="group", mechanism="GaussianSum, 1 round", mu=0.1)
+    yield make(1.0, n_units=60_000, curve=((0.1, 0.0),))
     yield make(0.3, unit="group", mechanism="DP-FTRL: 3 steps")
     yield make(seeded=True).of_file("labels.csv", b"x")
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
@@ -269,6 +270,47 @@ def test_what_a_record_says_is_not_promised_what_its_presence_is(adjacency, epsi
     assert f"may be right more often: at most {value} times in 100" in text
     assert "only one thing about" not in text
     assert "had been otherwise: that is" not in text
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove", "zero-out"])
+def test_the_page_says_what_the_noise_allows_not_what_epsilon_does(adjacency):
+    """mu of Gaussian noise at epsilon 1 and delta 1e-5: 55.4 of 100, where the pair alone allows 73.2."""
+    mu = 0.26805
+    text = text_of(page_of(make(mu=mu, adjacency=adjacency)))
+    assert "56 of 100" in text
+    assert "by one who knows everything else; a coin is right 50 times" in text
+    assert "right at most 56 times in 100, by any method" in text
+    assert "they find at most 2 in 100 of those for whom it is" in text  # Phi(Phi^-1(.01) + mu) = .0198
+    assert "(Gaussian differential privacy, mu = 0.2681). Epsilon and delta alone would allow 74 of 100" in text
+    assert "Gaussian noise at this delta ε = 0.1 51 ε = 1 56 this release ε = 3 65 ε = 10 85" in text
+    # Two values of one record are two steps apart where its presence is what is hidden.
+    assert ("at most 61 times in 100" in text) == (adjacency != "replace-one")
+    by_curve = text_of(page_of(make(curve=((0.1, 0.0), (1e-6, 1.2)), adjacency=adjacency)))
+    assert "right at most 55 times in 100, by any method" in by_curve
+    assert "(its delta at epsilon 0). Epsilon and delta alone would allow 74 of 100" in by_curve
+    by_pair = text_of(page_of(make(mu=9.0, adjacency=adjacency)))
+    assert "74 of 100" in by_pair
+    assert "follow from epsilon and delta alone; the noise itself may allow less" in by_pair
+
+
+def test_a_delta_that_lets_one_record_out_lowers_the_tier_and_is_said():
+    """Publishing one whole record of n with probability p is (0, p/n)-DP."""
+    for n, called, chance in ((5_000, "strong", None), (20_000, "reasonable", 20), (100_000, "weak", 100)):
+        made = make(n_units=n)
+        text, values = text_of(page_of(made)), made.to_dict()
+        assert values["tier"] == called
+        assert f"How strong {called}" in text
+        assert f"Tier: {called}" in text
+        assert f"({called}" in made.headline
+        assert ("delta is not well below 1 in" in made.headline) == (chance is not None)
+        assert (f"whole, picked at random, {chance} times in 100" in text) == (chance is not None)
+        assert ("publishes one whole record" in made.meaning) == (chance is not None)
+    assert "with probability 0.2 would satisfy it" in make(n_units=20_000).meaning
+    # Where the number is private nothing reads it, and a weak epsilon is not lowered further.
+    assert make(n_units=100_000, adjacency="add-or-remove").to_dict()["tier"] == "strong"
+    assert make(n_units=None).to_dict()["tier"] == "strong"
+    assert make(12.0, n_units=100_000).headline.count("weak") == 1
+    assert "not well below" not in make(12.0, n_units=100_000).headline
 
 
 def test_the_page_names_what_is_open_and_who_stated_what():

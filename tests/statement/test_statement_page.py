@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -253,6 +254,27 @@ def test_an_unknown_entry_is_refused(at):
 def test_a_contradiction_is_refused(change):
     with pytest.raises(InvalidInputError, match=r"contradicts itself|schema must be"):
         PrivacyStatement.from_dict({**GOOD, **change})
+
+
+def test_a_statement_of_an_earlier_version_opens_as_it_was_written(tmp_path):
+    """earlier.statement.json: by pate-statement-2, whose words looked at epsilon and delta alone."""
+    file = Path(__file__).with_name("earlier.statement.json")
+    old, values = read_statement(file), json.loads(file.read_text())
+    assert old.to_dict() == values
+    VALIDATOR.validate(values)
+    assert (old.digest, values["tier"]) == (values["digest"], "strong")
+    assert "at most 73.2% of the time" in old.meaning
+    page = render_statement(file, tmp_path / "page.html")
+    assert "56 of 100" in page  # what the first sheet says follows from its mu
+    assert old.digest in page
+    for change in ({"mu": 0.1}, {"schema": "pate-statement-3"}, {"tier": "weak"}):
+        with pytest.raises(InvalidInputError, match="contradicts itself"):
+            PrivacyStatement.from_dict({**values, **change})
+    new = replace(old, schema="pate-statement-3")
+    assert "at most 55.4% of the time" in new.meaning
+    assert (
+        new.with_audits([audited("law", True)]).schema == new.schema != old.with_audits([audited("law", True)]).schema
+    )
 
 
 def test_an_audit_is_cited_by_what_was_tried_and_whether_the_claim_stood():

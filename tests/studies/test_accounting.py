@@ -271,6 +271,26 @@ def test_a_sanitised_number_is_drawn_once_and_kept(tmp_path):
     assert b"240" not in b"".join(str(r.facts).encode() for r in ledger.releases())
 
 
+def test_sanitise_takes_true_for_the_usual_settings(tmp_path):
+    votes, ledger = (
+        Votes.from_counts(np.tile([240, 10], (300, 1))),
+        Ledger(tmp_path / "l.sqlite", total=Budget(20.0, 1e-5)),
+    )
+
+    def ask(how):
+        return account(votes, GNMax(40.0), delta=1e-5, pld=False, sanitise=how, ledger=ledger).sanitised
+
+    for wrong in ("usual", 8, {"order": 8}, np.ones(3)):
+        with pytest.raises(InvalidInputError, match=r"sanitise must be True \(the usual settings\), None or"):
+            ask(wrong)
+    assert ask(False) is ask(None) is None
+    assert ledger.releases() == []
+    first = ask(True)
+    assert (first.kind, ask(SmoothSensitivity.usual(1e-5)), len(ledger.releases())) == ("sanitised", first, 1)
+    with pytest.raises(InvalidInputError, match="delta must be"):
+        account(votes, GNMax(40.0), delta=2.0, sanitise=True, ledger=ledger)
+
+
 def test_a_sanitised_number_needs_a_purse(tmp_path):
     votes = Votes.from_counts(np.tile([240, 10], (30, 1)))
     with pytest.raises(InvalidInputError, match="ledger must be given with sanitise"):

@@ -134,10 +134,12 @@ def textbook(fitted, index, rows, labels):
     if fitted.optimizer == "sgd":
         settings["momentum"] = fitted.momentum
     optimizer = kinds[fitted.optimizer](module.parameters(), foreach=False, **settings)
-    for epoch in range(fitted.epochs):
+    per_pass = -(-len(x) // fitted.batch_size)
+    n_steps = fitted.n_steps or fitted.epochs * per_pass
+    for epoch in range(-(-n_steps // per_pass)):
         order = recipe.order(index, epoch, len(x))
         torch.manual_seed(recipe.forward_seed(index, epoch))
-        for part in order.split(fitted.batch_size):
+        for part in order.split(fitted.batch_size)[: n_steps - epoch * per_pass]:
             optimizer.zero_grad()
             nn.functional.cross_entropy(module(x[part]), y[part]).backward()
             optimizer.step()
@@ -263,7 +265,7 @@ def test_every_record_is_used_once_per_epoch_and_padding_never(augment, window):
     used = Counter()
     weight_of_teacher = torch.zeros(4, dtype=torch.float64)
     slab = torch.zeros((4, window, 64), dtype=torch.float64)
-    for rows, labels, weight, active in _grouped._Feed(recipe, members, slab, CPU).epoch(0):
+    for rows, labels, weight, active in _grouped._Feed(recipe, members, slab, CPU).batches():
         assert labels.shape == (4, 4)
         if augment is None:
             assert torch.equal(rows[weight > 0], torch.from_numpy(X).double()[labels[weight > 0]])
@@ -703,6 +705,7 @@ def test_finished_teachers_are_kept_and_found_again(tmp_path):
     "changed",
     [
         {"epochs": 3},
+        {"epochs": None, "n_steps": 4},
         {"batch_size": 8},
         {"optimizer": "adamw"},
         {"learning_rate": 2e-3},

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pate.audit.replays._trace import Event, Run
+from pate.core.checks import largest_of
 from pate.core.types import IntArray
 
 #: Sums of clipped gradients are rounded: by so much of the clipping norm at most.
@@ -275,7 +276,7 @@ def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
         return [f"{a.who}: the sum has another shape"]
     change = sum(int(x) * int(x) for x in (mine - other).ravel().tolist())
     units = max(1, allowed.units)
-    moved.most = max(moved.most, (change / squared) ** 0.5)
+    moved.most = largest_of(moved.most, (change / squared) ** 0.5)
     if change > squared * units**2:
         return [f"{a.who}: the sum moved {(change / squared) ** 0.5:.3g} times as far as one unit may move it"]
     return []
@@ -287,9 +288,10 @@ def _steps(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
         return []  # who is in a sample hangs on places
     if mine.shape != other.shape:
         return ["DP-SGD: the sum of gradients has another shape"]
-    far = float(np.linalg.norm(mine - other)) / norm
+    # A sum that is no number has moved further than anything allows.
+    far = float(np.linalg.norm(np.where(np.isnan(mine - other), np.inf, mine - other))) / norm
     may = (2.0 if allowed.adjacency == "replace-one" else 1.0) * max(1, allowed.units)
-    moved.most = max(moved.most, far / may)
+    moved.most = largest_of(moved.most, far / may)
     if far > may * (1 + _ROUNDING):
         return [f"DP-SGD, step {a.public['step']}: the sum of gradients moved by {far:.4g} clipping norms"]
     return []

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of, least_of
 from pate.core.tape import settle
 from pate.dpsgd.clipping._clip import LEAST_NORM, check_norm, within
 from pate.exceptions import InvalidInputError
@@ -214,7 +214,9 @@ class QuantileRun:
         self._count, self._within_step = 0.0, False
         share = 0.5 + noised / self.expected_batch_size
         moved = self.settings.learning_rate * (self.settings.quantile - share)
-        self.max_norm = min(max(self.max_norm * math.exp(min(max(moved, -50.0), 50.0)), LEAST_NORM), _LARGEST_NORM)
+        self.max_norm = least_of(
+            largest_of(self.max_norm * math.exp(least_of(largest_of(moved, -50.0), 50.0)), LEAST_NORM), _LARGEST_NORM
+        )
 
     def state_dict(self) -> dict[str, float]:
         """Return what was learnt from what was released.

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from scipy.optimize import brentq
 
-from pate.core.checks import check_int
+from pate.core.checks import check_int, largest_of, least_of
 from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, central_limit_guess
 from pate.dpsgd.mechanisms._cyclic import Cycle
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL
@@ -52,8 +52,9 @@ def choose_bands(
     check_int("most_bands", most_bands, low=1)
     longest = Cycle.of(shape).separation
     separations = sorted({min(2**i, longest) for i in range(longest.bit_length() + 1)})
-    found = [BandedFTRL(min(b, most_bands), separation=b, momentum=momentum) for b in separations]
-    return min(found, key=lambda mechanism: banded_error(mechanism, budget, shape, adjacency))
+    found = [BandedFTRL(min(n_steps, most_bands), separation=n_steps, momentum=momentum) for n_steps in separations]
+    errors = [banded_error(mechanism, budget, shape, adjacency) for mechanism in found]
+    return found[errors.index(least_of(*errors))]
 
 
 def banded_error(mechanism: BandedFTRL, budget: Budget, shape: Shape, adjacency: str = "replace-one") -> float:
@@ -84,7 +85,7 @@ def banded_error(mechanism: BandedFTRL, budget: Budget, shape: Shape, adjacency:
         return spent - budget.epsilon
 
     start = central_limit_guess(budget.epsilon, budget.delta, cost.cycle.rate, cost.cycle.rounds, adjacency)
-    low = high = math.log(max(start, SMALLEST_NOISE_MULTIPLIER))
+    low = high = math.log(largest_of(start, SMALLEST_NOISE_MULTIPLIER))
     while excess(low) < 0:
         low -= 0.2
     while excess(high) > 0:

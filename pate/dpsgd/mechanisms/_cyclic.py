@@ -38,7 +38,7 @@ import dp_accounting
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int
+from pate.core.checks import check_int, least_of
 from pate.dpsgd._calibration import ADJACENCIES, dpsgd_epsilon, recomputed
 from pate.dpsgd.mechanisms._mechanism import Shape
 from pate.exceptions import InvalidInputError
@@ -158,7 +158,7 @@ class CyclicCost:
                 adjacency=adjacency,
                 interval=interval,
             )
-            found = min(found, by_coins)
+            found = least_of(found, by_coins)
         return found
 
     def charge(self, noise_multiplier: float) -> Charge:
@@ -167,7 +167,9 @@ class CyclicCost:
         if not self.amplified:
             return gauss
         found = from_dp_event(self._event(noise_multiplier))
-        return Charge(gauss.mu_squared, tuple(map(min, found.rdp, gauss.rdp_at(found.orders))), orders=found.orders)
+        return Charge(
+            gauss.mu_squared, tuple(map(least_of, found.rdp, gauss.rdp_at(found.orders))), orders=found.orders
+        )
 
     def theorem(self, adjacency: str) -> str:
         """Return what the accounting rests on."""

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.signal import lfilter
 
+from pate.core.checks import largest_of
 from pate.core.types import FloatArray
 
 
@@ -135,7 +136,7 @@ def cyclic_sensitivity(column: Callable[[int], FloatArray], n_steps: int, separa
         for t in range(first, n_steps, separation):
             entries = np.abs(column(t))
             total[t : t + len(entries)] += entries
-        worst = max(worst, float(total @ total))
+        worst = largest_of(worst, float(total @ total))
     return math.sqrt(worst)
 
 

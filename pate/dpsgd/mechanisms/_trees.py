@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
+from pate.core.checks import largest_of
 from pate.core.types import FloatArray
 
 
@@ -69,7 +70,7 @@ class Forest:
     @property
     def scale(self) -> float:
         """Norm of the longest column of H: in how many nodes a step is, at most, under the square root."""
-        return math.sqrt(1 + max(height for _, height in self.trees))
+        return math.sqrt(1 + largest_of(*(height for _, height in self.trees)))
 
     def nodes(self) -> npt.NDArray[np.int64]:
         """Return the nodes' blocks, first step and the step behind the last: shape (n_nodes, 2)."""

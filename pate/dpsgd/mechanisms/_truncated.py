@@ -10,7 +10,7 @@ import dp_accounting
 import numpy as np
 import torch
 
-from pate.core.checks import check_int
+from pate.core.checks import check_int, least_of
 from pate.core.types import IntArray
 from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, recomputed, unsampled_mu
 from pate.dpsgd.mechanisms._mechanism import Shape
@@ -104,8 +104,8 @@ class TruncatedPoissonSGD:
         found = losses.epsilon(delta, interval=interval)
         if needs_tilt(shape.n_steps, delta) or found == np.inf:
             curve = shape.n_steps * np.array(pair_rdp(losses.steps[0][0]))
-            found = min(found, rdp_to_epsilon(curve, delta)[0])
-        return min(found, by_batches)
+            found = least_of(found, rdp_to_epsilon(curve, delta)[0])
+        return least_of(found, by_batches)
 
     def charge(self, noise_multiplier: float, shape: Shape) -> Charge:
         """Return the cost under replace-one, as a ledger or an accountant takes it.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.convert import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_mu_squared, rdp_overhead
@@ -139,7 +139,7 @@ class Currency:
             return 0.0
         if self.order is None:
             return gdp_to_epsilon(math.sqrt(price), delta)
-        return price if math.isinf(self.order) else max(0.0, price + rdp_overhead(self.order, delta))
+        return price if math.isinf(self.order) else largest_of(0.0, price + rdp_overhead(self.order, delta))
 
 
 def _order(value: Any) -> float:
@@ -159,7 +159,7 @@ def _limit(order: float | None, total: Budget, failure_delta: float) -> float:
         return total.epsilon
     overhead = rdp_overhead(order, left)
     # The largest float that converts to no more than epsilon: what a budget allows, a limit allows, to the last digit.
-    step = math.ulp(max(total.epsilon, abs(overhead)))
+    step = math.ulp(largest_of(total.epsilon, abs(overhead)))
     low, high = total.epsilon - overhead - 4 * step, total.epsilon - overhead + 4 * step
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if middle + overhead <= total.epsilon else (low, middle)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.selection import select_best
 from pate.privacy.convert import DEFAULT_ORDERS, check_orders
@@ -194,7 +194,7 @@ def sampled_gaussian_rdp(
     s = check_real("noise_multiplier", noise_multiplier, low=LEAST_NOISE)
     alphas = check_orders(orders)
     # The integrand is analytic in a strip of half-width pi s^2 (zeros of the mixtures): error exp(-2 pi^2 s^2 / h).
-    step = min(s / 4, s * s / 2)
+    step = least_of(s / 4, s * s / 2)
     result = np.empty(len(alphas))
     for i, a in enumerate(alphas):
         # P^a Q^(1-a) is largest near 2 a - 1 at the most; 13 standard deviations beyond lose 1e-37.

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
-from pate.core.checks import check_choice, check_int, check_real
+from pate.core.checks import check_choice, check_int, check_real, least_of
 from pate.privacy.compose.dp_events import sampled_gaussian_rdp
 from pate.privacy.convert import check_delta, gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.exact.sampled_gaussian import tilted_epsilon
@@ -110,7 +110,7 @@ def dpsgd_epsilons(
     rows = [
         AccountedEpsilon(
             "pld",
-            min(by_rdp, _pld(s, q, n, delta, about=by_rdp, replace_one=replace_one)),
+            least_of(by_rdp, _pld(s, q, n, delta, about=by_rdp, replace_one=replace_one)),
             True,
             "Koskela, Jalko, Honkela 2020; Doroshenko et al. 2022",
         ),
@@ -198,12 +198,12 @@ def _strong(s: float, q: float, n: int, delta: float) -> float:
 
     def composed(share: float) -> float:
         # n steps of (e, d)-DP fail with 1 - (1 - d)^n (1 - d') <= n d + d' (Kairouz, Oh, Viswanath 2015, Theorem 3.4).
-        alone = gdp_to_epsilon(1 / s, min(share * delta / (n * q), 0.5))
+        alone = gdp_to_epsilon(1 / s, least_of(share * delta / (n * q), 0.5))
         e = math.log1p(q * math.expm1(alone)) if alone < 600 else alone + math.log(q)
         rest = (1 - share) * delta
         drift = n * e * math.tanh(e / 2)
         root = e * math.sqrt(2 * n)
-        return min(
+        return least_of(
             n * e,
             drift + root * math.sqrt(math.log(math.e + e * math.sqrt(n) / rest)),
             drift + root * math.sqrt(-math.log(rest)),
@@ -230,4 +230,4 @@ def _best_split(composed: Callable[[float], float]) -> float:
     best = int(np.argmin(values))
     around = (float(shares[max(best - 1, 0)]), float(shares[min(best + 1, len(shares) - 1)]))
     refined = minimize_scalar(composed, bounds=around, method="bounded", options={"xatol": 1e-6})
-    return min(values[best], float(refined.fun))
+    return least_of(values[best], float(refined.fun))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.purse import Purse
 from pate.privacy.convert import gdp_to_delta, pure_to_mu_squared
@@ -123,9 +123,9 @@ def _delta_at(one: Charge, epsilon: float) -> float:
     with np.errstate(invalid="ignore"):
         # The margin covers the last digits of what was added up.
         least = float(np.min(np.where(np.isfinite(curve), exponents + 1e-13 * (1 + sizes), math.inf)))
-    delta = math.exp(min(0.0, max(least, -700.0)))
+    delta = math.exp(least_of(0.0, largest_of(least, -700.0)))
     if math.isfinite(one.mu_squared):
-        delta = min(delta, gdp_to_delta(math.sqrt(one.mu_squared), epsilon) * (1 + 1e-10))
+        delta = least_of(delta, gdp_to_delta(math.sqrt(one.mu_squared), epsilon) * (1 + 1e-10))
     return delta
 
 
@@ -148,4 +148,4 @@ def _gamma(shape: float, mean: float, *, up: bool = False) -> float:
             raise InvalidInputError(f"mean_runs must be smaller, got {mean!r}.")
     root = float(brentq(lambda g: math.log(_mean(shape, g) / mean), low, high, xtol=1e-14))
     margin = 1e-9 * (1 - root)
-    return min(1.0, math.exp(root + margin if up else root - margin))
+    return least_of(1.0, math.exp(root + margin if up else root - margin))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import irfft, next_fast_len, rfft
 
+from pate.core.checks import largest_of, least_of
 from pate.core.types import FloatArray, IntArray
 
 __all__ = ["PROBABILITY_ERROR", "LossTable", "compose_epsilons", "compose_masses"]
@@ -47,7 +48,7 @@ class LossTable:
     def cumulant(self, theta: float) -> FloatArray:
         """(n_rows,) log E exp(theta loss)."""
         growth = theta * self.losses
-        peak = max(0.0, float(growth.max()))
+        peak = largest_of(0.0, float(growth.max()))
         if peak < 1:
             return np.log1p(self.masses @ np.expm1(growth) + (self.masses.sum(axis=1) - 1))
         with np.errstate(under="ignore"):
@@ -184,7 +185,7 @@ def compose_epsilons(table: LossTable, counts: npt.ArrayLike, delta: float, thet
             above = np.append(np.cumsum(weight[::-1])[::-1][1:], 0.0)
             second = weight * np.exp(np.minimum(-shift, 700.0))
             seconds = np.append(np.cumsum(second[::-1])[::-1][1:], 0.0)
-            beyond = np.exp(min(window.log_above[i] + scale - theta * float(shift[-1]), 700.0))
+            beyond = np.exp(np.minimum(window.log_above[i] + scale - theta * float(shift[-1]), 700.0))
             slack = beyond + error[i] * np.exp(np.minimum(scale - theta * shift, 700.0))
             # Terms that are added up round once each, and exponentials of up to 700 by as many last digits.
             slack += np.finfo(np.float64).eps * (window.length + 1000) * above
@@ -200,7 +201,7 @@ def compose_epsilons(table: LossTable, counts: npt.ArrayLike, delta: float, thet
             # Within the cell delta is linear in e^epsilon; the slack is the larger one, of the left end.
             room = above[k] + slack[k] - goal
             inner = np.log(room / seconds[k]) + anchor if room > 0 and seconds[k] > 0 else losses[k]
-            out[i] = min(losses[k + 1], max(losses[k], inner)) if slack[k] < goal else losses[k + 1]
+            out[i] = least_of(losses[k + 1], largest_of(losses[k], inner)) if slack[k] < goal else losses[k + 1]
     return np.maximum(out, 0.0)
 
 

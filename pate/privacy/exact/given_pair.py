@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.checks import largest_of
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta
@@ -73,7 +74,7 @@ class PairEpsilon:
     @property
     def epsilon(self) -> tuple[float, float]:
         """The larger direction, from below and from above."""
-        return max(self.forward[0], self.reverse[0]), max(self.forward[1], self.reverse[1])
+        return largest_of(self.forward[0], self.reverse[0]), largest_of(self.forward[1], self.reverse[1])
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class GivenPair:
             return PairEpsilon(delta, (0.0, 0.0), (0.0, 0.0))
         low = _from_below(*self._rounded, delta, self._slack)
         high = _from_above(*self._split, delta, self._slack)
-        return PairEpsilon(delta, (low[0], max(low[0], high[0])), (low[1], max(low[1], high[1])))
+        return PairEpsilon(delta, (low[0], largest_of(low[0], high[0])), (low[1], largest_of(low[1], high[1])))
 
     @cached_property
     def _laws(self) -> FloatArray:
@@ -276,7 +277,7 @@ def _spread(laws: FloatArray, loss: FloatArray) -> float:
     for law in laws:
         mean = (law * loss).sum(axis=1)
         variance = np.maximum((law * loss**2).sum(axis=1) - mean**2, 0.0).sum()
-        reach = max(reach, abs(float(mean.sum())) + _DEVIATIONS * math.sqrt(float(variance)))
+        reach = largest_of(reach, abs(float(mean.sum())) + _DEVIATIONS * math.sqrt(float(variance)))
     largest = float(np.abs(loss[(laws > _RARE).any(axis=0)]).max(initial=0.0))
     return reach + 2 * largest
 
@@ -336,12 +337,12 @@ def _best_test(hit: FloatArray, false: FloatArray, delta: float, *, lost: float 
     if not good.any():
         return 0.0
     with np.errstate(divide="ignore"):
-        return max(0.0, float((np.log(above[good] - delta) - np.log(under[good] + lost)).max()))
+        return largest_of(0.0, float((np.log(above[good] - delta) - np.log(under[good] + lost)).max()))
 
 
 def _from_below(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tuple[float, float]:
     found = [_best_test(*laws, delta + slack, lost=_UNDERFLOW) for laws in ((p, q), (q[::-1], p[::-1]))]
-    return max(0.0, found[0] - slack), max(0.0, found[1] - slack)
+    return largest_of(0.0, found[0] - slack), largest_of(0.0, found[1] - slack)
 
 
 def _from_above(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_real
+from pate.core.checks import check_real, largest_of, least_of
 from pate.core.types import FloatArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact.composition import LossTable, compose_epsilons, compose_masses
@@ -62,7 +62,7 @@ def _lattice(noise: NoiseLike, discretization: float | None) -> float:
     """Distance of lattice points: 1/40 of the loss that one vote shifts, which costs about 1e-4 of epsilon."""
     if discretization is not None:
         return check_real("discretization", discretization, low=0, low_open=True, high=1.0)
-    return min(0.05, 1 / (40 * noise.scale))
+    return least_of(0.05, 1 / (40 * noise.scale))
 
 
 def _by_renyi(rdp: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
@@ -108,7 +108,7 @@ def pld_seconds(counts: npt.ArrayLike, *, noise: NoiseLike, n_teachers: int | No
     # The largest loss is about that of an outcome as far behind the leader as the widest gap.
     gap = float((groups.values[groups.offsets[:-1]] - groups.values[groups.offsets[1:] - 1]).max())
     widest = (gap / noise.scale + 4) / noise.scale if isinstance(noise, GaussianNoise) else 2 / noise.scale
-    reach = min(widest, 700.0) / step + 1
+    reach = least_of(widest, 700.0) / step + 1
     pairs = float((n_groups**2 * (n_groups + 2)).sum())
     if n_groups.sum() * reach * 64 + pairs * 32 > _MEMORY:
         return float("inf")
@@ -175,8 +175,8 @@ def pld_epsilon(
         else:
             times = histograms.multiplicity.astype(np.float64)
             epsilon = float(compose_epsilons(table, times, delta, float(orders[side]) - 1)[0])
-        found.append(min(epsilon * SAFETY, float(renyi[side])))
-    return PldEpsilon(delta, max(found), *found)
+        found.append(least_of(epsilon * SAFETY, float(renyi[side])))
+    return PldEpsilon(delta, largest_of(*found), *found)
 
 
 def per_teacher_pld_epsilon(
@@ -233,17 +233,17 @@ def per_teacher_pld_epsilon(
         while len(ranked):
             # Skip only teachers that provably cannot raise the maximum.
             skipped = ranked[renyi[side][ranked] <= best.max()]
-            covered[side] = max(covered[side], renyi[side][skipped].max(initial=0.0))
+            covered[side] = largest_of(covered[side], renyi[side][skipped].max(initial=0.0))
             ranked = ranked[renyi[side][ranked] > best.max()]
             block, ranked = ranked[:size], ranked[size:]
             if len(block):
                 theta = float(orders[side][block[0]]) - 1
                 found = compose_epsilons(table, times[block].toarray(), delta, theta) * SAFETY
-                best[side] = max(best[side], float(np.minimum(found, renyi[side][block]).max()))
+                best[side] = largest_of(best[side], float(np.minimum(found, renyi[side][block]).max()))
             size = 64
     # The Renyi bounds that cover the skipped teachers are at or below the maximum by construction.
     forward, reverse = np.maximum(best, covered).tolist()
-    return PldEpsilon(delta, max(forward, reverse), forward, reverse)
+    return PldEpsilon(delta, largest_of(forward, reverse), forward, reverse)
 
 
 def composed_pld(

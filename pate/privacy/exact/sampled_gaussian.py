@@ -27,6 +27,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from pate.core.checks import largest_of, least_of
 from pate.core.types import FloatArray
 from pate.privacy.exact.composition import LossTable, compose_epsilons
 
@@ -82,7 +83,7 @@ def tilted_epsilon(
     found = 0.0
     for direction in DIRECTIONS[adjacency]:
         least, top = (
-            min(max(sizes), _LARGEST_LOSS)
+            least_of(largest_of(*sizes), _LARGEST_LOSS)
             for sizes in zip(*(_range(b, direction, tail) for b, _ in kinds), strict=True)
         )
         while True:
@@ -98,8 +99,8 @@ def tilted_epsilon(
             if theta < 0.9 * most or top <= least:
                 break
             # Only small losses are that large: at this tilt they weigh nothing, and are lifted to half as far down.
-            top = max(top / 2, least)
-        found = max(found, float(compose_epsilons(table, counts, left, theta)[0]))
+            top = largest_of(top / 2, least)
+        found = largest_of(found, float(compose_epsilons(table, counts, left, theta)[0]))
     return found
 
 
@@ -176,11 +177,11 @@ def _range(branches: Branches, direction: str, tail: float) -> tuple[float, floa
     least, most = 0.0, 0.0
     for _, q, s in branches:
         rest = math.log1p(-q) if q < 1 else -math.inf
-        x = s * -float(ndtri(min(tail, 0.1))) + (direction != "add")
+        x = s * -float(ndtri(least_of(tail, 0.1))) + (direction != "add")
         up = float(np.logaddexp(rest, math.log(q) + (2 * x - 1) / (2 * s * s)))
         down = float(np.logaddexp(rest, math.log(q) - (2 * x + 1) / (2 * s * s))) if direction == "replace" else 0.0
-        most = max(most, up - down)
-        least = max(least, min(-rest, most) if direction == "add" else most)
+        most = largest_of(most, up - down)
+        least = largest_of(least, least_of(-rest, most) if direction == "add" else most)
     return least, most
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pate.core.checks import largest_of, least_of
 from pate.core.types import FloatArray, IntArray
 from pate.privacy.exact.composition import PROBABILITY_ERROR, LossTable
 
@@ -113,4 +114,4 @@ def worst_sequence_epsilon(
         return float("inf")
     large, small = value[first], value[first - 1]
     gamma = np.exp(-y[first]) * (1 + (large - goal) / (large - small) * np.expm1(step))
-    return max(0.0, float(min(np.log(gamma), -y[first - 1])))
+    return largest_of(0.0, least_of(float(np.log(gamma)), float(-y[first - 1])))

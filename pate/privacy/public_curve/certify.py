@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
+from pate.core.checks import largest_of, least_of
 from pate.core.types import FloatArray, IntArray
 
 TABLE = Path(__file__).with_name("rho_star_table.npz")
@@ -120,12 +121,12 @@ def binary_bound(order: float, shift: float, step: float = 0.004) -> float:
     n = int(np.ceil((high - low) / step))
     u = np.linspace(low, high, n + 1)
     g = excess(a, np.stack([log_ndtr(u), log_ndtr(-u)]), np.stack([log_ndtr(u - shift), log_ndtr(shift - u)]))
-    third = min(1.0, THIRD_ABSOLUTE_MOMENT * shift)
+    third = least_of(1.0, THIRD_ABSOLUTE_MOMENT * shift)
     k_g, k_f = curvatures(a, shift**2, shift, third)
     inside = cell_bound(a, np.maximum(g[1:], g[:-1]), k_g, k_f, ((high - low) / n / 2.0) ** 2).max()
     growth = np.exp(a * (a - 1.0) * shift**2 / 2.0)
     outside = (a - 1.0) * -np.log1p(-ndtr(-tail)) + growth * ndtr(-tail)
-    return float(max(inside, outside))
+    return largest_of(float(inside), float(outside))
 
 
 class Plane:
@@ -182,13 +183,13 @@ def outside_triangle(order: float, h: float) -> float:
     lagging = 0.5 * a * (a - 1.0) * h * h + (a - 1.0) * -np.log1p(-lag) + growth * lag
     far = ndtr(-RIDGE)
     ridge = binary_bound(a, np.sqrt(2.0) * h) + (a - 1.0) * -np.log1p(-far) + growth * far
-    return float(max(lagging, ridge))
+    return largest_of(float(lagging), float(ridge))
 
 
 def certify_plane(order: float, plane: Plane) -> float:
     """Return the certified bound on sup (a-1) D_a for the plane's h."""
     a, h = order, plane.h
-    third = min(1.0, np.sqrt(2.0) * THIRD_ABSOLUTE_MOMENT * h)
+    third = least_of(1.0, np.sqrt(2.0) * THIRD_ABSOLUTE_MOMENT * h)
     k_g, k_f = curvatures(a, 2.0 * h * h, np.sqrt(2.0) * h, third)
     side = LEVELS[0]
     x_low, y_low = -(MARGIN + (a - 1.0) * h), -(MARGIN + h)
@@ -198,7 +199,8 @@ def certify_plane(order: float, plane: Plane) -> float:
     i, k = np.meshgrid(np.arange(first_x, last + 1, side), np.arange(first_y, last + 1, side), indexing="ij")
     # The cells cover the triangle: its corners are (x_low, y_low) and the two where x + y = sqrt(2) L.
     reach = plane.axis[last] + plane.step
-    if plane.axis[first_x] > x_low or plane.axis[first_y] > y_low or reach < np.sqrt(2.0) * RIDGE - min(x_low, y_low):
+    short = reach < np.sqrt(2.0) * RIDGE - least_of(x_low, y_low)
+    if plane.axis[first_x] > x_low or plane.axis[first_y] > y_low or short:
         raise ValueError(f"the lattice does not cover the triangle at order {a}, 1/sigma {h}: use a larger reach.")
     keep = plane.axis[i] + plane.axis[k] <= np.sqrt(2.0) * RIDGE
     i, k = i[keep], k[keep]
@@ -212,18 +214,18 @@ def certify_plane(order: float, plane: Plane) -> float:
         g = excess(a, *plane.laws(points // len(plane.axis), points % len(plane.axis)))
         corner = g[where].reshape(-1, 4).max(axis=1)
         bound = cell_bound(a, corner, k_g, k_f, (side * plane.step) ** 2 / 2.0)
-        floor = max(floor, float(np.log1p(corner.max())))
+        floor = largest_of(floor, float(np.log1p(corner.max())))
         # A cell is settled once it cannot exceed the best point seen by more than 0.02%.
         todo = bound > floor * 1.0002
         if level == len(LEVELS) - 1 or not todo.any():
-            best = max(best, float(bound.max()))
+            best = largest_of(best, float(bound.max()))
             break
         if (~todo).any():
-            best = max(best, float(bound[~todo].max()))
+            best = largest_of(best, float(bound[~todo].max()))
         split = LEVELS[level + 1] * np.arange(side // LEVELS[level + 1])
         i = (i[todo][:, None, None] + split[None, :, None] + 0 * split[None, None, :]).ravel()
         k = (k[todo][:, None, None] + 0 * split[None, :, None] + split[None, None, :]).ravel()
-    return max(best, outside_triangle(a, h))
+    return largest_of(best, outside_triangle(a, h))
 
 
 def constants(h: float, orders: FloatArray, plane: Plane) -> FloatArray:
@@ -236,8 +238,8 @@ def constants(h: float, orders: FloatArray, plane: Plane) -> FloatArray:
     for n, a in enumerate(orders):
         if a * h <= LARGEST_T:
             scale = a * (a - 1.0) * h * h
-            out[0, n] = min(1.0, certify_plane(a, plane) / scale)
-            out[1, n] = min(1.0, binary_bound(a, h) / (scale / 2.0))
+            out[0, n] = least_of(1.0, certify_plane(a, plane) / scale)
+            out[1, n] = least_of(1.0, binary_bound(a, h) / (scale / 2.0))
     return out
 
 

@@ -13,6 +13,8 @@ the label's exp((a-1) D) - 1, W(n) >= s^a s'^(1-a) nondecreasing and H(n) the co
 at most log1p(s^a s'^(1-a) K_label)/(a-1) + H <= w(n) Q(u) + H(n), w = W kappa / log1p(kappa), where kappa =
 exp((a-1) cap) - 1 >= K_label and log1p(W K) <= W K <= W log1p(K) kappa / log1p(kappa). Within reach, w Q + H changes by
 at most sup w sup dQ + sup dw sup Q + sup |dH|, each a supremum over windows that a neighbour's lie in one step later.
+Where W is beyond floats w is infinite, and so are its changes and every product with it, one with 0 included: all of
+them still grow with the windows, and what is infinite is cut to the public cost of a query, which no bound exceeds.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from pate.core.checks import check_int
+from pate.core.checks import check_int, largest_of
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.public_curve import rho_star, threshold_rho_star
@@ -161,7 +163,7 @@ class ThresholdCost:
 
     def windows(self, tops: IntArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield, for d = 0, 1, ..., the largest w, change of w and change of H within d teachers. Private."""
-        steps = np.stack([np.diff(self.weight), np.abs(np.diff(self.test))])
+        steps = np.stack([_changes_of(self.weight), np.abs(np.diff(self.test))])
         steps = np.concatenate([np.zeros((2, 1)), steps, np.zeros((2, 1))], axis=1)  # nothing beyond 0 and n_teachers
         last = len(self.weight) - 1
         worst = np.maximum(steps[:, tops], steps[:, tops + 1])
@@ -171,6 +173,12 @@ class ThresholdCost:
             d += 1
             ends = np.clip(tops - d, 0, last + 1), np.clip(tops + 1 + d, 0, last + 1)
             worst = np.maximum(worst, np.maximum(steps[:, ends[0]], steps[:, ends[1]]))
+
+
+def _changes_of(weight: FloatArray) -> FloatArray:
+    """Return the increases of nondecreasing weights; of what is beyond floats nothing is known: infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isinf(weight[1:]), np.inf, np.diff(weight))
 
 
 @lru_cache(maxsize=8)
@@ -189,7 +197,8 @@ def threshold_cost(
     t: FloatArray = (np.arange(n_teachers + 1, dtype=np.float64) - threshold) * one
     kappa = math.expm1((order - 1) * query_cap(order, sigma))
     # The first of the pair may be the neighbour, one teacher further.
-    weight = np.exp(answer_weights(one, order).up_to(t + one)) * kappa / math.log1p(kappa) * (1 + ROUNDING)
+    with np.errstate(over="ignore"):
+        weight = np.exp(answer_weights(one, order).up_to(t + one)) * (kappa / math.log1p(kappa) * (1 + ROUNDING))
     table = term_table(one, order)
     logs = np.logaddexp(*(np.minimum(table.up_to(s), table.from_(s)) for s in (t, -t)))
     test = np.minimum(np.logaddexp(0.0, logs) / (order - 1), float(threshold_rho_star([order], sigma_threshold)[0]))
@@ -206,7 +215,7 @@ def discounted_maximum(changes: Iterator[FloatArray], beta: float, most: float, 
     """
     best = 0.0
     for d, change in zip(range(n_windows), changes, strict=False):
-        best = max(best, math.exp(-beta * d) * float(np.minimum(change, most).sum()))
+        best = largest_of(best, math.exp(-beta * d) * float(np.minimum(change, most).sum()))
         if math.exp(-beta * (d + 1)) * most * len(change) <= best:
             break
     return best
@@ -218,7 +227,13 @@ def _changes(labels: ConsensusCost, u: FloatArray, tests: ThresholdCost | None, 
         yield from (change for change, _ in labels.windows(u))
         return
     for (change, highest), (weight, more, bit) in zip(labels.windows(u), tests.windows(tops), strict=True):
-        yield weight * change + more * highest + bit
+        yield _times(weight, change) + _times(more, highest) + bit
+
+
+def _times(weight: FloatArray, cost: FloatArray) -> FloatArray:
+    """Return weight * cost, infinite where the weight is: infinity times 0 would be no number."""
+    with np.errstate(over="ignore"):
+        return np.where(np.isinf(weight), np.inf, np.where(np.isinf(weight), 0.0, weight) * cost)
 
 
 def smooth_bound(
@@ -270,7 +285,7 @@ def smooth_bound(
             float(sigma), float(threshold), float(sigma_threshold), float(order), int(votes[0].sum())
         )
         cap = query_cap(order, float(sigma), float(sigma_threshold))
-        cost = np.minimum(tests.weight[tops] * cost + tests.test[tops], cap)
+        cost = np.minimum(_times(tests.weight[tops], cost) + tests.test[tops], cap)
     elif threshold is not sigma_threshold:
         raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
     # Beyond these every window holds everything.

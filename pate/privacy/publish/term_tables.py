@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
+from pate.core.checks import largest_of, least_of
 from pate.core.types import FloatArray
 
 #: Standard deviations that the tables reach beyond where the terms matter; Phi(-37.5) is about 1e-307.
@@ -145,9 +146,9 @@ def term_table(shift: float, order: float) -> TermTable:
         cells = np.maximum(cells, log_ndtr(right + offset) + log_term(order, size, rising=True))
         cells = np.maximum(cells, log_ndtr(right + offset + shift) + log_term(order, size, rising=False))
     low, high = float(log_ndtr(start)), float(log_ndtr(start + shift))
-    far_left = max(order * high - (order - 1) * low, math.log(order - 1) + high)
+    far_left = largest_of(order * high - (order - 1) * low, math.log(order - 1) + high)
     size = _log_log_ratio(np.array([edges[-1] - shift]), shift)
-    far_right = max(float(log_term(order, size, rising=rising)[0]) for rising in (True, False))
+    far_right = largest_of(*(float(log_term(order, size, rising=rising)[0]) for rising in (True, False)))
     whole = np.concatenate([[far_left], cells, [far_right]]) + LOG_SLACK
     table = TermTable(start, step, np.maximum.accumulate(whole), np.maximum.accumulate(whole[::-1])[::-1])
     table.below.setflags(write=False)
@@ -208,7 +209,7 @@ def concave_table(shift: float, order: float) -> ConcaveTable:
                 break
             hull.pop()
         hull.append(k)
-    rounding = max(1.0, float((y / np.interp(p, p[hull], y[hull])).max()))
+    rounding = largest_of(1.0, float((y / np.interp(p, p[hull], y[hull])).max()))
     return ConcaveTable(p[hull], y[hull] * rounding * (1 + LOG_SLACK), log_scale)
 
 
@@ -231,7 +232,7 @@ def loser_tables(touched: float, aside: float, order: float) -> tuple[FloatArray
     """
     far, near = concave_table(touched, order), concave_table(aside, order)
     p = np.union1d(far.p, near.p)
-    low = near(p) * math.exp(min(0.0, near.log_scale - far.log_scale))
+    low = near(p) * math.exp(least_of(0.0, near.log_scale - far.log_scale))
     low = np.maximum(low, 1e-300)
     surplus = np.maximum.accumulate(np.maximum(far(p) - low, 0.0))
     return p, low, low + surplus, far.log_scale

@@ -47,6 +47,7 @@ def comparison_curves(
     lines: Mapping[str, float] | None = None,
     anchors: Sequence[Mapping[str, Any]] = (),
     stretches: Sequence[Mapping[str, Any]] = (),
+    floor: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw accuracy against epsilon on a logarithmic axis: a curve and a band for each contestant.
@@ -64,6 +65,9 @@ def comparison_curves(
         ``mark`` (a letter), ``epsilon`` and ``accuracy`` as published. Those far from the curves are left out.
     stretches : sequence of mappings
         ``low``, ``high`` and ``at``: where two curves may cross.
+    floor : float, optional
+        For one repeat, whose differences may be chance: a straight axis from here to 100%, which does not make
+        them look large, and words that say so.
     ax : matplotlib Axes, optional
 
     Examples
@@ -95,7 +99,13 @@ def comparison_curves(
     epsilons = sorted({float(p["epsilon"]) for p in bands})
     shown = [a for a in anchors if epsilons[0] / 3 <= a["epsilon"] <= 3 * epsilons[-1]]
     _log_axis(ax, epsilons, [float(a["epsilon"]) for a in shown])
-    _limits(ax, bands, shown, lines or {})
+    if floor is None:
+        _limits(ax, bands, shown, lines or {})
+    else:
+        means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in shown]
+        ax.set_ylim(max(min([floor, *means, *(lines or {}).values()]) - 0.02, 0.0), 1.005)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        _name_lines(ax, bands, lines or {}, lines or {})
     for anchor in shown:
         ax.plot(anchor["epsilon"], anchor["accuracy"], "D", markersize=5, markerfacecolor=COLOURS["paper"],
                 markeredgecolor=COLOURS["soft"], markeredgewidth=1.2, zorder=5)  # fmt: skip
@@ -108,7 +118,8 @@ def comparison_curves(
                        zorder=1)  # fmt: skip
         for epsilon in stretch["at"]:
             ax.axvline(epsilon, color=COLOURS["soft"], linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
-    finish(ax, x="ε, logarithmic (smaller is more private)", y="accuracy on the test rows", grid="y")
+    y = "accuracy on the test rows" + ("" if floor is None else ", one repeat")
+    finish(ax, x="ε, logarithmic (smaller is more private)", y=y, grid="y")
     legend(ax)
     return ax
 

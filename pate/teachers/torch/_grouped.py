@@ -126,8 +126,8 @@ class Group:
     def train(self, members: Sequence[Member | None]) -> list[Weights | Exception | None]:
         """Train each place's member, each exactly as alone (up to rounding).
 
-        Shards may be of unequal size: short batches are filled up with rows of weight 0, and a teacher whose epoch is
-        over waits, unmoved, for the others.
+        Shards may be of unequal size: short batches are filled up with rows of weight 0, everybody goes through its
+        own epochs, and a teacher that has made all its steps waits, unmoved, for the others.
 
         Returns
         -------
@@ -135,9 +135,8 @@ class Group:
             What failed is its member's own doing; None for an empty place.
         """
         feed = _Feed(self._recipe, members, self._slab, self._device)
-        for epoch in range(self._recipe.epochs):
-            for batch in feed.epoch(epoch):
-                self._stepper(*batch)
+        for batch in feed.batches():
+            self._stepper(*batch)
         rows = self._stack.detach().cpu()
         return [
             feed.failed.get(place) or (None if member is None else self._layout.weights(rows[place]))
@@ -168,6 +167,17 @@ def _apart(step: Callable[..., None], state: Sequence[torch.Tensor], trial: tupl
     return torch.allclose(ends[0], ends[1], rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
+@dataclass
+class _Epoch:
+    """What is left of one epoch of a place: the order of its records, filled up to whole batches with the first one."""
+
+    order: torch.Tensor
+    labels: torch.Tensor
+    rows: torch.Tensor | None
+    held: torch.Tensor  # records in each batch
+    at: int = 0  # batches taken
+
+
 class _Feed:
     """The batches of a group, of constant shape: rows, labels, weights and who still has a batch.
 
@@ -182,79 +192,98 @@ class _Feed:
         self._members = {place: member for place, member in enumerate(members) if member is not None}
         self._places = torch.arange(len(members), device=device)[:, None]
         self._resident: set[int] = set()
-        self._n_present = torch.zeros(0)
+        self._held = torch.zeros(0)
         #: Members that could not go on, by place: they stay where they are, and the others do not notice.
         self.failed: dict[int, Exception] = {}
 
-    def epoch(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Yield the group's batches of one epoch, in order."""
-        recipe = self._recipe
-        drawn: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]] = {}
-        for place, member in self._members.items():
-            if place in self.failed:
-                continue
-            try:
-                rows = None
-                if recipe.augment is None:
-                    order = recipe.order(member.index, epoch, len(member.X))
-                else:
-                    order, rows = recipe.epoch_rows(member.index, epoch, member.X)
-                    if rows.shape != member.X.shape:
-                        raise ValueError("augment must return rows of the shape it was given")
-                drawn[place] = order, member.y[order], rows
-            except Exception as error:
-                self.failed[place] = error
-        window = self._slab.shape[1]
-        longest = max((len(order) for order, _, _ in drawn.values()), default=0)
-        for start in range(0, longest, window):
-            yield from self._window(drawn, start, window)
+    def batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield the group's batches, in order."""
+        n, size, window = len(self._slab), self._recipe.batch_size, self._slab.shape[1]
+        epochs = {place: self._epochs(member) for place, member in self._members.items()}
+        current: dict[int, _Epoch | None] = dict.fromkeys(epochs)
+        while True:
+            index = torch.zeros((n, window), dtype=torch.int64)
+            labels = torch.zeros_like(index)
+            held = torch.zeros((n, window // size), dtype=torch.int64)
+            for place in epochs:
+                if place in self.failed:
+                    continue
+                try:
+                    current[place] = self._fill(place, epochs[place], current[place], index, labels, held)
+                except Exception as error:
+                    self.failed[place] = error
+                    held[place] = 0
+            n_steps = int((held > 0).any(0).sum())
+            if not n_steps:
+                return
+            weight, active = self._weights(held)
+            index, labels = index.to(self._device), labels.to(self._device)
+            for j in range(n_steps):
+                part = slice(j * size, (j + 1) * size)
+                # A place without a row takes its first one, with weight 0: a row like any other (zeros might not be).
+                yield self._slab[self._places, index[:, part]], labels[:, part], weight[:, j], active[:, j]
 
-    def _window(
-        self, drawn: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]], start: int, window: int
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-        n, size = len(self._slab), self._recipe.batch_size
-        index = torch.zeros((n, window), dtype=torch.int64)
-        labels = torch.zeros_like(index)
-        present = torch.zeros(n, dtype=torch.int64)
-        for place, (order, own_labels, rows) in drawn.items():
-            stop = min(start + window, len(order))
-            if place in self.failed or start >= stop:
-                continue
-            try:
-                index[place, : stop - start] = self._put(place, order, rows, start, stop)
-            except Exception as error:
-                self.failed[place] = error
-                continue
-            labels[place, : stop - start] = own_labels[start:stop]
-            present[place] = stop - start
-        weight, active = self._weights(present, window // size)
-        index, labels = index.to(self._device), labels.to(self._device)
-        for j in range(-(-int(present.max()) // size)):
-            part = slice(j * size, (j + 1) * size)
-            # A place without a row takes its first one, with weight 0: a row like any other (zeros might not be one).
-            yield self._slab[self._places, index[:, part]], labels[:, part], weight[:, j], active[:, j]
+    def _epochs(self, member: Member) -> Iterator[_Epoch]:
+        recipe, n = self._recipe, len(member.X)
+        for epoch, bounds in recipe.epochs_of(n):
+            rows = None
+            if recipe.augment is None:
+                order = recipe.order(member.index, epoch, n)
+            else:
+                order, rows = recipe.epoch_rows(member.index, epoch, member.X)
+                if rows.shape != member.X.shape:
+                    raise ValueError("augment must return rows of the shape it was given")
+            held = torch.tensor([stop - start for start, stop in bounds])
+            spare = (0, -len(order) % recipe.batch_size)
+            yield _Epoch(F.pad(order, spare), F.pad(member.y[order], spare), rows, held)
 
-    def _put(self, place: int, order: torch.Tensor, rows: torch.Tensor | None, start: int, stop: int) -> torch.Tensor:
-        """See that the rows of a window are on the device, and return where."""
+    def _fill(
+        self,
+        place: int,
+        epochs: Iterator[_Epoch],
+        epoch: _Epoch | None,
+        index: torch.Tensor,
+        labels: torch.Tensor,
+        held: torch.Tensor,
+    ) -> _Epoch | None:
+        """Fill one place's window with the batches that come next, across epochs; return the epoch that is not over."""
+        size, filled = self._recipe.batch_size, 0
+        while filled < held.shape[1]:
+            epoch = epoch or next(epochs, None)
+            if epoch is None:
+                break
+            taken = min(held.shape[1] - filled, len(epoch.held) - epoch.at)
+            rows = slice(filled * size, (filled + taken) * size)
+            part = slice(epoch.at * size, (epoch.at + taken) * size)
+            index[place, rows] = self._put(place, epoch, part, rows)
+            labels[place, rows] = epoch.labels[part]
+            held[place, filled : filled + taken] = epoch.held[epoch.at : epoch.at + taken]
+            filled, epoch.at = filled + taken, epoch.at + taken
+            if epoch.at == len(epoch.held):
+                epoch = None
+        return epoch
+
+    def _put(self, place: int, epoch: _Epoch, part: slice, rows: slice) -> torch.Tensor:
+        """See that the rows of a part of an epoch are on the device, and return where."""
         member = self._members[place]
-        if rows is None and len(order) <= self._slab.shape[1]:
+        if epoch.rows is None and len(member.X) <= self._slab.shape[1]:
             if place not in self._resident:
-                self._slab[place, : len(order)] = member.X.to(self._device)
+                self._slab[place, : len(member.X)] = member.X.to(self._device)
                 self._resident.add(place)
-            return order
-        part = member.X[order[start:stop]] if rows is None else rows[start:stop]
-        self._slab[place, : stop - start] = part.to(self._device, self._slab.dtype)
-        return torch.arange(stop - start)
+            return epoch.order[part]
+        found = member.X[epoch.order[part]] if epoch.rows is None else epoch.rows[part]
+        stop = rows.start + len(found)  # an epoch's augmented rows are not filled up
+        self._slab[place, rows.start : stop] = found.to(self._device, self._slab.dtype)
+        return torch.arange(rows.start, rows.stop).clamp(max=stop - 1)
 
-    def _weights(self, present: torch.Tensor, n_steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _weights(self, held: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return rows' weights (n, n_steps, batch_size), a mean over each batch, and who has a batch (n, n_steps)."""
-        if not torch.equal(present, self._n_present):
-            size = self._recipe.batch_size
-            held = (present[:, None] - torch.arange(n_steps) * size).clamp(0, size).to(self._device)
-            here = torch.arange(size, device=self._device) < held[..., None]
-            self._weight = here.to(self._slab.dtype) / held.clamp(min=1)[..., None]
-            self._active = held > 0
-            self._n_present = present
+        if not torch.equal(held, self._held):
+            there = held.to(self._device)
+            here = torch.arange(self._recipe.batch_size, device=self._device) < there[..., None]
+            self._weight = here.to(self._slab.dtype) / there.clamp(min=1)[..., None]
+            self._active = there > 0
+            self._held = held
         return self._weight, self._active
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,9 @@ class Recipe:
     n_classes : int
     sample_shape : tuple of int
         Shape of one row.
-    epochs, batch_size : int
+    epochs : int or None
+        Passes over a shard; None where ``n_steps`` says how long training is.
+    batch_size : int
     optimizer : Optimizer
     augment : callable or None
         ``augment(x, generator)`` on a shard's rows of one epoch, on the CPU.
@@ -77,6 +80,8 @@ class Recipe:
     seed : int
     chain : tuple of Step or None
         The module's layers, when it is one plain chain (see :func:`with_chain`).
+    n_steps : int or None
+        Steps of the optimiser, as many for every teacher whatever its shard holds.
 
     Examples
     --------
@@ -90,13 +95,14 @@ class Recipe:
     kwargs: Mapping[str, Any]
     n_classes: int
     sample_shape: tuple[int, ...]
-    epochs: int
+    epochs: int | None
     batch_size: int
     optimizer: Optimizer
     augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None
     precision: str
     seed: int
     chain: tuple[Step, ...] | None = None
+    n_steps: int | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -137,6 +143,16 @@ class Recipe:
                 rows = augment(rows, generator)
         return order, rows
 
+    def epochs_of(self, n: int, *, joined: bool = False) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Yield each epoch and the bounds of its batches (see :func:`batch_bounds`), for a shard of ``n`` records."""
+        bounds = batch_bounds(n, self.batch_size, joined=joined)
+        left = self.n_steps if self.n_steps is not None else (self.epochs or 0) * len(bounds)
+        for epoch in count() if bounds else ():
+            if left <= 0:
+                return
+            yield epoch, bounds[:left]
+            left -= len(bounds)
+
     def _generator(self, index: int, epoch: int) -> torch.Generator:
         return torch.Generator().manual_seed(training_seed(self.seed, _SEED_PATH, index, _EPOCH, epoch))
 
@@ -147,6 +163,27 @@ class Recipe:
     def vote_seed(self, index: int) -> int:
         """Return what the global generators are seeded with while teacher ``index`` votes."""
         return training_seed(self.seed, _SEED_PATH, index, _VOTE)
+
+
+#: Steps of training where nobody says how many: at least so many, and at least so many passes over a shard.
+_STEPS, _PASSES = 500, 20
+
+
+def default_steps(n_shard: int, batch_size: int) -> int:
+    """Return how many steps teachers take where nobody says.
+
+    Parameters
+    ----------
+    n_shard : int
+        Records (people, with groups) in the average shard: the number of all of them, over that of teachers.
+    batch_size : int
+
+    Examples
+    --------
+    >>> default_steps(60, 32), default_steps(4000, 32)
+    (500, 2500)
+    """
+    return max(_STEPS, _PASSES * math.ceil(n_shard / batch_size))
 
 
 def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple[int, int]]:

@@ -20,7 +20,6 @@ from pate.teachers.torch._recipe import (
     PRECISIONS,
     Recipe,
     Weights,
-    batch_bounds,
     needs_pairs,
     weights_of,
 )
@@ -55,14 +54,13 @@ def _train_chain(
     recipe: Recipe, index: int, module: nn.Module, chain: tuple[Step, ...], X: torch.Tensor, y: torch.Tensor
 ) -> Weights:
     low = PRECISIONS[recipe.precision]
-    bounds = batch_bounds(len(X), recipe.batch_size)
     with torch.inference_mode():
         flat = FlatParameters(module, chain, low)
         optimizer = FlatOptimizer(recipe.optimizer, flat.vector)
         # Rounding first and shuffling then is shuffling half the bytes; an augmentation must see the rows as given.
         rows_of = X.to(low) if recipe.augment is None else X
         targets_of = nn.functional.one_hot(y, recipe.n_classes).to(recipe.dtype)
-        for epoch in range(recipe.epochs):
+        for epoch, bounds in recipe.epochs_of(len(X)):
             order, rows = recipe.epoch_rows(index, epoch, rows_of)
             rows, targets = rows.to(low), targets_of[order]
             for start, stop in bounds:
@@ -79,13 +77,12 @@ def _train_chain(
 def _train_autograd(
     recipe: Recipe, index: int, module: nn.Module, X: torch.Tensor, y: torch.Tensor, device: torch.device
 ) -> Weights:
-    bounds = batch_bounds(len(X), recipe.batch_size, joined=needs_pairs(module))
     module = module.to(device)
     if len(recipe.sample_shape) == 3 and device.type == "cpu":
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = make_optimizer(recipe.optimizer, module)
     loss_of = nn.CrossEntropyLoss()
-    for epoch in range(recipe.epochs):
+    for epoch, bounds in recipe.epochs_of(len(X), joined=needs_pairs(module)):
         with own_generator(recipe.forward_seed(index, epoch), device):
             order, own = recipe.epoch_rows(index, epoch, X)
             for first in range(0, len(bounds), _WINDOW):

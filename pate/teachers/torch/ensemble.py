@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
@@ -18,7 +19,7 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import read_numbers
-from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments
 from pate.networks._devices import named_device, visible_devices
 from pate.teachers._base import ShardEnsemble
@@ -38,12 +39,16 @@ from pate.teachers.torch._recipe import (
     Optimizer,
     Recipe,
     check_output,
+    default_steps,
     load_weights,
     with_chain,
 )
 from pate.teachers.torch._single import train_single
 from pate.teachers.torch._stacked import stacked_forward
 from pate.teachers.torch._tasks import Shard, ask_teachers, contained_torch, train_shards
+
+#: The curator is told of less than one part in so many of the rule's steps.
+_FEW = 10
 
 
 class TorchTeacherEnsemble(ShardEnsemble):
@@ -64,8 +69,14 @@ class TorchTeacherEnsemble(ShardEnsemble):
     module_kwargs : mapping or None
     classes : iterable or None
         Every class that could occur: **public** knowledge. None takes them from the private ``y`` and warns.
-    epochs, batch_size : int
-        Every record is used once per epoch; the last batch of an epoch may be smaller.
+    epochs : int or None
+        Passes over a teacher's own shard, in which every record is used once; the last batch of one may be smaller.
+        None: ``n_steps`` says how long training is.
+    n_steps : int or None
+        Steps of the optimizer, as many for every teacher whatever its shard holds. None (and no ``epochs``): 500, and
+        at least those of 20 passes over the average shard, ``20 * ceil(n_units / n_teachers / batch_size)``: by the
+        numbers of records (of people, with ``groups``) and teachers, which are public (docs/teachers.md).
+    batch_size : int
     optimizer : {"adam", "adamw", "sgd"}
     learning_rate, weight_decay : float
         With torch's meanings for that optimiser.
@@ -118,7 +129,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
     epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
     point. Who is in a group, a teacher's place in it and the shape of every array are public and settled before any
-    shard is looked at; a teacher whose epoch is over, or who failed, is not moved while others go on, and nobody's
+    shard is looked at; a teacher that has made its steps, or failed, is not moved while others go on, and nobody's
     failure changes how others are trained. What a GPU's memory holds (and whether a recorded step is faster, on made-up
     rows) decides how large a group is, and so the rounding.
 
@@ -130,9 +141,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
     >>> from sklearn.datasets import load_digits
     >>> from pate.networks import MLP
     >>> X, y = load_digits(return_X_y=True)
-    >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), epochs=3, device="cpu", random_state=0)
-    >>> teachers.fit(X[:500] / 16, y[:500]).vote(X[500:520] / 16)
-    Votes(n_queries=20, n_classes=10, n_teachers=5, counts=<sensitive>)
+    >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), device="cpu", random_state=0)
+    >>> votes = teachers.fit(X[:500] / 16, y[:500]).vote(X[500:600] / 16)
+    >>> votes, bool((votes.labels == y[500:600]).mean() > 0.7)
+    (Votes(n_queries=100, n_classes=10, n_teachers=5, counts=<sensitive>), True)
     """
 
     def __init__(
@@ -142,7 +154,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
         *,
         module_kwargs: Mapping[str, Any] | None = None,
         classes: Any = None,
-        epochs: int = 20,
+        epochs: int | None = None,
+        n_steps: int | None = None,
         batch_size: int = 32,
         optimizer: str = "adam",
         learning_rate: float = 1e-3,
@@ -163,6 +176,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         self.module_kwargs = module_kwargs
         self.classes = classes
         self.epochs = epochs
+        self.n_steps = n_steps
         self.batch_size = batch_size
         self.optimizer = optimizer
         self.learning_rate = learning_rate
@@ -185,7 +199,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         --------
         >>> from pate.networks import MLP
         >>> X, y = np.eye(4, dtype=np.float32), [0, 1, 0, 1]
-        >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), epochs=1, device="cpu", random_state=0).fit(X, y)
+        >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), n_steps=50, device="cpu", random_state=0).fit(X, y)
         >>> teachers.module_of(1)(torch.zeros(1, 4)).shape
         torch.Size([1, 2])
         """
@@ -205,7 +219,14 @@ class TorchTeacherEnsemble(ShardEnsemble):
             raise InvalidInputError(f"module_kwargs must be a mapping or None, got {self.module_kwargs!r}.")
         if self.augment is not None and not callable(self.augment):
             raise InvalidInputError(f"augment must be callable as augment(rows, generator), got {self.augment!r}.")
-        check_int("epochs", self.epochs, low=1)
+        if self.epochs is not None and self.n_steps is not None:
+            raise InvalidInputError(
+                "epochs and n_steps both say how long training is, got "
+                f"{self.epochs!r} and {self.n_steps!r}. Give one, or neither."
+            )
+        for name in ("epochs", "n_steps"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), low=1, remedy="None takes a number of steps by a rule.")
         check_int("batch_size", self.batch_size, low=1)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("precision", self.precision, PRECISIONS)
@@ -246,6 +267,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             n_classes=n_classes,
             sample_shape=self._row_shape,
             epochs=self.epochs,
+            n_steps=self._n_steps(),
             batch_size=self.batch_size,
             optimizer=Optimizer(
                 self.optimizer,
@@ -257,6 +279,25 @@ class TorchTeacherEnsemble(ShardEnsemble):
             precision=self.precision,
             seed=self._seed,
         )
+
+    def _n_steps(self) -> int | None:
+        """Return how many steps every teacher takes, or None where passes over its shard decide.
+
+        From the numbers of units and of shards, which are public: how many records a shard holds may not be.
+        """
+        n_shard = math.ceil(self.partition_.n_units / self.partition_.n_shards)
+        by_rule, said, words = default_steps(n_shard, self.batch_size), self.n_steps, f"n_steps={self.n_steps}"
+        if self.epochs is not None:
+            said = self.epochs * math.ceil(n_shard / self.batch_size)
+            words = f"epochs={self.epochs} ({said} steps of the optimizer)"
+        if said is not None and said * _FEW < by_rule:
+            warnings.warn(
+                f"{words} is hardly any training for shards of {n_shard} records: teachers may be little better than "
+                f"chance. Leave epochs and n_steps out (the rule takes {by_rule} steps), or ask for more.",
+                CuratorWarning,
+                stacklevel=5,
+            )
+        return by_rule if said is None else self.n_steps
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         if is_frame(X := plain_rows(X)) and self._columns is not None:
@@ -279,7 +320,8 @@ class TorchTeacherEnsemble(ShardEnsemble):
             "code": self._code_digest,
             "kwargs": dict(recipe.kwargs),
             "n_classes": recipe.n_classes,
-            "epochs": recipe.epochs,
+            # Either one: where passes are asked for, the key is what it was before there were steps.
+            **({"epochs": recipe.epochs} if recipe.n_steps is None else {"n_steps": recipe.n_steps}),
             "batch_size": recipe.batch_size,
             "optimizer": recipe.optimizer,
             "augment": recipe.augment,
@@ -296,10 +338,13 @@ class TorchTeacherEnsemble(ShardEnsemble):
         )
 
     def _work(self, n_records: int) -> tuple[float, str]:
-        return self.epochs * n_records / self.partition_.n_shards, "records"
+        recipe, n_shard = self._recipe, n_records / self.partition_.n_shards
+        if recipe.n_steps is None:
+            return (recipe.epochs or 0) * n_shard, "records"
+        return recipe.n_steps * min(recipe.batch_size, n_shard), "records"
 
     def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
-        recipe = dataclasses.replace(self._recipe, epochs=1)
+        recipe = dataclasses.replace(self._recipe, epochs=1, n_steps=None)
 
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
             with contained_torch():
