@@ -189,7 +189,7 @@ def records_alone(problem: Problem, budget: Budget, code: str) -> Fit:
     whole = sum(r.share for r in own)
     rounds = tuple(replace(r, share=r.share / whole) for r in own)
     plan = replace(plan, recipe=replace(plan.recipe, student=None, rounds=rounds), columns=None, table=None)
-    labels, model = plan.run(data.private.X, data.private.y, groups)
+    labels, model = plan.run(data.private.X, data.private.y, groups=groups)
     return _fit_of(model, data.test.X, _words(plan.recipe), labels.guarantee)
 
 

@@ -165,7 +165,7 @@ def measure(config: Config, kind: str, seed: int, n_jobs: int, folder: Path | No
             X_public=data.public.X if kind.startswith("PATE") else None,
             random_state=seed,
             n_jobs=n_jobs,
-            folder=folder,
+            checkpoint_dir=folder,
             published=True,
         )
     figures = [f.to_dict() for f in found.figures if not f.estimate]

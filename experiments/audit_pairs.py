@@ -81,7 +81,7 @@ def measure(name, seed, config):
             teachers,
             X,
             y,
-            public,
+            X_public=public,
             mechanism=GNMax(config.sigma),
             canary=kind,
             queries=queries,

@@ -35,8 +35,8 @@ def audit(n_teachers: int = 250, sigma: float = 40.0, n_queries: int = 100) -> A
     results = [replayed, *found.results]
     # A record put in, and the one teacher it touches trained again.
     for kind, asked in CANARIES.items():
-        made = canary(teachers, X, y, public, mechanism=mechanism, canary=kind, queries=asked, n_queries=n_queries,
-                      published=True)  # fmt: skip
+        made = canary(teachers, X, y, X_public=public, mechanism=mechanism, canary=kind, queries=asked,
+                      n_queries=n_queries, published=True)  # fmt: skip
         results.append(replace(made, figures=[replace(f, of=f"{kind} canary") for f in made.figures]))
     whole = replace(found, title="Audit of a release on digits", results=results, left_out=())
     print(whole, "The statement may say:", *statement.with_audits([whole]).audits, sep="\n")

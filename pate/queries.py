@@ -16,6 +16,9 @@ from pate.core.seeds import training_seed
 from pate.core.tape import note
 from pate.exceptions import InvalidInputError
 
+__all__ = ["STRATEGIES", "least_sure", "select_queries"]
+
+#: How rows can be chosen, by name.
 STRATEGIES = ("auto", "first", "random", "spread", "cluster")
 
 #: Rows that ``"cluster"`` looks at, at least, and per query: beyond that more rows hardly move the centres.

@@ -4,6 +4,7 @@ The sources are the whole repository, so that links between pages, and from page
 ``docs/index.md`` is the navigation: its headings and lists of links.
 """
 
+import inspect
 import os
 import re
 import sys
@@ -55,22 +56,41 @@ def _read(app: object, docname: str, source: list[str]) -> None:
 #: Marks of reStructuredText that are none in these docstrings: |x|, n_rows_, a lone *shape.
 _MARKS = re.compile(r"(?<!\\)(?:\||(?<=\w)_(?!\w)|(?<![\w*])\*(?=\w)(?![^*]*\*))")
 
+#: The head of a field such as ":ivar classes_:", and the underscore that ends a name in it.
+_FIELD = re.compile(r"^:\w+ [^:]*:")
+_LAST = re.compile(r"(?<=\w)_(?![\w`])")
+_ROUTING = re.compile(r"\.(set_\w+_request|get_metadata_routing)$")
+
 
 def _plain(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Let docstrings say |x| and n_rows_ as mathematics and scikit-learn do."""
     if what == "data" and obj.__doc__ == type(obj).__doc__:
         lines.clear()  # what a dict is, or a number
+    if _ROUTING.search(name):  # scikit-learn's own words, with links within its own site
+        lines[:] = [re.sub(r":(?:ref|term):`([^<`]+?)(?: *<[^`]*>)?`", r"\1", line) for line in lines]
+    # Sphinx takes the first of several names for the type of the last.
+    split = [re.match(r"(:(?:ivar|vartype) )([^:]*, [^:]*)(:.*)", line) for line in lines]
+    lines[:] = [
+        whole
+        for line, m in zip(lines, split, strict=True)
+        for whole in ([line] if m is None else [m[1] + name.strip() + m[3] for name in m[2].split(",")])
+    ]
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...", "..")):
             parts = re.split(r"(^:[^:]+:|`+[^`]*`+)", line)
             parts[::2] = [_MARKS.sub(r"\\\g<0>", part) for part in parts[::2]]
+            if _FIELD.match(line):  # the name of a field is no link to elsewhere
+                parts[1] = _LAST.sub(r"\\\g<0>", parts[1])
             lines[i] = "".join(parts)
 
 
 def _skip(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
-    """Leave out scikit-learn's metadata routing, written for its own site, and what is said of a tuple's fields."""
-    theirs = re.fullmatch(r"set_\w+_request|get_metadata_routing", name)
-    return True if theirs or str(obj.__doc__).startswith("Alias for field number") else None
+    """Leave out what is scikit-learn's, but for the routing of rows of ours, and what is said of a tuple's fields."""
+    theirs = str(getattr(obj, "__module__", "")).startswith("sklearn.") or name.endswith("_request")
+    if theirs and name != "get_metadata_routing":
+        routed = inspect.signature(obj).parameters if name == "set_fit_request" else ()
+        return None if {"X_public", "groups"} & set(routed) else True
+    return True if str(obj.__doc__).startswith("Alias for field number") else None
 
 
 def setup(app: object) -> None:

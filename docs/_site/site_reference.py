@@ -1,4 +1,4 @@
-"""Pages of the API reference: one for each public package, with what it calls public."""
+"""Pages of the API reference: one for each public package and module, with what it calls public."""
 
 import inspect
 import pkgutil
@@ -11,11 +11,17 @@ import pate
 
 #: Commands are no API.
 LEFT_OUT = {"pate.cli"}
+#: Classes of others, whose members are not listed again in ours.
+BASES = (
+    "BaseEstimator, ClassifierMixin, TransformerMixin, Module, Optimizer, Exception, Protocol, dict, tuple, str, int"
+)
+#: Modules of their own that people import from.
+MODULES = ("pate.comparison.contract", "pate.exceptions", "pate.queries", "pate.testing")
 
 
 @cache
 def packages() -> dict[str, list[str]]:
-    """Return the public names of every public package that has some.
+    """Return the public names of every public package and module that has some.
 
     Examples
     --------
@@ -23,7 +29,11 @@ def packages() -> dict[str, list[str]]:
     ['Candidate', 'Selection', 'private_select']
     """
     names = [found.name for found in pkgutil.walk_packages(pate.__path__, "pate.") if found.ispkg]
-    public = [n for n in ["pate", *sorted(names)] if n not in LEFT_OUT and not any(p[0] == "_" for p in n.split("."))]
+    public = [
+        n
+        for n in ["pate", *sorted([*names, *MODULES])]
+        if n not in LEFT_OUT and not any(p[0] == "_" for p in n.split("."))
+    ]
     found = {name: sorted(getattr(import_module(name), "__all__", [])) for name in public}
     return {name: [n for n in listed if not n.startswith("_")] for name, listed in found.items() if listed}
 
@@ -48,7 +58,9 @@ def _entry(package: str, name: str) -> str:
     value = getattr(import_module(package), name)
     if not callable(value):
         return f".. autodata:: {package}.{name}\n   :no-value:\n"
-    return f".. {'autoclass' if inspect.isclass(value) else 'autofunction'}:: {package}.{name}\n"
+    if not inspect.isclass(value):
+        return f".. autofunction:: {package}.{name}\n"
+    return f".. autoclass:: {package}.{name}\n   :inherited-members: {BASES}\n"
 
 
 def _line(module: ModuleType) -> str:

@@ -82,8 +82,8 @@ def _measure(config, seed):
     for name, queries in (("few", few[few < n_public]), ("many", np.arange(min(config.n_many, n_public)))):
         labels = np.full(n_public, ABSTAIN)
         labels[queries] = votes.student_labels[queries]
-        kept = WORK / f"{NAME}-{name}-{seed}.safetensors" if config.keep else None
-        student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu", checkpoint=kept)
+        kept = WORK / f"{NAME}-{name}-{seed}" if config.keep else None
+        student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu", checkpoint_dir=kept)
         student.fit(data.public.X, labels)
         found[name] = 100 * float((student.predict(data.test.X) == data.test.y).mean())
     return found

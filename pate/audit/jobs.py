@@ -104,7 +104,7 @@ def audit_job(
                 beside_ledger(place / "ledger.sqlite").unlink(missing_ok=True)
                 os.unlink(place / "private.csv")
 
-        found = replay_search(job, private_rows.X, private_rows.y, private_rows.groups, classes=classes,
+        found = replay_search(job, private_rows.X, private_rows.y, groups=private_rows.groups, classes=classes,
                               n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip
     asked = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
     words = f"{asked} of neighbouring tables, inner states compared"

@@ -55,6 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite",
         "pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...",
     ),
+    "ledger begin": ("pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6",),
     "ledger show": ("pate ledger show patients.csv.ledger.sqlite",),
     "ledger verify": (
         "pate ledger verify patients.csv.ledger.sqlite",

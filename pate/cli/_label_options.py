@@ -262,7 +262,7 @@ class LabelOptions:
     dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
     organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use(argument="stated")] = None
     purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use(argument="stated")] = None
-    state: Annotated[
+    stated: Annotated[
         list[str] | None,
         option(
             "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
@@ -352,7 +352,7 @@ class LabelOptions:
                 self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
             ),
             "stated": _stated(
-                self.state, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
+                self.stated, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
             ),
             "keep_model": not self.no_model,
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
@@ -387,6 +387,6 @@ def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
         name = name.strip()
         if not sign or name in found:
             wrong = "is stated twice" if sign else "has no = in it"
-            raise InvalidInputError(f"--state must be NAME=TEXT, each name once; {name[:60]!a} {wrong}.")
+            raise InvalidInputError(f"--stated must be NAME=TEXT, each name once; {name[:60]!a} {wrong}.")
         found[name] = text.strip()
     return found

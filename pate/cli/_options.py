@@ -158,6 +158,16 @@ VoteKind = Annotated[
 VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES)]
 
 # Of named data sets.
+
+
+def _known(value: str) -> str:
+    """Refuse an unknown name before anything else that is missing is asked for."""
+    from pate.data.named.datasets import check_dataset
+
+    return check_dataset("--dataset", value, remedy="For a table of your own: pate label.")
+
+
+DatasetName = Annotated[str, option("digits, mnist, fashion_mnist, adult, diabetes130, ...", RUN, callback=_known)]
 Protocol = Annotated[Literal["standard", "paper"], option("paper takes public rows from the test set.", PUBLIC)]
 PublicRows = Annotated[int | None, option("Number of public rows.", PUBLIC)]
 PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE)]

@@ -12,8 +12,16 @@ from pate.cli import _options as o
 from pate.cli._app import answer, say_json
 
 
+def _votes(value: Path) -> Path:
+    """Say what votes are before asking how they are to be priced."""
+    from pate.jobs.vote_files import check_vote_file
+
+    check_vote_file(value)
+    return value
+
+
 def account(
-    votes: Annotated[Path, typer.Argument(help="Votes: .npy, .npz or .csv.")],
+    votes: Annotated[Path, typer.Argument(help="Votes: .npy, .npz or .csv.", callback=_votes)],
     delta: o.Delta,
     mechanism: o.NamedMechanism,
     sigma: o.Sigma = None,

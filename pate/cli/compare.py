@@ -11,7 +11,7 @@ from pate.cli._output import show_progress
 
 
 def compare(
-    dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, ...", o.RUN)],
+    dataset: o.DatasetName,
     out: Annotated[Path, o.option("Folder for rows and report; the same call goes on after a kill.", o.OUTPUT)],
     contestants: Annotated[
         list[str], o.names_option("pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN)

@@ -39,7 +39,7 @@ def demo(
 
 
 def run(
-    dataset: Annotated[str, o.option("digits, mnist, fashion_mnist, adult, diabetes130, ...", o.RUN)],
+    dataset: o.DatasetName,
     epsilon: o.Epsilon,
     out: Annotated[Path, o.option("Run folder; absent or empty.", o.OUTPUT)],
     delta: o.Delta = o.DELTA,

@@ -68,5 +68,11 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")
     if options.way == "private" and (options.private is None or options.public is None):
-        missing = "--private" if options.private is None else "--public"
-        raise InvalidInputError(f"{missing} is missing: name private and public data, or --votes cast elsewhere.")
+        if options.private is None:
+            raise InvalidInputError("--private is missing: name private and public data, or --votes cast elsewhere.")
+        raise InvalidInputError(
+            "--public is missing: a table with the same features (no labels) whose rows are nobody's secret, such as "
+            "an open data set, records released by consent, or rows that a simulation makes; never rows of --private. "
+            "Where there is none, DP-SGD learns from the private table alone (pate.DPSGDClassifier, in Python): see "
+            "docs/how-to.md, 'Find public rows, or do without'."
+        )

@@ -21,6 +21,13 @@ File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=Fa
 Head = Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")]
 #: What a check ends with that found something wrong, or nothing wrong but a file that the ledger does not know.
 _CHANGED, _UNKNOWN = 1, 3
+#: What is paid for where records vote.
+_BALLOTS = ("ballots", "ballot session")
+_LABELS_ELSEWHERE = (
+    "Where records voted, the ledger holds what was released: noisy sums of ballots. Labels follow from these and the "
+    "public rows, at no further cost. `pate label` wrote them to its CSV file, and the model (.pate) has them for any "
+    "row; the same command with another --out writes them again, free."
+)
 
 
 def _open(path: Path) -> Any:
@@ -59,11 +66,41 @@ def show(file: File) -> None:
         seeded = "  SEEDED: NOT PRIVATE" if row["seeded"] else ""
         answer(
             f"{row['release']:>7} {_plain(row['created'])[:19]:<20}{_plain(row['kind'])[:15]:<16}"
-            f"{row['n_queries']:>9}{row['n_answers']:>9}{_up(row['epsilon']):>9}{_up(row['price']):>11}"
+            f"{_asked(row, 'round'):>9}{_asked(row, 'sum'):>9}{_up(row['epsilon']):>9}{_up(row['price']):>11}"
             f"{row['share']:>8.1%}  {_plain(row['mechanism'])}{seeded}"
         )
     answer(_left(left))
+    if any(row["kind"] in _BALLOTS for row in rows):
+        answer(_LABELS_ELSEWHERE)
     answer(f"head: {head}")
+
+
+def begin(
+    file: Annotated[Path, typer.Argument(help="The file to make.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="What all releases together may cost, above 0.")],
+    delta: Annotated[float, typer.Option(help="Well below one over the number of people.")],
+    currency: Annotated[
+        str | None,
+        typer.Option(help="gdp, renyi, renyi:ORDER or pure; the first release decides when left out."),
+    ] = None,
+) -> None:
+    """Begin a ledger with the total of several releases; without it the first release takes the total for itself."""
+    from pate.exceptions import LedgerError
+    from pate.ledger import Ledger
+    from pate.privacy.budget import Budget
+
+    total = Budget(epsilon, delta)
+    if Ledger(file).total is not None:
+        raise LedgerError(
+            f"there is a ledger {str(file)!r} already, and a total is never raised: that would break the promise made "
+            "with the first release. `pate ledger remaining` says what is left of it."
+        )
+    Ledger(file, total=total, currency=currency)
+    say_json({"file": file, "total": {"epsilon": epsilon, "delta": delta}})
+    answer(
+        f"Began {file}: all releases together may cost epsilon {epsilon:g} at delta {delta:g}. Name it with every one "
+        f"(--ledger {file}); --epsilon is then what that release may take of it."
+    )
 
 
 def verify(
@@ -104,10 +141,14 @@ def export(
         bool, typer.Option("--escape-formulas", help="Make texts harmless that a spreadsheet would run.")
     ] = False,
 ) -> None:
-    """Write every label that was ever paid for."""
-    n = _open(file).export(out, escape_formulas=escape_formulas)
-    say_json({"answers": n, "file": out})
-    answer(f"Wrote {n} answers to {out}")
+    """Write every label and noisy sum that was ever paid for."""
+    ledger = _open(file)
+    n_sums = sum(row["n_answers"] for row in ledger.show() if row["kind"] in _BALLOTS)
+    n = ledger.export(out, escape_formulas=escape_formulas)
+    say_json({"answers": n, "labels": n - n_sums, "ballot_sums": n_sums, "file": out})
+    answer(f"Wrote {n - n_sums} answers{f' and {n_sums} noisy sums of ballots' * bool(n_sums)} to {out}")
+    if n_sums:
+        answer(_LABELS_ELSEWHERE)
 
 
 def remaining(file: File) -> None:
@@ -128,7 +169,13 @@ def revise(
 
 
 #: In the order of ``pate ledger --help``.
-COMMANDS = (show, verify, bind, export, remaining, revise)
+COMMANDS = (begin, show, verify, bind, export, remaining, revise)
+
+
+def _asked(row: dict[str, Any], what: str) -> str:
+    """Return how much was asked for, or answered: queries, or rounds and sums of ballots, of which labels follow."""
+    n = row["n_queries" if what == "round" else "n_answers"]
+    return f"{n} {what}{'s' * (n != 1)}" if row["kind"] in _BALLOTS else str(n)
 
 
 def _up(epsilon: float) -> str:

@@ -20,6 +20,8 @@ from pate.report.rows import ROLES, SIDES
 from pate.representations import Representation, cached
 from pate.teachers._usable import units_of
 
+__all__ = ["Contestant", "Setting", "Tuning"]
+
 _LABELLED_PATH = (0x1ABE1,)
 
 

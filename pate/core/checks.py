@@ -271,6 +271,12 @@ def check_int(name: str, value: Any, *, low: int | None = None, high: int | None
         bounds = ([f">= {low}"] if low is not None else []) + ([f"<= {high}"] if high is not None else [])
         allowed = " and ".join(bounds)
         text = f"{name} must be a whole number{' ' + allowed if allowed else ''}, got {shown(value)}."
+        if isinstance(value, np.random.RandomState | np.random.Generator):
+            draw = "integers" if isinstance(value, np.random.Generator) else "randint"
+            remedy = (
+                "What a generator gives hangs on who drew before; the same must come out on any number of workers and "
+                f"after a kill. Pass a number drawn from it: {name}=int(rng.{draw}(2**31))."
+            )
         raise InvalidInputError(f"{text} {remedy}".rstrip())
     return int(value)
 

@@ -7,6 +7,7 @@ None of those libraries is imported unless something of theirs is given.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,9 +53,24 @@ def plain_rows(X: Any, *, name: str = "X") -> Any:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: column 'seen' holds date32[day] values, which are neither numbers nor text. ...
     """
+    if isinstance(X, tuple | Mapping) and not hasattr(X, "iloc"):
+        _refuse_several(X, name)
     if X is None or isinstance(X, np.ndarray | list | tuple):
         return X
     return quietly(name, _rows, X, name)
+
+
+def _refuse_several(X: Any, name: str) -> None:
+    """Refuse several arrays of rows at once: their shapes say it, no cell is looked at."""
+    held = list(X.values()) if isinstance(X, Mapping) else list(X)
+    shapes = [tuple(getattr(part, "shape", ())) for part in held]
+    several = len(held) > 1 and all(len(s) > 1 and s[0] == shapes[0][0] for s in shapes)
+    if isinstance(X, Mapping) or several:
+        raise InvalidInputError(
+            f"{name} must be one array or table with a row for each record, got a {type(X).__name__} of {len(held)} "
+            "parts. Put the inputs of a module that takes several side by side, np.hstack(parts), and take them apart "
+            "in its forward; make a table of named columns (pandas.DataFrame(parts)), an array of images (np.stack)."
+        )
 
 
 def plain_column(y: Any, *, name: str = "y") -> Any:

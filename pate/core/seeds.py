@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from pate.core.checks import check_int
 from pate.core.tape import playing
-from pate.exceptions import InvalidInputError
 
 _operating_system: Callable[[int], bytes] = os.urandom
 
@@ -62,9 +62,7 @@ def training_seed(seed: int | None, *path: int) -> int:
     >>> training_seed(0, 3) == training_seed(0, 3), training_seed(0, 3) == training_seed(0, 4)
     (True, False)
     """
-    entropy = int.from_bytes(system_bytes(16), "little") if seed is None else int(seed)
-    if entropy < 0:
-        raise InvalidInputError(f"random_state must be None or a whole number >= 0, got {seed!r}.")
+    entropy = int.from_bytes(system_bytes(16), "little") if seed is None else check_int("random_state", seed, low=0)
     return int(np.random.SeedSequence(entropy, spawn_key=path).generate_state(1)[0])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pate.data._fingerprint import recognised_by as recognised_by
 from pate.data._fingerprint import records_fingerprint as records_fingerprint
 from pate.data._fingerprint import votes_fingerprint as votes_fingerprint
 from pate.data._overlap import check_other_file as check_other_file
@@ -69,6 +70,7 @@ __all__ = [
     "read_both",
     "read_images",
     "read_table",
+    "recognised_by",
     "records_fingerprint",
 ]
 

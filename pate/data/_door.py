@@ -221,6 +221,47 @@ def check_same_shape(mine: tuple[int, ...] | None, known: tuple[int, ...] | None
         )
 
 
+def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fit") -> Any:
+    """Return a table's columns in a known order, told apart by name; rows that have no names as they are.
+
+    Parameters
+    ----------
+    X : rows
+    names : sequence or None
+        Of the known columns; None: rows came without names.
+    name, other : str
+        What to call ``X``, and the rows whose columns are known, in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        Columns are missing, there are others, or one of them is there twice.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"age": [50], "dose": [2]})
+    >>> by_name(table, ["dose", "age"]).to_numpy()
+    array([[ 2, 50]])
+    >>> by_name(table, ["dose", "weight"])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: X has other columns than the rows of fit: without ['weight'], with ['age']. ...
+    """
+    if names is None or not is_frame(X):
+        return X
+    known = list(names)
+    mine = [str(c) for c in X.columns] if all(isinstance(n, str) for n in known) else list(X.columns)
+    if mine == known:
+        return X
+    absent, extra = [n for n in known if n not in mine], [n for n in mine if n not in known]
+    if absent or extra or len(mine) != len(known):
+        raise InvalidInputError(
+            f"{name} has other columns than {other}: without {absent}, with {extra}. Columns are told apart by name, "
+            "in any order: bring both tables to the same ones, each once (pate.data.align_columns)."
+        )
+    return X.iloc[:, [mine.index(n) for n in known]]
+
+
 def read_numbers(X: Any, *, name: str = "X", user: str = "torch modules", missing: bool = False) -> npt.NDArray[Any]:
     """Return rows of numbers as an array of shape (n, ...), without a copy where there is one already.
 

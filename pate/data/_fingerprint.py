@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 
 from pate.core.checks import quietly
 from pate.core.frames import plain_column
+from pate.data._overlap import row_digests
 from pate.exceptions import InvalidInputError
 
 
@@ -73,3 +76,88 @@ def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
     digest = hashlib.sha256(f"pate votes 1 {rows.shape} {n_teachers}\n".encode())
     digest.update(np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes())
     return digest.hexdigest()
+
+
+#: So many rows, and owners, stand for a data set when it is compared with another one.
+SKETCH_SIZE = 256
+_NUMBERED = re.compile(r"(\D*)(\d{1,18})(\D*)")
+#: Ids that fill this much of their range only count: other tables have the same ones.
+_COUNTING = 0.25
+
+
+def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) -> dict[str, Any]:
+    """Return all by which a ledger recognises private records, as fields of its registration: **sensitive**.
+
+    Parameters
+    ----------
+    rows : table, array, sparse matrix or texts of n_records rows
+        As they were read: encoded otherwise they are others.
+    labels : int64 array of shape (n_records,)
+        Class indices.
+    groups : array-like of shape (n_records,) or None
+
+    Returns
+    -------
+    dict
+        ``fingerprint``, see :func:`records_fingerprint`; ``contents``, a digest of all rows in their order; and
+        ``sketch``: digests of 256 of the rows that stand once, and of 256 owners, those whose digests are the smallest.
+        Owners whose ids only count (whole numbers that fill a quarter of their range) are none: unrelated tables have
+        the same ones. Rows that cannot be read so are none either.
+
+    Notes
+    -----
+    Of two independent samples of one population, a row expected l times stands once with probability l exp(-l), so at
+    most 1/e (37%) of the rows that stand once in the one also stand once in the other, however coarse the table.
+
+    Examples
+    --------
+    >>> X, y = np.arange(60.0).reshape(30, 2), np.zeros(30, dtype=np.int64)
+    >>> whole, less = recognised_by(X, y), recognised_by(X[1:], y[1:])
+    >>> whole["contents"] == less["contents"], len(set(whole["sketch"][0]) & set(less["sketch"][0]))
+    (False, 29)
+    """
+    try:
+        digests = row_digests(rows)
+    except Exception:  # an odd cell is its record's own matter: the fingerprint recognises these alone
+        digests = []
+    names = _owner_names(groups)
+    owners = [] if _only_count(names) else [_digest(b"owner " + n.encode("utf-8", "surrogatepass")) for n in names]
+    once = [digest for digest, times in Counter(digests).items() if times == 1]
+    return {
+        "fingerprint": records_fingerprint(labels, groups),
+        "contents": hashlib.sha256(b"".join(digests)).hexdigest() if digests else None,
+        "sketch": tuple(tuple(d.hex() for d in sorted(some)[:SKETCH_SIZE]) for some in (once, owners)),
+    }
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _owner_names(groups: Any) -> set[str]:
+    """Return every known owner's id as a text, 7 and 7.0 as one; whoever's is not known is nobody's."""
+    found = set()
+    for owner in () if groups is None else plain_column(groups, name="groups"):
+        try:
+            found.add(str(int(owner)) if isinstance(owner, float | np.floating) and owner == int(owner) else str(owner))
+        except Exception:
+            continue
+    return found
+
+
+def _only_count(names: set[str]) -> bool:
+    """Return whether ids are whole numbers, behind few texts such as P, that fill a quarter of their ranges.
+
+    Examples
+    --------
+    >>> _only_count({"P1", "P2", "P4"}), _only_count({"P1007", "P2", "P94031"}), _only_count({"Ada", "Bob"})
+    (True, False, False)
+    """
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for name in names:
+        parts = _NUMBERED.fullmatch(name)
+        if parts is None:
+            return False
+        numbers.setdefault((parts[1], parts[3]), []).append(int(parts[2]))
+    span = sum(max(held) - min(held) + 1 for held in numbers.values())
+    return len(numbers) * 2 <= len(names) and len(names) >= _COUNTING * span

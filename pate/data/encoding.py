@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pate.core.checks import check_int
 from pate.core.frames import plain_rows
 from pate.data._columns import as_float, as_text, column_kind
-from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_rows
 from pate.data._like import numbers_in, odd_cells, tell_curator
 from pate.data.named.dataset import Dataset, Draw
 from pate.exceptions import InvalidInputError
@@ -93,16 +93,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = plain_rows(X)
-        if hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
-            names = self.feature_names_in_.tolist()
-            absent = [n for n in names if n not in X.columns]
-            extra = [n for n in X.columns if n not in names]
-            if absent or extra:
-                raise InvalidInputError(
-                    f"X has other columns than the table the encoder was fitted on: without {absent}, with {extra}. "
-                    "Bring both tables to the same columns (align_columns)."
-                )
-            X = X[names]
+        X = by_name(X, getattr(self, "feature_names_in_", None), other="the table the encoder was fitted on")
         X = self._checked(X, reset=False)
         frame, kinds = _as_frame(X, self._kinds)
         odd = [n for n, kind in kinds.items() if kind != self._kinds[n]]

@@ -35,6 +35,7 @@ from pate.exceptions import InvalidInputError
 from pate.networks._generators import own_generator
 
 _FORM = "DP-SGD checkpoint 2"
+_FILE = "run.safetensors"
 #: Rows that a module is known by.
 _LIKE = 4
 #: Writing may take this share of a run.
@@ -78,7 +79,7 @@ class Likeness:
     >>> Likeness(torch.nn.Linear(4, 3), (4,), 3).load_state_dict(was)
     >>> Likeness(torch.nn.Sequential(linear, torch.nn.Tanh()), (4,), 3).load_state_dict(was)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: checkpoint= is of a run with another module: ...
+    pate.exceptions.InvalidInputError: checkpoint_dir= holds a run with another module: ...
     """
 
     def __init__(self, module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
@@ -98,18 +99,18 @@ class Likeness:
         was = state["found"]
         if was.shape != self.found.shape or not close(self.found, was):
             raise InvalidInputError(
-                "checkpoint= is of a run with another module: this one makes something else of the same rows. Take the "
-                "run up with the module that it was begun with, or name another file; what it cost stays spent."
+                "checkpoint_dir= holds a run with another module: this one makes something else of the same rows. Take "
+                "the run up with the module that it was begun with, or name another folder; what it cost stays spent."
             )
 
 
 class Checkpoint:
-    """The file of one run, or none.
+    """The file of one run in its folder, or none.
 
     Parameters
     ----------
-    path : path
-        A new file, or that of the run to take up.
+    folder : path
+        A new one, or that of the run to take up.
     fingerprint : str
 
     Attributes
@@ -120,38 +121,39 @@ class Checkpoint:
     Raises
     ------
     InvalidInputError
-        The file cannot be written, or is of another run.
+        The folder cannot be written to, or holds another run.
 
     Examples
     --------
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "run.safetensors"
-    >>> kept = Checkpoint(path, "a1")
+    >>> folder = Path(tempfile.mkdtemp()) / "run"
+    >>> kept = Checkpoint(folder, "a1")
     >>> kept.write({"w": np.zeros(2)}, {"step": 3})
-    >>> Checkpoint(path, "a1").facts["step"], kept.is_due
+    >>> Checkpoint(folder, "a1").facts["step"], kept.is_due
     (3, False)
-    >>> Checkpoint(path, "b2")
+    >>> Checkpoint(folder, "b2")
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: checkpoint='...' is of another run: ...
+    pate.exceptions.InvalidInputError: checkpoint_dir='...' holds another run: ...
     >>> kept.remove()
-    >>> path.exists()
-    False
+    >>> list(folder.iterdir())
+    []
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
         # Where it is now: whoever changes the folder, or the link, on the way does not leave a key behind.
-        self.path = Path(path).resolve()
+        self.path = Path(folder).resolve() / _FILE
         self.fingerprint = fingerprint
         self.arrays: dict[str, npt.NDArray[Any]] = {}
         self.facts: dict[str, Any] = {}
         self._next = 0.0
-        check_can_write("checkpoint", path)
+        check_can_write("checkpoint_dir", Path(folder) / _FILE)
         if self.path.exists():
             arrays, facts = load_tensors(self.path, form=_FORM)
             if facts.pop("fingerprint", None) != fingerprint:
                 raise InvalidInputError(
-                    f"checkpoint={str(path)!r} is of another run: its data, settings or versions are not these. Take "
-                    "it up with what it was begun with, or name another file; removed or not, what it cost stays spent."
+                    f"checkpoint_dir={str(folder)!r} holds another run: its data, settings or versions are not these. "
+                    "Take it up with what it was begun with, or name another folder; removed or not, what it cost "
+                    "stays spent."
                 )
             self.arrays, self.facts = arrays, facts
 
@@ -169,6 +171,7 @@ class Checkpoint:
     def write(self, arrays: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Write the state, whole or not at all."""
         begin = time.monotonic()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         save_tensors(self.path, arrays, {**facts, "fingerprint": self.fingerprint}, form=_FORM, mode=0o600)
         end = time.monotonic()
         self._next = end + (end - begin) / _SHARE

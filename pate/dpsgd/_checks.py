@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pate.exceptions import InvalidInputError
+from pate.networks._contract import several_inputs
 from pate.networks._generators import own_generator
 
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
@@ -265,7 +266,8 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
         except Exception as error:  # the module's own code; nothing private has been near it
             raise InvalidInputError(
                 f"module must map {words} to logits of shape (batch, {n_classes}); on a batch of {size} it raised "
-                f"{type(error).__name__}: {error}. It must take batches of any size, one record's too."
+                f"{type(error).__name__}: {error}."
+                + (several_inputs(module) or " It must take batches of any size, one record's too.")
             ) from error
         if tuple(logits.shape) != (size, n_classes) or not logits.is_floating_point():
             raise InvalidInputError(

@@ -14,7 +14,8 @@ from pate.core.clock import timed
 from pate.core.frames import plain_rows
 from pate.core.seeds import training_seed
 from pate.core.tape import note
-from pate.data import records_fingerprint
+from pate.data import recognised_by
+from pate.data._door import by_name, is_frame
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
@@ -75,14 +76,14 @@ class Fitted:
 
 
 def fit_privately(
-    clf: Any, X: Any, y: Any, groups: Any = None, X_public: Any = None, *, road: RecipePlan | None = None
+    clf: Any, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, road: RecipePlan | None = None
 ) -> Fitted:
     """Train what a classifier is set to; the classifier itself stays as it is.
 
     Parameters
     ----------
     clf : DPSGDClassifier
-    X, y, groups, X_public
+    X, y, X_public, groups
         See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
     road : RecipePlan or None
         What was planned beforehand, of public facts, for a classifier that leaves it to a recipe.
@@ -94,7 +95,10 @@ def fit_privately(
     >>> fit_privately(clf, np.eye(16), np.arange(16) % 2).n_steps
     40
     """
-    X_public = X if X_public is X else plain_rows(X_public, name="X_public")  # the same object is refused below
+    same, X = X_public is X, plain_rows(X)
+    X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
+    if is_frame(X) and X_public is not None:
+        X_public = by_name(X_public, X.columns, name="X_public", other="X")
     check_recipe(clf)
     check_settings(filled(clf))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
@@ -104,7 +108,7 @@ def fit_privately(
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(clf.device)
-    fingerprint = records_fingerprint(labels, groups)
+    known = {} if clf.ledger is None else recognised_by(features, labels, groups)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
     numbered = owners is None and clf.adjacency != "add-or-remove"  # neighbours' records stand in the same places
     if road is not None:
@@ -122,11 +126,11 @@ def fit_privately(
         run.augmentation.check_rows(features.shape[1:])
     marked = rows_of(clf.canaries, lambda X, y: read_more(reader, X, y, classes, road))
     clipping = read_clipping(run.clipping, run.max_grad_norm)
-    data = Registration(unit, classes, n_units=n_units, fingerprint=fingerprint)
+    data = Registration(unit, classes, n_units=n_units, **known)
     if clf.ledger is not None:
         clf.ledger.check(data)
     kept, source, random_state = open_run(
-        clf.checkpoint,
+        clf.checkpoint_dir,
         lambda: fingerprint_of(determining(run, classes), features, labels, owners, *marked),
         clf.noise_seed,
         clf.random_state,

@@ -17,6 +17,7 @@ from pate.core.checks import check_classes, check_labels, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.data._door import (
     as_texts,
+    by_name,
     check_same_shape,
     image_shape,
     is_frame,
@@ -28,6 +29,9 @@ from pate.data._door import (
 from pate.data._ids import distinct_ids
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+
+#: Columns of sparse rows that are filled in for a module, and rows at a time.
+_MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
 
 
 def read_records(
@@ -132,6 +136,8 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> npt.NDAr
 def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return rows of any kind that a recipe's maps take, after a look at their columns."""
     rows = read_rows(X, name="X")
+    if not reset:
+        rows = by_name(rows, getattr(estimator, "feature_names_in_", None))
     shape = image_shape(rows)
     if reset:
         estimator._row_shape = shape
@@ -218,7 +224,9 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.floa
         They hold something else than finite numbers, or have another shape or other columns than in fit.
     """
     X = plain_rows(X)
-    rows = read_numbers(X, user=type(estimator).__name__)
+    if not reset:
+        X = by_name(X, getattr(estimator, "feature_names_in_", None))
+    rows = _dense(X) if is_sparse(X) else read_numbers(X, user=type(estimator).__name__)
     shape = tuple(rows.shape[1:])
     flat = X if is_frame(X) else rows.reshape(len(rows), -1)
     try:
@@ -237,6 +245,22 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.floa
     if not np.isfinite(features).all():
         raise InvalidInputError("X holds infinity as float32. Scale its columns by public constants.")
     return features
+
+
+def _dense(X: Any) -> npt.NDArray[np.float32]:
+    """Return sparse rows as float32, filled in block by block; how wide they may be is decided by the columns alone."""
+    X = read_rows(X)
+    if X.shape[1] > _MOST_COLUMNS:
+        raise InvalidInputError(
+            f"X is sparse and has {X.shape[1]:,} columns; a module takes whole rows, and up to {_MOST_COLUMNS:,} "
+            "columns are filled in. Leave module out and pass X_public (a public map then makes few columns), or "
+            "make fewer by what is public: HashingVectorizer(n_features=4096), or TruncatedSVD fitted on public rows."
+        )
+    rows = np.empty(X.shape, dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            rows[start : start + _BLOCK_ROWS] = X[start : start + _BLOCK_ROWS].toarray()
+    return rows
 
 
 def rows_for(module: nn.Module, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:

@@ -71,7 +71,7 @@ class TrainingStep:
 
 
 def open_run(
-    path: Any, fingerprint: Callable[[], str], noise_seed: int | None, random_state: int | None
+    folder: Any, fingerprint: Callable[[], str], noise_seed: int | None, random_state: int | None
 ) -> tuple[Checkpoint | None, NoiseSource, int | None]:
     """Return the checkpoint of a run, new or to be taken up, its source of noise, and its training seed.
 
@@ -80,9 +80,9 @@ def open_run(
     >>> open_run(None, str, 3, 0)
     (None, NoiseSource(seeded), 0)
     """
-    if path is None or playing() is not None:  # a replay keeps no checkpoints
+    if folder is None or playing() is not None:  # a replay keeps no checkpoints
         return None, NoiseSource(noise_seed), random_state
-    kept = Checkpoint(path, fingerprint())
+    kept = Checkpoint(folder, fingerprint())
     if not kept.facts:
         # Which seed a run without one drew must outlive it too.
         state = int.from_bytes(fresh_secret()[:6], "big") if random_state is None else random_state
@@ -109,8 +109,8 @@ def charge_run(
         charged = tuple(facts["releases"])
         if clf.ledger.head_of(charged) != facts["ledger_head"]:
             raise InvalidInputError(
-                "ledger must be the one that was charged for the run that checkpoint= keeps, got another one. Pass "
-                "that one, or begin anew without the checkpoint."
+                "ledger must be the one that was charged for the run that checkpoint_dir= keeps, got another one. Pass "
+                "that one, or begin anew without it."
             )
         return charged
     assert plan.cost is not None
@@ -275,7 +275,7 @@ class _Held:
             problem = f"{type(error).__name__}: {error}"
         if problem:
             raise InvalidInputError(
-                f"checkpoint= is of another run: the state of its {self.name} does not fit ({problem}). Take it up "
+                f"checkpoint_dir= holds another run: the state of its {self.name} does not fit ({problem}). Take it up "
                 "with what it was begun with, or name another file; what it cost stays spent."
             )
 

@@ -163,7 +163,7 @@ def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:
     >>> determining(filled(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))), (0, 1))["epochs"]
     20
     """
-    elsewhere = ("checkpoint", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation")
+    elsewhere = ("checkpoint_dir", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation")
     settings = {name: value for name, value in run.get_params(deep=False).items() if name not in elsewhere}
     module = run.module if isinstance(run.module, str) else getattr(run.module, "__qualname__", "")
     return {**settings, "module": module, "classes": repr(classes), "charged": run.ledger is not None}

@@ -118,10 +118,10 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         Of the initial weights and of dropout. Not of the noise.
     noise_seed : int or None
         For tests and experiments only: makes samples and noise repeatable, and then nothing is private.
-    checkpoint : path or None
-        A file that keeps a long fit as it goes, private as the records are (mode 600), and gone once the fit has ended.
-        The same fit after a kill goes on where the file was, with the samples and the noise that it had drawn, and is
-        charged once.
+    checkpoint_dir : path or None
+        A folder in which a file keeps a long fit as it goes, private as the records are (mode 600), and gone once the
+        fit has ended. The same fit after a kill goes on where the file was, with the samples and the noise that it had
+        drawn, and is charged once.
     callbacks : sequence of callables
         Each called with a :class:`pate.dpsgd.TrainingStep` after every step; a true answer ends the fit, whose price
         stays that of all planned steps.
@@ -158,7 +158,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
     searching over k settings costs k budgets, which a ``ledger`` adds up (without one the statement counts the fits of
     this process). Features are used as they come: scale them by
-    public knowledge (pixel / 255) or with statistics of public data, never with statistics of the private rows.
+    public knowledge (pixel / 255) or with statistics of public data, never with statistics of the private rows; in a
+    pipeline around it as :class:`pate.PATEClassifier` says.
 
     Examples
     --------
@@ -206,7 +207,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         n_threads: int | None = 1,
         random_state: int | None = None,
         noise_seed: int | None = None,
-        checkpoint: Any = None,
+        checkpoint_dir: Any = None,
         callbacks: Sequence[Callable[[TrainingStep], Any]] = (),
         canaries: Canaries | None = None,
         verbose: bool = False,
@@ -242,21 +243,21 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         self.n_threads = n_threads
         self.random_state = random_state
         self.noise_seed = noise_seed
-        self.checkpoint = checkpoint
+        self.checkpoint_dir = checkpoint_dir
         self.callbacks = callbacks
         self.canaries = canaries
         self.verbose = verbose
 
     def fit(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, groups: npt.ArrayLike | None = None, X_public: Any = None
+        self, X: npt.ArrayLike, y: npt.ArrayLike, *, X_public: Any = None, groups: npt.ArrayLike | None = None
     ) -> DPSGDClassifier:
         """Train on private records, spending the budget once.
 
         Parameters
         ----------
-        X : array-like or table of shape (n, n_features), or array of shape (n, ...) such as images
-            Finite numbers on a scale fixed without looking at these rows. Recipes also take columns of texts, texts of
-            shape (n,) and sparse rows.
+        X : array-like, table or sparse matrix of shape (n, n_features), or array of shape (n, ...) such as images
+            Finite numbers on a scale fixed without looking at these rows. Sparse ones (n, n_features) are filled in
+            for a named module. Recipes also take columns of texts, and texts of shape (n,).
         y : array-like of shape (n,)
             Class values.
         groups : array-like of shape (n,) or None
@@ -287,7 +288,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         >>> clf.fit(np.eye(16), np.arange(16) % 2).n_steps_
         40
         """
-        return self._take(fit_privately(self, X, y, groups, X_public))
+        return self._take(fit_privately(self, X, y, X_public=X_public, groups=groups))
 
     def _take(self, done: Fitted) -> DPSGDClassifier:
         """Become what was fitted."""
@@ -350,4 +351,5 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.noise_seed is None
+        tags.input_tags.sparse = self.module is not None  # a recipe's maps need public rows
         return tags

@@ -8,7 +8,7 @@ import numpy as np
 
 from pate.core.clock import timed
 from pate.data import check_public_rows
-from pate.data._door import check_same_shape, flat_rows, image_shape, is_texts, read_rows
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
 from pate.estimator._roads import any_rows, plan_records
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose
@@ -76,11 +76,12 @@ class ByRecords(PublicModel):
             try_student(student, rows, n_classes=len(self.classes_), queries=queries, n_answers=n_public)
         if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
+        self._check_ledger(records, y, groups)
         evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
-            release, self._model = plan.run(records, y, groups, evidence=evidence)
+            release, self._model = plan.run(records, y, groups=groups, evidence=evidence)
         self.release_ = self._told_in(release)
         self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = digest_of(hashes_of(rows))
@@ -98,6 +99,7 @@ class ByRecords(PublicModel):
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
         check_same_shape(image_shape(X), self._row_shape)
+        X = by_name(X, self._names(), other="the public rows")
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)

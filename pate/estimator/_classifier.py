@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from sklearn.linear_model import LogisticRegression
 
+from pate.core.checks import check_int
 from pate.core.clock import timed
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import beside_ledger
@@ -139,8 +140,11 @@ class PATEClassifier(SavedModel):
 
     Preprocessing that learns from rows belongs *inside* ``estimator`` (a pipeline there is fitted per shard) or is
     learnt from public rows beforehand. In a :class:`sklearn.pipeline.Pipeline` *around* this classifier, earlier steps
-    are fitted on all private rows: use only such as learn nothing (``FunctionTransformer``, ``Normalizer``), or the
-    guarantee does not hold. Pass the public rows there as ``fit(X, y, STEP__X_public=...)``, transformed likewise.
+    are fitted on all private rows: use only such as learn nothing (``FunctionTransformer``, ``Normalizer``), or were
+    fitted on public rows and are frozen (``FrozenEstimator``), or the guarantee does not hold. Public rows must go
+    through the same steps: scikit-learn's metadata routing does it, with ``Pipeline(steps,
+    transform_input=["X_public"])`` and ``set_fit_request(X_public=True, groups=True)`` (docs/how-to.md). Without it
+    they are passed as ``fit(X, y, STEP__X_public=...)``, transformed by you.
 
     Examples
     --------
@@ -227,7 +231,7 @@ class PATEClassifier(SavedModel):
         self.anyway = anyway
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
         """Train teachers on private data, release labels of public rows, train the student.
 
         Parameters
@@ -264,7 +268,7 @@ class PATEClassifier(SavedModel):
         self.fit_keeping(X, y, X_public=X_public, groups=groups)
         return self
 
-    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[Any, Votes | None]:
+    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Votes | None]:
         """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
 
         For the curator's own eyes: both are **sensitive**.
@@ -276,6 +280,8 @@ class PATEClassifier(SavedModel):
             On the rows ``queries_`` of ``X_public``; None where records voted.
         """
         budget = check_budget(self.budget)
+        if self.random_state is not None:
+            check_int("random_state", self.random_state, low=0)
         if X_public is None:
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
@@ -341,6 +347,7 @@ class PATEClassifier(SavedModel):
         )
         if self.ledger is not None and plan.n_fresh:
             self.ledger.check_writable()
+        self._check_ledger(read.rows, y, groups)
 
         evidence = Evidence(
             classes_inferred=teachers.classes is None,

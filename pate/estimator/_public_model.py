@@ -16,9 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate.core.seeds import training_seed
 from pate.core.tape import playing
+from pate.data import recognised_by
 from pate.data._door import flat_rows
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
+from pate.ledger import Registration
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes import RecordModel
@@ -29,6 +31,7 @@ from pate.students import check_is_student, default_student, fit_student, make_s
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
+from pate.teachers._usable import class_indices, owned, units_of
 from pate.votes import ABSTAIN
 
 _HASH_ROWS = 4096
@@ -121,8 +124,20 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
             guarantee = replace(guarantee, kind="seeded")
         self._spend(guarantee, "record" if groups is None else "group", charge)
 
+    def _check_ledger(self, X: Any, y: Any, groups: Any) -> None:
+        """Have the ledger compare these private records with its own, before anything is trained or charged."""
+        if self.ledger is None:
+            return
+        classes, n_records = tuple(self.classes_.tolist()), int(X.shape[0])
+        n_units, unit = units_of(groups, n_records)
+        owners, _ = owned(groups, n_records)
+        known = recognised_by(X, class_indices(y, classes), owners)
+        self.ledger.check(Registration(unit, classes, n_units=n_units, **known))
+
     def _told_in(self, release: Any) -> Any:
         """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
+        if self.ledger is not None:
+            self.ledger.warn_of_other_features(release.statement.ledger_releases)
         told = replace(release, statement=self._told(release.statement))
         bind_statement(told.statement, self.ledger)
         return told

@@ -78,7 +78,7 @@ def plan_records(
     classes_inferred: bool = False,
     random_state: int | None = None,
     n_jobs: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
     anyway: bool = False,
     rule: Callable[[PublicFacts], Recipe] = choose,
@@ -98,7 +98,7 @@ def plan_records(
     representation, image_shape, random_state, n_jobs, verbose, anyway
         See :class:`pate.PATEClassifier`.
     classes_inferred : bool
-    folder, rule
+    checkpoint_dir, rule
         See :meth:`pate.recipes.RecordsPlan.of`.
 
     Raises
@@ -144,7 +144,7 @@ def plan_records(
         kind=kind,
         image_shape=image_shape,
         random_state=seed,
-        folder=folder,
+        checkpoint_dir=checkpoint_dir,
         n_jobs=n_jobs,
         verbose=verbose,
         anyway=anyway,

@@ -66,7 +66,7 @@ class BallotRoad:
         anyway: bool = False,
         max_categories: int = 50,
         random_state: int | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
         commonest: float | None = None,
@@ -80,7 +80,11 @@ class BallotRoad:
             )
         warn_if_weak(terms.budget.delta, units_of(source)[1], epsilon=terms.budget.epsilon)
         representation = public_representation(
-            source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
+            source,
+            max_categories=max_categories,
+            random_state=random_state,
+            checkpoint_dir=checkpoint_dir,
+            verbose=verbose,
         )
         ballots = plan_records(
             in_planes(source.public, source.image_shape),
@@ -93,7 +97,7 @@ class BallotRoad:
             image_shape=source.image_shape,
             random_state=random_state,
             n_jobs=n_jobs if len(source.y) > _FEWEST_SHARED else None,
-            folder=folder,
+            checkpoint_dir=checkpoint_dir,
             verbose=verbose,
             anyway=anyway,
         )
@@ -121,7 +125,7 @@ class BallotRoad:
         if not told:
             tell_of_unusable(y, source.groups, self.ballots.voters.classes)
         X = in_planes(source.X, source.image_shape)
-        return self.ballots.run(X, y, source.groups, evidence=self.evidence)
+        return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence)
 
 
 #: So many records are cast before other processes would have begun.
@@ -143,10 +147,10 @@ def public_representation(
     *,
     max_categories: int,
     random_state: int | None,
-    folder: str | os.PathLike[str] | None,
+    checkpoint_dir: str | os.PathLike[str] | None,
     verbose: bool,
 ) -> Representation:
-    """Return the default representation of this kind of data, fitted on the public rows, or found in ``folder``."""
+    """Return the default representation of such data, fitted on public rows or found in ``checkpoint_dir``."""
     rows = in_planes(source.public, source.image_shape)
     seed = 0 if random_state is None else random_state % 2**32
     return fitted_representation(
@@ -155,7 +159,7 @@ def public_representation(
         image_shape=source.image_shape,
         random_state=seed,
         max_categories=max_categories,
-        folder=folder,
+        checkpoint_dir=checkpoint_dir,
         verbose=verbose,
     )
 

@@ -97,7 +97,7 @@ class ShardRoad:
         n_jobs: int | None,
         random_state: int | None,
         partition_seed: int | None,
-        folder: str | os.PathLike[str] | None,
+        checkpoint_dir: str | os.PathLike[str] | None,
         verbose: bool,
     ) -> Self:
         """Fit public encodings, choose what is asked and price it; of private records only their number is used."""
@@ -125,7 +125,11 @@ class ShardRoad:
         table, encoder = source.kind == "table", None
         if heads:
             representation = public_representation(
-                source, max_categories=max_categories, random_state=random_state, folder=folder, verbose=verbose
+                source,
+                max_categories=max_categories,
+                random_state=random_state,
+                checkpoint_dir=checkpoint_dir,
+                verbose=verbose,
             )
             teacher, estimator = "head", HeadTeacherEnsemble(representation)
         elif table and preprocess == "public":
@@ -182,7 +186,7 @@ class ShardRoad:
             n_jobs=n_jobs,
             random_state=random_state,
             partition_seed=partition_seed,
-            checkpoint_dir=kept_in(folder, estimator, teacher),
+            checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
             verbose=verbose,
         )
         evidence = Evidence(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_classes, check_int
 from pate.core.secret import beside_ledger
-from pate.data import check_other_file, check_public_rows, records_fingerprint
+from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data.files._databases import file_of
 from pate.jobs._choice import make_choice
 from pate.jobs._classes import as_classes, read_classes
@@ -336,13 +336,16 @@ class LabelJob(LeavesModel):
             In the order of ``queries_``. The latter where teachers vote.
         """
         y, _ = self._checked()
+        release: LabelRelease | RecordLabels
         if self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
-            labels, self._model = self._ballots.run(y, told=self._told)
-            return self._bound(labels)
-        outcome = self._shards.run(y)
-        self.queries_ = outcome.queries
-        return self._bound(outcome.release)
+            release, self._model = self._ballots.run(y, told=self._told)
+        else:
+            outcome = self._shards.run(y)
+            self.queries_, release = outcome.queries, outcome.release
+        if self._ledger is not None:
+            self._ledger.warn_of_other_features(release.statement.ledger_releases)
+        return self._bound(release)
 
     def check_records(self) -> None:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners and the ledger."""
@@ -358,9 +361,10 @@ class LabelJob(LeavesModel):
         y = as_classes(self._source.y, values)
         if self._ledger is not None:
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them
-            records = records_fingerprint(class_indices(y, values), groups)
-            self._ledger.check(Registration(self.plan.unit, values, n_units=self.plan.n_units, fingerprint=records))
-            check_only_ledger(self._ledger, records, self._private, new_ledger=self._new_ledger)
+            known = recognised_by(self._source.X, class_indices(y, values), groups)
+            data = Registration(self.plan.unit, values, n_units=self.plan.n_units, **known)
+            check_only_ledger(self._ledger, data, self._private, new_ledger=self._new_ledger)
+            self._ledger.check(data)
             if not self.plan.is_paid:
                 self._ledger.check_writable()
         return y, values

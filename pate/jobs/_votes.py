@@ -216,8 +216,9 @@ class VoteJob(LeavesModel):
         self._voter = FileVotes(replace(cast, unit=unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger
         self._ledger = book = Ledger(place, currency=ledger_currency)
-        check_votes_ledger(book, records, file, new_ledger=new_ledger)
-        book.check(Registration(unit, cast.classes, n_units=n_units, fingerprint=records))
+        data = Registration(unit, cast.classes, n_units=n_units, fingerprint=records)
+        check_votes_ledger(book, data, file, new_ledger=new_ledger)
+        book.check(data)
         terms = ReleaseTerms(
             budget=budget,
             ledger=book,

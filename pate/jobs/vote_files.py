@@ -78,6 +78,7 @@ def read_votes(
         n_teachers = check_int("n_teachers", n_teachers, low=1)
     if classes is not None:
         classes = check_classes(range(classes) if isinstance(classes, int | np.integer) else classes)
+    check_vote_file(file)
     matrix = _read(file, key)
     if matrix.ndim != 2 or not matrix.size:
         raise InvalidInputError(f"{file} holds an array of shape {matrix.shape}; votes are a matrix with two axes.")
@@ -111,15 +112,54 @@ def read_votes(
     return votes if rows is None else votes.take(np.arange(min(rows, votes.n_queries)))
 
 
+#: What a file of votes is, for whoever has another table.
+_WANTED = (
+    "Votes are whole numbers alone, without a header line: counts (one line per public row, one column per class, "
+    "which sum to the number of teachers) or labels (one line per teacher, one column per public row, class indices). "
+    "To label a table of your own, run pate label; to see what a budget buys, pate plan."
+)
+
+
+def check_vote_file(path: str | os.PathLike[str]) -> None:
+    """Refuse a table that is no votes by its first line, before all that would be asked about votes.
+
+    Raises
+    ------
+    InvalidInputError
+        The first line of a ``.csv`` holds texts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "patients.csv"
+    >>> _ = file.write_text("age,ill")
+    >>> check_vote_file(file)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: ...patients.csv is no file of votes: its first line holds texts. Votes are ...
+    """
+    file = Path(path)
+    if file.suffix == ".csv" and file.is_file():
+        with file.open("rb") as opened:
+            cells = opened.readline(2**16).decode("utf-8", "replace").split(",")
+        if not all(_is_number(cell) for cell in cells if cell.strip()):
+            raise InvalidInputError(f"{file} is no file of votes: its first line holds texts. {_WANTED}")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def _certain_kind(file: Path, matrix: npt.NDArray[Any], n_teachers: int | None, n_classes: int | None) -> str | None:
     """Return the kind when it can only be one; None when in doubt.
 
     Rows of one sum are not enough: those of teachers who agree have it too.
     """
     if matrix.dtype.kind not in "iuf" or not (matrix >= 0).all() or not (matrix == np.floor(matrix)).all():
-        raise InvalidInputError(
-            f"{file} holds other values than whole numbers >= 0. Votes are counts or class indices."
-        )
+        raise InvalidInputError(f"{file} holds other values than whole numbers >= 0. {_WANTED}")
     n_columns, largest = matrix.shape[1], matrix.max()
     if n_classes is not None:
         counts, labels = n_columns == n_classes, largest < n_classes
@@ -159,4 +199,4 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
             return np.loadtxt(file, delimiter=",", ndmin=2, encoding="utf-8")
     except (OSError, ValueError, EOFError, OverflowError, MemoryError, IndexError, TypeError) as error:
         # Not chained: the parser quotes a cell.
-        raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). Save it again.") from None
+        raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). {_WANTED}") from None

@@ -364,5 +364,6 @@ def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int]
                 kind=body["kind"],
                 price=price,
                 failure=failure,
+                contents=body.get("contents"),
             )
         yield row

@@ -1,4 +1,4 @@
-"""Every label that was paid for, as a table."""
+"""Every answer that was paid for, as a table."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _cell(value: Any) -> Any:
 
 
 def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield every answer in the order of :data:`_COLUMNS`; sums of ballots are no labels."""
+    """Yield every answer in the order of :data:`_COLUMNS`; sums of ballots have numbers and no label."""
     releases = {
         number: (created, decode(body, ledger).get("mechanism"))
         for number, created, body in connection.execute(
@@ -85,12 +85,12 @@ def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> I
     }
     found = connection.execute(
         "SELECT e.release, a.family, a.query, a.label, a.noisy FROM entries e JOIN answers a ON a.entry = e.seq "
-        "WHERE a.family != 'gaussian-sum' ORDER BY e.seq, a.position"
+        "ORDER BY e.seq, a.position"
     )
     for release, family, query, label, noisy in found:
         created, mechanism = releases[release]
         counts = unpack_counts(noisy)
-        refused = label < 0
+        ballots, refused = family == "gaussian-sum", label < 0
         value = classes[label] if 0 <= label < len(classes) else None
         yield (
             release,
@@ -98,8 +98,8 @@ def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> I
             mechanism,
             family,
             unpack_query(query),
-            "refused" if refused else "answered",
-            None if refused else label,
-            value,
+            "ballots" if ballots else "refused" if refused else "answered",
+            None if refused or ballots else label,
+            None if ballots else value,
             None if counts is None else list(counts),
         )

@@ -204,12 +204,12 @@ def releases_named(content: bytes | Mapping[str, Any]) -> list[int]:
     return [n for n in named if isinstance(n, int)] if isinstance(named, list) else []
 
 
-def sealed(key: bytes, told: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
+def signature(key: bytes, told: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
     """Return the keyed digest of what an entry binds, and through ``previous`` of the whole chain before it.
 
     Examples
     --------
-    >>> sealed(bytes(32), [], 1, "", "ab") == sealed(bytes(31) + b"1", [], 1, "", "ab")
+    >>> signature(bytes(32), [], 1, "", "ab") == signature(bytes(31) + b"1", [], 1, "", "ab")
     False
     """
     return mac(key, "files", canonical([list(told), release, created, previous]))

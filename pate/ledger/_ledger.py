@@ -280,6 +280,7 @@ class Ledger(LedgerOfOne):
             opening = self._opening(connection)
             if registration is not None:
                 self._register(connection, registration)
+                body |= self._features(registration)
             left = Remaining(opening, *_entries.read_costs(connection, self.path))
             terms, refusal = opening.terms_for(whole), left.refusal(whole)
             if terms is None or refusal:

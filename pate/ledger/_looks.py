@@ -5,19 +5,20 @@ from __future__ import annotations
 import hmac
 import os
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pate.exceptions import LedgerError
+from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import pack_query, unpack_counts, unpack_query
 from pate.ledger._export import write_answers
 from pate.ledger._files import BINDS, Thing
 from pate.ledger._key import mac, read_key
-from pate.ledger._registration import SENSITIVE_KEYS, macs
-from pate.ledger._rows import Answer, LedgerRow, Remaining, Verification
+from pate.ledger._registration import SENSITIVE_KEYS, macs, overlap, sealed
+from pate.ledger._rows import Answer, LedgerRow, Registration, Remaining, Verification
 from pate.ledger._store import transaction
 from pate.ledger._verify import verify_ledger
 from pate.privacy.budget import Budget
@@ -33,6 +34,8 @@ class LedgerLooks:
     #: What to open the ledger with, where it is not open yet.
     _asked: str | None
     _failure_delta: float | None
+    #: The records that were last compared with the ledger's, with all that is known of them.
+    _checked: Registration | None = None
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection | None]:
@@ -81,6 +84,107 @@ class LedgerLooks:
             return False
         known = [(held.get(name), value) for name, value in macs(key, fingerprint).items()]
         return any(a is not None and b is not None and hmac.compare_digest(str(a), b) for a, b in known)
+
+    @property
+    def has_sketch(self) -> bool:
+        """Whether the ledger can say of other data sets how far they are of the same people, see :meth:`overlap`."""
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_registration(connection, self.path)
+        return held is not None and held.get("sketch") is not None
+
+    def overlap(self, data: Registration) -> float:
+        """Return an estimate of how far another data set is of the same people (or records): **sensitive**, 0 to 1.
+
+        Of that of the two whose larger share stands in the other, that share. 0 where it does not say, see
+        :meth:`recognises`.
+
+        Parameters
+        ----------
+        data : Registration
+            With a ``sketch``, see :func:`pate.data.recognised_by`.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> from pate.ledger import Registration
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> rows = tuple(f"{i:032}" for i in range(50))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=(rows, ())))
+        >>> ledger.overlap(Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=(rows[1:], ())))
+        1.0
+        """
+        with self._read() as connection:
+            held = None if connection is None else _entries.read_registration(connection, self.path)
+        sketch = None if held is None else held.get("sketch")
+        key = None if sketch is None or not any(data.sketch) else read_key(self.path, make=False)
+        if sketch is None or key is None:
+            return 0.0
+        with _entries.plain(self.path):
+            return overlap(key, sketch, data.sketch)
+
+    def warn_of_other_features(self, releases: Iterable[int]) -> None:
+        """Tell the curator where these releases were made from other features than the records last checked.
+
+        Labels and owners were the same, or the ledger was revised: see :meth:`pate.Ledger.check`.
+
+        Warns
+        -----
+        CuratorWarning
+
+        Examples
+        --------
+        >>> import tempfile, pathlib, warnings
+        >>> from pate import Budget, Charge, Ledger
+        >>> from pate.ledger import Registration
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> for contents in ("0123", "4567"):
+        ...     data = Registration("record", ("no", "yes"), fingerprint="0123abcd", contents=contents)
+        ...     ledger.check(data)
+        ...     n = ledger.record(Charge.zero(), mechanism="m", n_queries=1, registration=data)
+        >>> ledger.warn_of_other_features([2])
+        >>> with warnings.catch_warnings(record=True, action="always") as told:
+        ...     ledger.warn_of_other_features([1, 2])
+        >>> str(told[0].message)[:75]
+        'the private features are not those that release 1 of the ledger was made fr'
+        """
+        contents = None if self._checked is None else self._checked.contents
+        key = None if contents is None else read_key(self.path, make=False)
+        if contents is None or key is None:
+            return
+        found = []
+        for row in self.releases(releases):
+            with _entries.plain(self.path):
+                held = row.contents
+                if held is not None and held != sealed(key, "contents", [contents], held["salt"]):
+                    found.append(str(row.id))
+        if found:
+            warnings.warn(
+                f"the private features are not those that release {', '.join(found)} of the ledger was made from. What "
+                "it released is given again, and the changed records were not used for it: a question is answered "
+                "once. For labels by the records as they are now ask another one (another epsilon or mechanism, say), "
+                "which is charged; where people were added or labels corrected, after Ledger.revise (pate ledger "
+                "revise). "
+                "(Whether records changed is private: do not publish it.)",
+                CuratorWarning,
+                stacklevel=3,
+            )
+
+    def holds(self, head: str) -> bool:
+        """Return whether a head noted earlier is in the chain; see :meth:`verify`, which also checks the chain.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.holds(ledger.head), ledger.holds("ab" * 32)
+        (True, False)
+        """
+        with self._read() as connection:
+            return connection is not None and bool(
+                connection.execute("SELECT 1 FROM entries WHERE digest = ?", (head,)).fetchone()
+            )
 
     def remaining(self, *, default_total: Budget | None = None) -> Remaining:
         """Return what the total still allows now (another process may be quicker).
@@ -284,7 +388,10 @@ class LedgerLooks:
         ]
 
     def export(self, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> int:
-        """Write every label that was ever paid for, refused queries too; the file is whole or absent.
+        """Write every answer that was ever paid for, refused queries too; the file is whole or absent.
+
+        Of records that voted these are the noisy sums of their ballots (status "ballots"): that is what was released.
+        Labels follow from them and the public rows, which a ledger does not have; they stand in the files written then.
 
         Parameters
         ----------

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pate.core.files import check_can_write
 from pate.core.secret import beside_ledger, forget_secret
 from pate.core.tape import playing
-from pate.exceptions import InvalidInputError, LedgerError
+from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
-from pate.ledger._files import Thing, described, read_thing, releases_named, sealed
+from pate.ledger._beside import MEANT, ledgers_in, look_beside
+from pate.ledger._files import Thing, described, read_thing, releases_named, signature
 from pate.ledger._key import mac, read_key
 from pate.ledger._looks import LedgerLooks
-from pate.ledger._registration import SENSITIVE_KEYS, merge
+from pate.ledger._registration import SENSITIVE_KEYS, merge, sealed
 from pate.ledger._rows import Registration
 from pate.ledger._store import transaction
 from pate.privacy.compose.currency import Opening
@@ -36,6 +40,9 @@ class LedgerOfOne(LedgerLooks):
     pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
     """
 
+    #: Whether it was looked for other ledgers of the same records, or somebody said that this one is to be new.
+    _looked_beside = False
+
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
         tape = playing()
@@ -48,6 +55,14 @@ class LedgerOfOne(LedgerLooks):
 
     def check(self, registration: Registration) -> None:
         """Refuse when the ledger is for another private data set, unit or list of classes; nothing is written.
+
+        What is known of the records besides (``contents``, ``sketch``) is kept with their next charge by this object.
+
+        Warns
+        -----
+        CuratorWarning
+            This ledger would be new for the records, and another one in its folder is for them, or for largely the same
+            people; or a release lies there whose ledger is gone. Two ledgers' totals add up.
 
         Raises
         ------
@@ -65,8 +80,45 @@ class LedgerOfOne(LedgerLooks):
         pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
         """
         with self._read() as connection:
+            known = False
             if connection is not None:
                 merge(connection, self.path, registration, make_key=False)
+                known = _entries.read_registration(connection, self.path) is not None
+        if registration.contents is not None or any(registration.sketch):
+            self._checked = registration
+        if not known and not self._looked_beside and registration.fingerprint is not None:
+            said = self.look_beside("what was given", self._full(registration), meant="ignore this warning")
+            if said:
+                warnings.warn(said, CuratorWarning, stacklevel=3)
+
+    def look_beside(self, what: str, data: Registration, *folders: Path, meant: str = MEANT) -> str:
+        """Return what other ledgers in this one's folder, and others, say of these records; "": nothing. **Sensitive**.
+
+        Asked before a ledger is begun, so that the same people do not get a fresh budget by oversight.
+
+        Parameters
+        ----------
+        what : str
+            What the private records are called.
+        data : Registration
+        folders : path
+            Where to look besides.
+        meant : str
+            How to say that another ledger is meant.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from pate import Budget, Ledger
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> data = Registration("record", ("no", "yes"), fingerprint="0123abcd")
+        >>> Ledger(folder / "a.sqlite", total=Budget(1.0, 1e-5)).register(data)
+        >>> Ledger(folder / "b.sqlite").look_beside("b.csv", data)
+        "b.csv holds the private data set of the ledger ...a.sqlite'. Another ledger would grant its whole budget ..."
+        """
+        self._looked_beside = True
+        places = (self.path.parent, *folders)
+        return look_beside(what, data, ledgers_in(type(self), places), places, meant=meant)
 
     def check_writable(self) -> None:
         """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.
@@ -172,7 +224,7 @@ class LedgerOfOne(LedgerLooks):
             key, created = self._signing_key(connection), _now()
             end = _entries.last(connection)
             assert end is not None  # there is a release
-            body = {"bound": told, "mac": sealed(key, told, release, created, end[1])}
+            body = {"bound": told, "mac": signature(key, told, release, created, end[1])}
             return _entries.append(connection, self.path, "answers", created, body=body, release=release).digest
 
     def _signing_key(self, connection: sqlite3.Connection) -> bytes:
@@ -195,9 +247,22 @@ class LedgerOfOne(LedgerLooks):
 
     def _register(self, connection: sqlite3.Connection, registration: Registration) -> None:
         self._opening(connection)
-        merged = merge(connection, self.path, registration, make_key=True)
+        merged = merge(connection, self.path, self._full(registration), make_key=True)
         if merged is not None:
             _entries.append(connection, self.path, "registered", _now(), body=merged)
+
+    def _full(self, registration: Registration) -> Registration:
+        """Return a registration with what was known of these very records when they were last checked."""
+        known = self._checked
+        if known is None or known.fingerprint is None or known.fingerprint != registration.fingerprint:
+            return registration
+        return replace(registration, contents=known.contents, sketch=known.sketch)
+
+    def _features(self, registration: Registration) -> dict[str, Any]:
+        """Return what an entry says of the features that its release is made from."""
+        contents = self._full(registration).contents
+        key = None if contents is None else read_key(self.path, make=False)
+        return {} if contents is None or key is None else {"contents": sealed(key, "contents", [contents])}
 
     def revise(self, reason: str) -> None:
         """Declare that the private records were corrected or added to: the next release's records are taken as theirs.
@@ -237,7 +302,8 @@ class LedgerOfOne(LedgerLooks):
             held = _entries.read_registration(connection, self.path)
             if held is None:
                 raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
-            unknown = dict.fromkeys(("n_units", "n_shards", *SENSITIVE_KEYS))
+            # The sketch stays until the next one: they are the same people.
+            unknown = dict.fromkeys({"n_units", "n_shards", *SENSITIVE_KEYS} - {"sketch"})
             # First: if this is cut off here, the same version is cut anew, which costs nothing.
             forget_secret(beside_ledger(self.path))
             _entries.append(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pate.core.seeds import unreplayed_bytes
 from pate.exceptions import LedgerError
 from pate.ledger._chain import canonical
 from pate.ledger._entries import read_registration
@@ -13,11 +15,15 @@ from pate.ledger._key import mac, read_key
 from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.
-SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check")
+SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check", "sketch")
+#: So many digests of rows, and of people, a ledger holds, whatever their number.
+_SKETCH = 256
+#: Fewer in common are coincidence.
+_FEWEST = 10
 #: What to do when the records did change.
 _REVISE = (
-    " If these are the same people's records, corrected or added to, say so first: Ledger.revise(reason). Folds of a "
-    "cross-validation are other data sets: pate.private_select chooses settings on all records."
+    " If these are the same people's records, corrected or added to, say so first: Ledger.revise(reason) (pate ledger "
+    "revise). Folds of a cross-validation are other data sets: pate.private_select chooses settings on all records."
 )
 
 
@@ -35,6 +41,60 @@ def macs(key: bytes, fingerprint: str) -> dict[str, Any]:
         "fingerprint": mac(key, "fingerprint", ordered),
         "unordered": mac(key, "unordered", unordered) if unordered else None,
     }
+
+
+def sealed(key: bytes, purpose: str, digests: Sequence[str], salt: str = "") -> dict[str, Any]:
+    """Return private digests as a ledger may hold them: under its key and a salt, so that equal ones look different.
+
+    Without the key two of these do not even tell whether the data changed between them.
+
+    Examples
+    --------
+    >>> one, two = (sealed(bytes(32), "contents", ["ab"]) for _ in range(2))
+    >>> one["macs"] == two["macs"], one == sealed(bytes(32), "contents", ["ab"], one["salt"])
+    (False, True)
+    """
+    salt = salt or unreplayed_bytes(16).hex()
+    return {"salt": salt, "macs": [mac(key, f"{purpose} {salt}", digest)[:16] for digest in digests]}
+
+
+def sealed_sketch(key: bytes, sketch: Sequence[Sequence[str]], salt: str = "") -> dict[str, Any]:
+    """Return a sketch likewise, filled up: how many rows or people it has is not seen.
+
+    Examples
+    --------
+    >>> len(sealed_sketch(bytes(32), (["ab"], []))["macs"])
+    512
+    """
+    parts = ([*part, *(f"none {name} {i}" for i in range(len(part), _SKETCH))] for name, part in enumerate(sketch))
+    return sealed(key, "sketch", [digest for part in parts for digest in part], salt)
+
+
+def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[Sequence[str]]) -> float:
+    """Return the share of one data set's members that are the other's too, of that one of which it is larger.
+
+    The digests of a sketch are its data set's smallest. Of a set within another one all that are smaller than the
+    largest common one are common, in general the share that is (Broder 1997): so their number is compared with the
+    place of the last of them, on each side. 0 where fewer than ten are common. Rows and people are compared apart; the
+    larger share counts.
+
+    Examples
+    --------
+    >>> names = [f"{i:03}" for i in range(60)]
+    >>> held = sealed_sketch(bytes(32), (names, ()))
+    >>> overlap(bytes(32), held, (names[1::2], ())), overlap(bytes(32), held, (names[:5], ()))
+    (1.0, 0.0)
+    >>> overlap(b"other", held, (names, ()))
+    0.0
+    """
+    mine, theirs = sealed_sketch(key, sketch, held["salt"])["macs"], held["macs"]
+    shares = [0.0]
+    for start, part in zip((0, _SKETCH), sketch, strict=True):
+        one, other = mine[start : start + len(part)], theirs[start : start + _SKETCH]
+        for some, others in ((one, set(other)), (other, set(one))):
+            places = [place for place, member in enumerate(some, 1) if member in others]
+            shares += [len(places) / places[-1]] if len(places) >= _FEWEST else []
+    return max(shares)
 
 
 def merge(
@@ -60,7 +120,8 @@ def merge(
                 "to one private data set, one unit and one list of classes in one order."
                 + (_REVISE if name == "n_units" else "")
             )
-    new |= dict.fromkeys(SENSITIVE_KEYS)
+    new |= dict.fromkeys(SENSITIVE_KEYS[:3])
+    key = None
     if make_key or (registration.fingerprint is not None and known.get("fingerprint") is not None):
         # Never a second key: the first one may be lost, and what was made with it would be told apart no more.
         key = read_key(path, make=make_key and known.get("key_check") is None)
@@ -75,10 +136,23 @@ def merge(
                 + _REVISE
             )
         if known.get("fingerprint") not in (None, new["fingerprint"]):
+            if known.get("unordered") is not None and known["unordered"] == new["unordered"]:
+                raise LedgerError(
+                    f"the ledger {str(path)!r} knows "
+                    + ("these labels and owners" if new["unit"] == "group" else "as many records of every class")
+                    + " in another order. Nothing was charged. If these are its records, sort them as they were, or, "
+                    "where they must be in the new order, say so first: Ledger.revise(reason) (pate ledger revise). If "
+                    "they are other ones, name another file."
+                )
             raise LedgerError(
                 f"the ledger {str(path)!r} is for other private records than these. Nothing was charged. One "
                 f"ledger belongs to one private data set: name another file for another one.{_REVISE}"
             )
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}
+    held_sketch, revised = known.get("sketch"), known.get("fingerprint") is None
+    if make_key and key is not None and any(registration.sketch) and (held_sketch is None or revised):
+        merged["sketch"] = sealed_sketch(key, registration.sketch)
+    elif held_sketch is not None:
+        merged["sketch"] = held_sketch
     return None if canonical(merged) == canonical(known) else merged

@@ -69,6 +69,8 @@ class LedgerRow:
         What it took of the limit, in the ledger's currency.
     failure : float
         What it took of the share of delta that was set aside.
+    contents : dict or None
+        A digest of the private features under the ledger's key and a salt; None where it was not known.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class LedgerRow:
     kind: str = "labels"
     price: float = 0.0
     failure: float = 0.0
+    contents: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,11 @@ class Registration:
         A digest of the private records, by which a ledger recognises them: **sensitive**, not shown, and stored only
         under a secret key (:class:`pate.Ledger`).
     adjacency : str
+    contents : str or None
+        A digest of their features, likewise: by it a ledger tells that stored answers are of other features.
+    sketch : (tuple of str, tuple of str)
+        Digests of some of the rows, and of some of the people, likewise: by them a ledger tells that another data set
+        is largely of the same ones. All three are of :func:`pate.data.recognised_by`.
 
     Examples
     --------
@@ -121,6 +129,8 @@ class Registration:
     n_shards: int | None = None
     fingerprint: str | None = field(default=None, repr=False)
     adjacency: str = "replace-one"
+    contents: str | None = field(default=None, repr=False)
+    sketch: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), repr=False)
 
     def __post_init__(self) -> None:
         if self.unit not in ("record", "group"):

@@ -15,7 +15,7 @@ from typing import Any
 from pate.exceptions import LedgerError
 from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, pack_query, unpack_query
 from pate.ledger._entries import charge_of, decode, is_sealed, most_answers, read_registration, terms_of
-from pate.ledger._files import Bound, FileCheck, Thing, compared, sealed
+from pate.ledger._files import Bound, FileCheck, Thing, compared, signature
 from pate.ledger._key import mac, read_key
 from pate.ledger._rows import Verification
 from pate.ledger._store import DamagedLedgerError, transaction
@@ -183,7 +183,7 @@ class _Check:
         if entry.release is None or not 1 <= entry.release <= self.n_releases or entry.n_answers:
             self.problems.append(f"{name} says of files what no release has let out")
         if self._key is not None:
-            expected = sealed(self._key, told, entry.release or 0, entry.created, entry.previous)
+            expected = signature(self._key, told, entry.release or 0, entry.created, entry.previous)
             if not hmac.compare_digest(expected, str(body["mac"])):
                 self.problems.append(f"what {name} says of files was not written with the key beside the ledger")
                 return

@@ -118,6 +118,27 @@ def _passes_on(module: Any, name: str) -> bool:
     return False
 
 
+def several_inputs(module: nn.Module) -> str:
+    """Return what to do where ``forward`` takes several inputs, with a space before it; empty where it takes one.
+
+    Examples
+    --------
+    >>> several_inputs(nn.Bilinear(2, 2, 3))[:46]
+    ' forward takes 2 inputs (input1, input2), and a'
+    >>> several_inputs(nn.Linear(2, 3))
+    ''
+    """
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [p.name for p in parameters if p.kind in kinds and p.default is p.empty]
+    if len(names) < 2:
+        return ""
+    return (
+        f" forward takes {len(names)} inputs ({', '.join(names)}), and a row comes as one: put them side by side in X "
+        "(np.hstack), and take them apart in a module around this one: self.inner(x[:, :k], x[:, k:])."
+    )
+
+
 def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Module:
     """Make a module that returns logits.
 

@@ -3,8 +3,10 @@
 from pate.noise._shared import WordSource
 from pate.noise.integers import discrete_gaussian, discrete_laplace, noisy_argmax, uniform_below
 from pate.noise.reals import real_argmax, real_at_least, rounded_counts, rounded_up
+from pate.noise.source import NoiseSource
 
 __all__ = [
+    "NoiseSource",
     "WordSource",
     "discrete_gaussian",
     "discrete_laplace",

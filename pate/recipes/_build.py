@@ -93,7 +93,7 @@ def fitted_representation(
     image_shape: tuple[int, ...] | None = None,
     random_state: int = 0,
     max_categories: int = 50,
-    folder: str | os.PathLike[str] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Representation:
     """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
@@ -110,7 +110,7 @@ def fitted_representation(
         Public.
     max_categories : int
         Of the default for columns of text, see :class:`pate.representations.TableMap`.
-    folder : path or None
+    checkpoint_dir : path or None
         Where it is kept once it is fitted, and found again; see :func:`pate.representations.cached`.
     verbose : bool
 
@@ -128,7 +128,11 @@ def fitted_representation(
             )
         if hasattr(representation, "n_features_out_"):
             return representation
-        return clone(representation).fit(X_public) if folder is None else cached(representation, X_public, folder)
+        return (
+            clone(representation).fit(X_public)
+            if checkpoint_dir is None
+            else cached(representation, X_public, checkpoint_dir)
+        )
     rep = default_representation(
         kind,
         X_public,
@@ -137,7 +141,7 @@ def fitted_representation(
         max_categories=max_categories,
         verbose=verbose,
     )
-    return rep.fit(X_public) if folder is None else cached(rep, X_public, folder)
+    return rep.fit(X_public) if checkpoint_dir is None else cached(rep, X_public, checkpoint_dir)
 
 
 def default_representation(

@@ -61,7 +61,7 @@ class RecordsPlan:
         Those columns of the rows of ``z``.
     n_units : int
     unit : {"record", "group"}
-    image_shape, random_state, folder
+    image_shape, random_state, checkpoint_dir
         See :meth:`of`.
     anyway : bool
         Go on where a round has more noise than all ballots together.
@@ -85,7 +85,7 @@ class RecordsPlan:
     table: FloatArray | None = None
     image_shape: tuple[int, ...] | None = None
     random_state: int = 0
-    folder: str | os.PathLike[str] | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
     anyway: bool = False
 
     @classmethod
@@ -105,7 +105,7 @@ class RecordsPlan:
         image_shape: tuple[int, ...] | None = None,
         random_state: int = 0,
         n_jobs: int | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         anyway: bool = False,
     ) -> RecordsPlan:
@@ -131,7 +131,7 @@ class RecordsPlan:
         random_state : int
             Public.
         n_jobs : int or None
-        folder : path or None
+        checkpoint_dir : path or None
             Where a student of images is kept while it trains, so that a run that was cut off goes on to the very bits.
         verbose : bool
         anyway : bool
@@ -191,7 +191,7 @@ class RecordsPlan:
             table=None if columns is None else columns.vectors(some),
             image_shape=image_shape,
             random_state=random_state,
-            folder=folder,
+            checkpoint_dir=checkpoint_dir,
             anyway=anyway,
         )
 
@@ -246,7 +246,7 @@ class RecordsPlan:
         return len(self.recipe.rounds) > 1 and 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
 
     def run(
-        self, X: Any, y: Any, groups: Any = None, *, evidence: Evidence | None = None
+        self, X: Any, y: Any, *, groups: Any = None, evidence: Evidence | None = None
     ) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return the labels of all public rows and the model.
 
@@ -265,9 +265,9 @@ class RecordsPlan:
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        held = (voters.hold(X, y, groups), None, None) if self._holds(X) else None
+        held = (voters.hold(X, y, groups=groups), None, None) if self._holds(X) else None
         # Before anything is paid: what cannot be cast is found out here.
-        ballots = voters.cast(*(held or (X, y, groups)))
+        ballots = voters.cast(held[0]) if held else voters.cast(X, y, groups=groups)
         with open_ballot_session(
             terms.budget,
             shares=self.shares,
@@ -313,8 +313,8 @@ class RecordsPlan:
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
         with timed("training"):
             maps = image_student(
-                some, targets, self.image_shape, random_state=self.random_state, file=self._student_file(targets),
-                verbose=self.voters.verbose,
+                some, targets, self.image_shape, random_state=self.random_state,
+                checkpoint_dir=self._student_dir(targets), verbose=self.voters.verbose,
             )  # fmt: skip
         z = np.asarray(maps.transform(some), dtype=np.float64)
         with threadpool_limits(1):
@@ -326,19 +326,19 @@ class RecordsPlan:
         start = CorrectedHead.of(space, z, own.classes)
         return RecordModel(voters, asking.corrected(start, voters, records, space.transform(z), of_student=True))
 
-    def _student_file(self, targets: FloatArray) -> Path | None:
-        """Return where a student of these targets is kept: other noise, another file.
+    def _student_dir(self, targets: FloatArray) -> Path | None:
+        """Return where a student of these targets is kept: other noise, another folder.
 
         Beside the ledger at least: what is asked of a student can be asked again of that very one alone, and another
         number of threads, or a GPU, would make another.
         """
-        ledger, folder = self.terms.ledger, self.folder
+        ledger, folder = self.terms.ledger, self.checkpoint_dir
         if folder is None:
             if ledger is None:
                 return None
             folder = Path(ledger.path).with_name(Path(ledger.path).name + ".students")
         digest = hashlib.sha256(self.name.encode() + np.ascontiguousarray(targets).tobytes()).hexdigest()[:16]
-        return Path(folder) / f"student-{digest}.safetensors"
+        return Path(folder) / f"student-{digest}"
 
 
 @dataclass(frozen=True)

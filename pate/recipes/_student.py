@@ -34,7 +34,7 @@ def image_student(
     image_shape: tuple[int, ...] | None,
     *,
     random_state: int = 0,
-    file: str | os.PathLike[str] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> StudentFeatures:
     """Return the features of a student of a student that was taught the targets; the public images' looks decide how.
@@ -45,7 +45,7 @@ def image_student(
     targets : float array of shape (n_public, n_classes)
     image_shape : tuple or None
     random_state : int
-    file : path or None
+    checkpoint_dir : path or None
         Where the training is kept, so that one that was cut off goes on, and the same again is the same.
     verbose : bool
 
@@ -60,8 +60,6 @@ def image_student(
     from pate.students import ImageStudent
     from pate.students._features import StudentFeatures
 
-    if file is not None:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
     looks = looks_of(X_public, image_shape)
     settings = _SETTINGS[looks]
     last = ImageStudent(verbose=verbose, **settings)
@@ -69,11 +67,21 @@ def image_student(
     short = max(1, round(_SHORTER * last._epochs(int(np.shape(X_public)[0]))))
     generations = [clone(last).set_params(epochs=short, trust=0.0), *(clone(last) for _ in range(_LATER[looks]))]
     for i, student in enumerate(generations):
-        student.set_params(
-            random_state=training_seed(random_state, i),
-            checkpoint=None if file is None else f"{os.fspath(file)}.{i + 1}",
-        )
+        student.set_params(random_state=training_seed(random_state, i))
+        if checkpoint_dir is not None:
+            student.set_params(checkpoint_dir=_moved(Path(checkpoint_dir), i + 1))
     return StudentFeatures(generations, targets, image_shape=image_shape).fit(X_public)
+
+
+def _moved(folder: Path, generation: int) -> Path:
+    """Return where a generation is kept, with what earlier versions kept beside it: answers hang on that very one."""
+    from pate.students._image import FILE
+
+    kept, old = folder / str(generation), folder.with_name(f"{folder.name}.safetensors.{generation}")
+    if old.exists():
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.replace(old, kept / FILE)
+    return kept
 
 
 def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> SoftSpace:

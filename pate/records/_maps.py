@@ -20,7 +20,7 @@ import numpy as np
 from pate.core.checks import quietly
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._columns import as_number
-from pate.data._door import is_frame, is_sparse
+from pate.data._door import by_name, is_frame, is_sparse
 from pate.exceptions import InvalidInputError
 from pate.records._cells import read_records
 from pate.representations._text_cells import TextCells
@@ -138,7 +138,11 @@ class PublicMap:
         return np.concatenate(vectors) if vectors else np.zeros((0, width)), found
 
     def _block(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        z = _numbers(rows) if self.representation is None else self.representation.transform(rows)
+        z = (
+            _numbers(rows, getattr(self.space, "feature_names_in_", None))
+            if self.representation is None
+            else self.representation.transform(rows)
+        )
         z = np.asarray(z.toarray() if is_sparse(z) else z, dtype=np.float64)
         phi = np.asarray(self.space.transform(z), dtype=np.float64)
         if phi.shape != (BLOCK_ROWS, self.d):
@@ -170,10 +174,11 @@ class PublicMap:
         return all(bool(getattr(m, "exact_", False)) for m in (self.representation, self.space) if m is not None)
 
 
-def _numbers(rows: Any) -> Any:
+def _numbers(rows: Any, names: Any = None) -> Any:
     """Return rows without a representation as numbers cell by cell, NaN where one is none: no cell stops the others."""
     if is_sparse(rows) or (isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"):
         return rows
+    rows = by_name(rows, names, other="the space was fitted on")
     cells = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows, dtype=object)
     return np.fromiter(map(as_number, cells.ravel().tolist()), dtype=np.float64, count=cells.size).reshape(cells.shape)
 

@@ -34,7 +34,7 @@ class CappedVotes:
     >>> from pate.records import SignedSpace
     >>> X, y = np.repeat([[0.0, 1.0], [1.0, 0.0]], 300, axis=0), np.repeat([0, 1], 300)
     >>> voters = RecordVoters(None, SignedSpace().fit(X[::50]), classes=2)
-    >>> votes = voters.capped_votes(X, y, X[[0, 599]], radius=0.5)
+    >>> votes = voters.capped_votes(X, y, X_public=X[[0, 599]], radius=0.5)
     >>> votes
     CappedVotes(n_queries=2, n_teachers=600, labels=<sensitive>)
     >>> run = open_vote_cap(VoteCap(max_votes=1, sigma=9.0), n_teachers=votes.n_teachers, classes=votes.classes,

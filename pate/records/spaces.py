@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from pate.core.checks import check_int, check_real, shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray
+from pate.data._door import is_frame
 from pate.exceptions import InvalidInputError
 from pate.representations._exact import ExactMap, one_sign
 from pate.representations._private import private_kind
@@ -61,6 +62,7 @@ class BallotSpace(TransformerMixin, BaseEstimator):
         """
         z = _public(X)
         self.n_features_in_ = z.shape[1]
+        self.feature_names_in_ = list(X.columns) if is_frame(X) else None
         self.provenance_ = f"{self} fitted on {len(z):,} public rows"
         self._fit(z)
         return self

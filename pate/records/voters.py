@@ -134,7 +134,7 @@ class RecordVoters:
             raise InvalidInputError("release is of ballots in another space. Ask with the voters that cast them.")
         return release.decide(self.transform(X))
 
-    def hold(self, X: Any, y: Any, groups: Any = None) -> HeldRecords:
+    def hold(self, X: Any, y: Any, *, groups: Any = None) -> HeldRecords:
         """Return the records with their directions, to :meth:`cast` several rounds from: rows are mapped once.
 
         The ballots are those of the records themselves, to the last bit: only time is saved, for four bytes per record
@@ -164,7 +164,7 @@ class RecordVoters:
         pieces = track(made, total=n_tasks, label="directions", show=self._shown(whose))
         return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts())
 
-    def cast(self, X: Any, y: Any = None, groups: Any = None) -> BallotSum:
+    def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
 
         Parameters
@@ -228,7 +228,7 @@ class RecordVoters:
             raise InvalidInputError(f"model must have predict_proba(phi), got {shown(model)}. Pass a fitted head.")
         return self._cast(X, y, groups, model, check_clip(clip))
 
-    def capped_votes(self, X: Any, y: Any, X_public: Any, *, radius: float) -> CappedVotes:
+    def capped_votes(self, X: Any, y: Any, *, X_public: Any, radius: float) -> CappedVotes:
         """Return every record's votes on public rows near it, for a run under :class:`pate.VoteCap`.
 
         A record votes with its class for the public rows within ``radius`` of it (|phi_i - phi_j|), and abstains

@@ -115,7 +115,8 @@ def buy_rounds(
     if bought < _LEAST_LEFT**2 * whole:
         raise BudgetExceededError(
             f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: noise would drown all ballots. "
-            "Nothing was spent. Ask for a budget that it has left, or raise the ledger's total."
+            "Nothing was spent. A total is never raised: before the first of several releases begin a ledger with the "
+            "total of all (pate ledger begin; Ledger(path, total=...))."
         )
     worst = max(m.noise_multiplier for m in rounds)
     if n_units is not None and worst > n_units and not anyway:

@@ -13,7 +13,7 @@ from pate.core.checks import CellKindError, quietly
 from pate.core.frames import plain_rows
 from pate.core.types import FloatArray
 from pate.data._columns import as_float, as_number, holds_numbers
-from pate.data._door import is_frame, is_sparse, is_texts, read_numbers, read_rows
+from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows
 from pate.exceptions import InvalidInputError
 
 #: A cell counts up to this many times the public range beyond it.
@@ -61,13 +61,7 @@ def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any
     """
     remedy = "Bring both tables to the same columns (pate.data.align_columns)."
     if is_frame(X) and names is not None:
-        mine = [str(c) for c in X.columns]
-        absent, extra = [n for n in names if n not in mine], [n for n in mine if n not in names]
-        if absent or extra or len(mine) != len(names):
-            raise InvalidInputError(
-                f"X has other columns than the public rows: without {absent}, with {extra}. {remedy}"
-            )
-        return X if mine == list(names) else X.iloc[:, [mine.index(n) for n in names]]
+        return by_name(X, names, other="the public rows")
     n = X.shape[1] if len(X.shape) > 1 else 1
     if n != n_features:
         raise InvalidInputError(f"X must have {n_features} columns, as the public rows have, got {n}. {remedy}")

@@ -116,7 +116,7 @@ class Rival(ByRecords):
         """Return ``"records"``: rows of any kind come in, and a public map looks at each."""
         return "records"
 
-    def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Rival:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Rival:
         """Spend the budget on labels of public rows, and train the student on them.
 
         Parameters

@@ -120,7 +120,7 @@ class PrivateKNN(Rival):
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> knn = PrivateKNN(budget=Budget(3.0, 1e-5), classes=range(10), image_shape=(8, 8), random_state=0)
-    >>> knn = knn.fit(X[:1200] / 16, y[:1200], X[1200:1500] / 16)
+    >>> knn = knn.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
     >>> knn.statement_.guarantee.epsilon <= 3.0, bool(knn.score(X[1500:] / 16, y[1500:]) > 0.5)
     (True, True)
     """

@@ -97,7 +97,7 @@ class SparseVectorPATE(Rival):
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> scheme = SparseVectorPATE(budget=Budget(20.0, 1e-5), classes=range(10), image_shape=(8, 8), random_state=0)
-    >>> scheme = scheme.fit(X[:1200] / 16, y[:1200], X[1200:1500] / 16)
+    >>> scheme = scheme.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
     >>> scheme.statement_.guarantee.epsilon <= 20.0, bool(scheme.score(X[1500:] / 16, y[1500:]) > 0.3)
     (True, True)
     """

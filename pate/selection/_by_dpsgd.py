@@ -182,7 +182,7 @@ class DPSGDContestant(Contestant):
             return
         # By the plan that was priced, whatever budget the run itself is told.
         owners = groups if self.facts.grouped else None
-        model._take(fit_privately(model, X, y, owners, road=self._mapping_once))
+        model._take(fit_privately(model, X, y, groups=owners, road=self._mapping_once))
         model._road = self.planned[1]  # the other keeps private rows
 
     def predicted(self, model: Any, X: Any) -> Any:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from pate.core.checks import shown
 from pate.core.types import FloatArray
-from pate.data._door import is_frame, read_rows
+from pate.data._door import by_name, is_frame, read_rows
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.compose.selection import deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS
@@ -162,6 +162,8 @@ class Contestant(ABC):
     def check_columns(self, rows: PrivateRows) -> Any:
         """Return the public rows, read; refuse those of other columns than the private ones have."""
         public = read_rows(self.facts.X_public, name="X_public")
+        if is_frame(rows.X):
+            public = by_name(public, rows.X.columns, name="X_public", other="X")
         columns = [list(one.columns) if is_frame(one) else one.shape[1:] for one in (rows.X, public)]
         if is_frame(rows.X) == is_frame(public) and columns[0] != columns[1]:
             raise InvalidInputError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate.core.checks import check_classes, check_int, check_labels, check_real, encode_labels, shown
 from pate.core.provenance import now
-from pate.data import records_fingerprint
+from pate.data import recognised_by
 from pate.data._door import read_rows
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
@@ -41,8 +41,8 @@ def private_select(
     *,
     budget: Budget,
     classes: Any,
-    groups: Any = None,
     X_public: Any = None,
+    groups: Any = None,
     ledger: Ledger | None = None,
     mean_runs: float = 10.0,
     distribution: str = "poisson",
@@ -169,7 +169,8 @@ def private_select(
     for contestant in contestants:
         contestant.check_rows(rows)
     drawn = _weights(weights, len(contestants))
-    data = Registration(facts.unit, values, n_units=n_units, fingerprint=records_fingerprint(labels, groups))
+    known = {} if ledger is None else recognised_by(rows.X, labels, groups)
+    data = Registration(facts.unit, values, n_units=n_units, **known)
     if ledger is not None:
         ledger.check(data)
     warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)

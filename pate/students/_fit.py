@@ -250,7 +250,7 @@ def _quick(student: Any) -> Any:
     """Return what stands for a student while it is only tried on: an epoch of an image student, which keeps nothing."""
     if not isinstance(student, ImageStudent):
         return student
-    return clone(student).set_params(epochs=1, seconds=None, checkpoint=None, verbose=False)
+    return clone(student).set_params(epochs=1, seconds=None, checkpoint_dir=None, verbose=False)
 
 
 def _take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:

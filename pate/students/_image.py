@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -81,9 +82,9 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     device : str
         ``"auto"`` takes a GPU where there is one.
     random_state : int or None
-    checkpoint : path or None
-        Kept after every epoch (safetensors): a fit that was cut off goes on from there, on the CPU to the very bits.
-        Removed by whoever wants it removed; one of another training is refused.
+    checkpoint_dir : path or None
+        Where the training is kept after every epoch (safetensors): a fit that was cut off goes on from
+        there, on the CPU to the very bits. Removed by whoever wants it removed; one of another training is refused.
     verbose : bool
         A progress bar.
 
@@ -99,7 +100,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         What the targets became: the student's and the release's word on every public row.
     image_shape_ : (channels, height, width)
     resumed_ : bool
-        The fit went on from a ``checkpoint`` file.
+        The fit went on from what was in ``checkpoint_dir``.
 
     Notes
     -----
@@ -140,7 +141,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         precision: str = "auto",
         device: str = "auto",
         random_state: int | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         verbose: bool = False,
     ) -> None:
         self.image_shape = image_shape
@@ -163,7 +164,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         self.precision = precision
         self.device = device
         self.random_state = random_state
-        self.checkpoint = checkpoint
+        self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, weights: Any = None) -> Self:
@@ -203,11 +204,13 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         from pate.students._image_network import make_network
         from pate.students._image_training import Training
 
-        if self.checkpoint is not None:
-            check_can_write("checkpoint", self.checkpoint)
+        file = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / FILE
+        if file is not None:
+            check_can_write("checkpoint_dir", file)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with own_generator(training_seed(recipe.seed, 0)):
             network = make_network(self.network, self.init, self.image_shape_, targets.shape[1])
-        training = Training(network, images, targets, given, recipe, device, self.checkpoint)
+        training = Training(network, images, targets, given, recipe, device, file)
         for _ in track(training.run(), total=recipe.epochs, label="student", show=self.verbose):
             pass
         self.history_, self.resumed_ = training.history, training.resumed
@@ -329,8 +332,10 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInputError(f"{name} must be True or False, got {shown(getattr(self, name))}.")
         seed = self.random_state if self.random_state is None else check_int("random_state", self.random_state, low=0)
-        if seed is None and self.checkpoint is not None:
-            raise InvalidInputError("random_state must be given with a checkpoint: one without a seed cannot go on.")
+        if seed is None and self.checkpoint_dir is not None:
+            raise InvalidInputError(
+                "random_state must be given with checkpoint_dir: a fit without a seed cannot go on."
+            )
         check_int("batch_size", self.batch_size, low=2)
         open_ends: dict[str, Any] = {"low": 0, "low_open": True}
         recipe = Recipe(
@@ -382,5 +387,7 @@ def _plain(value: Any) -> Any:
     return value.item()
 
 
+#: A fit's file in its ``checkpoint_dir``.
+FILE = "student.safetensors"
 #: Settings of a run, not of a student.
-_NOT_KEPT = ("image_shape", "init", "device", "checkpoint", "verbose")
+_NOT_KEPT = ("image_shape", "init", "device", "checkpoint_dir", "verbose")

@@ -328,8 +328,8 @@ class Training:
         tensors, told = read_file(self.file, _KEY)
         if told.get("digest") != self.digest:
             raise InvalidInputError(
-                f"checkpoint={str(self.file)!r} is of another training: other images, targets, settings or seed. Name "
-                "another file, or remove this one."
+                f"checkpoint_dir={str(self.file.parent)!r} holds another training: other images, targets, settings or "
+                "seed. Name another folder, or remove this one."
             )
         self.resumed = True
         at = {name: value.to(self.device) for name, value in tensors.items()}

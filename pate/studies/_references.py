@@ -56,7 +56,7 @@ def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClass
     quiet = replace(plan, voters=voters, terms=terms)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PateWarning)
-        _, model = quiet.run(private.X, private.y, private.groups)
+        _, model = quiet.run(private.X, private.y, groups=private.groups)
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     name, accuracy = _ordinary_model(coded, seed)
     found = {

@@ -73,7 +73,7 @@ class AnswerCache:
                 write_text(self._folder / "README.txt", _README, mode=0o600)
         except OSError as error:
             raise InvalidInputError(
-                f"cache_dir must be a folder that can be written to, got {os.fspath(self._folder)!r} "
+                f"checkpoint_dir must be a folder that can be written to, got {os.fspath(self._folder)!r} "
                 f"({error.strerror}). Name another, or None to keep answers in memory only."
             ) from error
 
@@ -148,7 +148,7 @@ class AnswerCache:
             known.setdefault(sys.intern(match[1].decode()), label)
         if damaged:
             warnings.warn(
-                f"some of teacher {index}'s answers in cache_dir could not be read; those rows are asked again.",
+                f"some of teacher {index}'s answers in checkpoint_dir could not be read; those rows are asked again.",
                 CheckpointWarning,
                 stacklevel=2,
             )

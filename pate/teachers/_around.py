@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
-from pate.data._door import check_same_shape, flat_rows, image_shape, read_numbers
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ReadRows, ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
@@ -102,6 +102,14 @@ class TeachersRows(BaseEstimator):
         if reset:
             self._row_shape = shape
         check_same_shape(shape, self._row_shape, name="X_public")
+        if not reset:
+            names = self._names()
+            if names is not None and not is_frame(X_public):
+                raise InvalidInputError(
+                    "X_public must be a DataFrame, as the private rows are: columns are told apart by name. Pass one "
+                    "with the columns of X."
+                )
+            X_public = by_name(X_public, names, name="X_public", other="the private rows")
         rows = _teachers_rows(X_public, "X_public", teachers)
         self._check_names(rows, reset=reset)
         return rows
@@ -109,9 +117,13 @@ class TeachersRows(BaseEstimator):
     def _check_rows(self, X: Any, student: Any) -> Any:
         X = plain_rows(X)
         check_same_shape(image_shape(X), self._row_shape)
-        rows = check_rows(X, estimator=student)
+        rows = check_rows(by_name(X, self._names()), estimator=student)
         self._check_names(rows, reset=False)
         return rows
+
+    def _names(self) -> Any:
+        """Return the columns that are remembered; None where they have no names."""
+        return getattr(self, "feature_names_in_", None)
 
     def _check_names(self, rows: Any, *, reset: bool, kinds: bool = True) -> None:
         """Remember columns, or see that they are those that are remembered, and with ``kinds`` as many numbers."""

@@ -83,7 +83,7 @@ class ShardEnsemble(Trains, BaseEstimator):
     n_features_in_: int
     n_resumed_: int
 
-    def fit(self, X: Any, y: Any, groups: Any = None, *, X_public: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
         """Cut the private records into shards and train a teacher on each.
 
         Parameters
@@ -122,7 +122,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
         >>> X, y, patients = np.arange(6.0).reshape(6, 1), [0, 1, 0, 1, 0, 1], list("aabbcc")
-        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), partition_seed=1).fit(X, y, patients)
+        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), partition_seed=1).fit(X, y, groups=patients)
         >>> teachers.partition_
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
@@ -270,7 +270,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         self._secret_file = Path(path)
         return self
 
-    def with_shard(self, X: Any, y: Any, groups: Any = None, *, shard: int) -> Self:
+    def with_shard(self, X: Any, y: Any, *, groups: Any = None, shard: int) -> Self:
         """Return a copy in which the teacher of one shard is trained anew, on a neighbouring data set in the same cut.
 
         What a ``fit`` on that data set would give under this partition and this seed, for the cost of one teacher: for

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import get_tags
 
 from pate.data._columns import holds_numbers, order_key
-from pate.data._door import flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
+from pate.data._door import by_name, flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
 from pate.exceptions import InvalidInputError
 from pate.votes import hash_queries
 
@@ -212,14 +212,7 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None
             raise InvalidInputError(
                 "X must be a DataFrame, because the teachers were fitted on one. Name its columns as in fit."
             )
-        missing = [c for c in columns if c not in X.columns]
-        extra = [c for c in X.columns if c not in columns]
-        if missing or extra or len(X.columns) != len(columns):
-            raise InvalidInputError(
-                f"X has other columns than the teachers were fitted on: missing {missing!r}, extra {extra!r}. "
-                "Public and private tables need the same columns, each once."
-            )
-        X = X[list(columns)]
+        X = by_name(X, columns, other="the teachers were fitted on")
         odd = [
             f"{c!r} ({columns[c]}, here {kind})" for c, kind in (column_kinds(X) or {}).items() if kind != columns[c]
         ]

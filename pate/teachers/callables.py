@@ -49,12 +49,12 @@ class CallableTeachers:
     n_jobs : int or None
         Functions called side by side, in threads, each function by one thread at a time; None is 1. Endpoints keep
         one waiting, so more than the number of cores pays for them.
-    cache_dir : path or None
+    checkpoint_dir : path or None
         Keep answers here as well, so that an interrupted vote goes on, and no row is paid for twice. The folder is as
         sensitive as the data. One process at a time may use it.
-    cache_key : str or None
-        What the functions are, such as ``"shards of 2026-03, adapter v2"``: with ``cache_dir`` it must be given, as a
-        function cannot be recognised by itself. Change it whenever a function, a shard or a prompt changes.
+    checkpoint_key : str or None
+        What the functions are, such as ``"shards of 2026-03, adapter v2"``: with ``checkpoint_dir`` it must be given,
+        as a function cannot be recognised by itself. Change it whenever a function, a shard or a prompt changes.
     verbose : bool
         Show a progress bar.
 
@@ -70,7 +70,7 @@ class CallableTeachers:
     ------
     InvalidInputError
         ``functions`` is not a sequence of callables, or holds one callable twice (two teachers that share a shard);
-        ``cache_dir`` without ``cache_key``.
+        ``checkpoint_dir`` without ``checkpoint_key``.
 
     Notes
     -----
@@ -78,7 +78,7 @@ class CallableTeachers:
     the shards are disjoint, the shard of every other unit is the same for both neighbours (:func:`pate.partition`),
     and function ``i`` depends on shard ``i``, public things and randomness of its own alone, then one replacement
     changes one function, which moves at most one vote per query. Whether a function answers the same each time does
-    not matter for that; a row that was answered keeps its answer, here and in ``cache_dir``.
+    not matter for that; a row that was answered keeps its answer, here and in ``checkpoint_dir``.
 
     This class calls function ``i`` with public rows only and passes nothing from one function to another, but it
     cannot see what a function does. The curator must make sure that teachers share
@@ -116,8 +116,8 @@ class CallableTeachers:
         n_retries: int = 3,
         retry_wait: float = 1.0,
         n_jobs: int | None = None,
-        cache_dir: Any = None,
-        cache_key: str | None = None,
+        checkpoint_dir: Any = None,
+        checkpoint_key: str | None = None,
         verbose: bool = False,
     ) -> None:
         self._functions = _checked(functions)
@@ -130,13 +130,14 @@ class CallableTeachers:
         self.retry_wait = check_real("retry_wait", retry_wait, low=0)
         self.n_jobs = 1 if n_jobs is None else check_int("n_jobs", n_jobs, low=1, remedy="These are threads.")
         self.verbose = verbose
-        if cache_dir is not None and not (isinstance(cache_key, str) and cache_key.strip()):
+        if checkpoint_dir is not None and not (isinstance(checkpoint_key, str) and checkpoint_key.strip()):
             raise InvalidInputError(
-                f"cache_key must be a text that says what the functions are, as cache_dir is given, got {cache_key!r}. "
-                "Write what would change the answers: the shards, the model and the prompt, with their versions."
+                f"checkpoint_key must be a text that says what the functions are, as checkpoint_dir is given, "
+                f"got {checkpoint_key!r}. Write what would change the answers: the shards, the model and "
+                "the prompt, with their versions."
             )
         self._place = {value: i for i, value in enumerate(self.classes_)}
-        self._cache = AnswerCache(self.n_teachers, self.classes_, folder=cache_dir, version=cache_key)
+        self._cache = AnswerCache(self.n_teachers, self.classes_, folder=checkpoint_dir, version=checkpoint_key)
         self._voting = threading.Lock()
         self.failed_in_vote_: dict[int, str] = {}
 

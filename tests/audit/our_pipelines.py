@@ -50,7 +50,7 @@ PUBLIC = world(999)[0][:25]
 
 
 def _voted(teachers: Any, X: Any, y: Any, groups: Any, mechanism: Any = None) -> Any:
-    votes = teachers.fit(X, y, groups).vote(PUBLIC)
+    votes = teachers.fit(X, y, groups=groups).vote(PUBLIC)
     return release_labels(votes, mechanism or GNMax(sigma=20.0), budget=BUDGET)
 
 
@@ -93,7 +93,9 @@ def own_functions(X, y, groups=None):
 
 
 def adaptive_session(X, y, groups=None):
-    teachers = TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0).fit(X, y, groups)
+    teachers = TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0).fit(
+        X, y, groups=groups
+    )
     facts = {"n_teachers": TEACHERS, "classes": CLASSES, "unit": teachers.partition_.unit}
     session = open_session(GNMax(sigma=20.0), n_queries=20, budget=BUDGET, **facts)
     first = session.ask(teachers.vote(PUBLIC[:10]))
@@ -102,13 +104,15 @@ def adaptive_session(X, y, groups=None):
 
 
 def capped_votes(X, y, groups=None):
-    teachers = TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0).fit(X, y, groups)
+    teachers = TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0).fit(
+        X, y, groups=groups
+    )
     run = open_vote_cap(VoteCap(max_votes=5, sigma=20.0), n_teachers=TEACHERS, classes=CLASSES, budget=BUDGET)
     return run.ask(teachers.vote(PUBLIC).labels)
 
 
 def _ballots(space: Any, X: Any, y: Any, groups: Any) -> Any:
-    ballots = RecordVoters(None, space.fit(PUBLIC), classes=CLASSES).cast(X, y, groups)
+    ballots = RecordVoters(None, space.fit(PUBLIC), classes=CLASSES).cast(X, y, groups=groups)
     return release_ballots(ballots, GaussianSum(noise_multiplier=4.0), budget=BUDGET)
 
 

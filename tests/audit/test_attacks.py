@@ -225,7 +225,7 @@ def test_a_finished_attack_is_not_fitted_again(rows, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
     with pytest.raises(RunFolderError, match="holds no attack"):
-        attack(Memory(), *rows, n_shadows=8, folder=tmp_path / "full")
+        attack(Memory(), *rows, n_shadows=8, checkpoint_dir=tmp_path / "full")
 
 
 @pytest.mark.slow  # workers have to start

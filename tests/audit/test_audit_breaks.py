@@ -56,14 +56,14 @@ def test_a_claim_of_a_huge_epsilon_is_not_made_smaller():
 def test_a_folder_holds_one_release_and_one_score(tmp_path):
     kind = {"claim": Claim.gaussian(1.0), "n_runs": 400, "batch": 100, "published": True, "seed": 0}
     worlds = np.zeros(1), np.ones(1)
-    first = audit.game(NoisySum(1.0), *worlds, folder=tmp_path / "a", **kind)
-    again = audit.game(NoisySum(1.0), *worlds, folder=tmp_path / "a", **kind)
+    first = audit.game(NoisySum(1.0), *worlds, checkpoint_dir=tmp_path / "a", **kind)
+    again = audit.game(NoisySum(1.0), *worlds, checkpoint_dir=tmp_path / "a", **kind)
     assert first.figures == again.figures
     with pytest.raises(InvalidInputError, match="whose release is another"):
-        audit.game(NoisySum(0.05), *worlds, folder=tmp_path / "a", **kind)
-    audit.game(NoisySum(0.05), *worlds, score=lambda o: 0 * o[:, 0], folder=tmp_path / "b", **kind)
+        audit.game(NoisySum(0.05), *worlds, checkpoint_dir=tmp_path / "a", **kind)
+    audit.game(NoisySum(0.05), *worlds, score=lambda o: 0 * o[:, 0], checkpoint_dir=tmp_path / "b", **kind)
     with pytest.raises(InvalidInputError, match="whose score is another"):
-        audit.game(NoisySum(0.05), *worlds, score=lambda o: o[:, 0], folder=tmp_path / "b", **kind)
+        audit.game(NoisySum(0.05), *worlds, score=lambda o: o[:, 0], checkpoint_dir=tmp_path / "b", **kind)
 
 
 def test_releases_are_told_apart_by_what_they_hold():
@@ -128,7 +128,7 @@ def test_a_law_of_numbers_without_a_scale_is_refused(scale):
 @pytest.mark.parametrize("seed", [-1, "x", 1.5])
 def test_a_seed_that_is_none_is_named(seed):
     with pytest.raises(InvalidInputError, match="seed must be a whole number >= 0"):
-        audit.game(NoisySum(1.0), np.zeros(1), np.ones(1), claim=(1.0, 1e-5), n_runs=10, seed=seed)
+        audit.game(NoisySum(1.0), np.zeros(1), np.ones(1), claim=(1.0, 1e-5), n_runs=10, random_state=seed)
 
 
 def test_bounds_hold_where_they_are_next_to_nothing():

@@ -39,13 +39,17 @@ def value(output):
 
 
 def test_too_little_noise_is_refuted_early_and_enough_is_not():
-    weak = game(NoisySum(0.5), ZERO, ONE, claim=Claim.gaussian(1.0), n_runs=2000, batch=250, seed=0, published=True)
+    weak = game(
+        NoisySum(0.5), ZERO, ONE, claim=Claim.gaussian(1.0), n_runs=2000, batch=250, random_state=0, published=True
+    )
     assert weak.refuted
     assert weak.settings["runs looked at"] < 2000
     assert weak.n_releases < 4000
     assert weak["lower bound on mu"].value > 1.0
     assert "where the claim allows at most" in weak.finding
-    honest = game(NoisySum(1.0), ZERO, ONE, claim=Claim.gaussian(1.0), n_runs=500, batch=250, seed=0, published=True)
+    honest = game(
+        NoisySum(1.0), ZERO, ONE, claim=Claim.gaussian(1.0), n_runs=500, batch=250, random_state=0, published=True
+    )
     assert not honest.refuted
     assert honest["lower bound on mu"].value <= 1.0
     assert honest.settings["runs looked at"] == 500
@@ -56,7 +60,14 @@ def test_a_true_claim_is_refuted_no_more_often_than_promised_however_often_it_is
     found = 0
     for seed in range(25):
         made = game(
-            NoisySum(1.0), ZERO, ONE, claim=Claim.gaussian(1.0), n_runs=100, batch=100, seed=seed, false_alarms=0.2
+            NoisySum(1.0),
+            ZERO,
+            ONE,
+            claim=Claim.gaussian(1.0),
+            n_runs=100,
+            batch=100,
+            random_state=seed,
+            false_alarms=0.2,
         )
         found += made.refuted
     assert found <= binom.isf(1e-5, 25, 0.2)
@@ -72,10 +83,10 @@ def test_the_alarms_of_all_looks_add_up():
 
 def test_a_score_is_a_likelihood_a_function_or_a_classifier():
     claim = Claim.gaussian(0.5)
-    own = game(noisy, 0.0, 2.0, claim=claim, score=value, n_runs=400, seed=1)
+    own = game(noisy, 0.0, 2.0, claim=claim, score=value, n_runs=400, random_state=1)
     assert own.refuted
     assert "function of the user (value)" in own.tried
-    learnt = game(NoisySum(0.5), ZERO, ONE, claim=claim, score=GaussianNB(), n_runs=600, batch=100, seed=1)
+    learnt = game(NoisySum(0.5), ZERO, ONE, claim=claim, score=GaussianNB(), n_runs=600, batch=100, random_state=1)
     assert learnt.refuted
     assert learnt.settings["runs for training the score"] == 300
     assert learnt.settings["runs looked at"] <= 300
@@ -96,7 +107,7 @@ def test_a_classifier_that_overfits_refutes_no_true_claim():
     from sklearn.tree import DecisionTreeClassifier
 
     p = [
-        game(release, 0, 1, claim=(1e-3, 1e-5), score=DecisionTreeClassifier(), n_runs=100, batch=100, seed=s)
+        game(release, 0, 1, claim=(1e-3, 1e-5), score=DecisionTreeClassifier(), n_runs=100, batch=100, random_state=s)
         for s in range(8)
     ]
     assert min(found["p-value of the claimed curve"].value for found in p) > 1e-3
@@ -109,7 +120,7 @@ def test_a_classifier_that_overfits_refutes_no_true_claim():
 def test_every_mechanism_is_played_against_its_own_charge(mechanism):
     D, D_prime = [[5, 5, 0], [6, 3, 1]], [[4, 6, 0], [5, 4, 1]]
     release = MechanismRelease(mechanism)
-    made = game(release, D, D_prime, claim=mechanism.charge(2), n_runs=1000, batch=500, seed=3, published=True)
+    made = game(release, D, D_prime, claim=mechanism.charge(2), n_runs=1000, batch=500, random_state=3, published=True)
     assert not made.refuted
     # The log likelihood ratio has mean 1 under D once exponentiated, whatever is released.
     ratio = release.log_ratio(release(D, 9, 20_000), D, D_prime)
@@ -125,7 +136,7 @@ def test_another_librarys_sampler_is_played():
     sampler.seed = 0
     release = MechanismRelease(GNMax(2.0), sampler=sampler)
     D, D_prime = [[2, 2]] * 10, [[1, 3]] * 10
-    assert game(release, D, D_prime, claim=GNMax(2.0).charge(10), n_runs=500, batch=100, seed=0).refuted
+    assert game(release, D, D_prime, claim=GNMax(2.0).charge(10), n_runs=500, batch=100, random_state=0).refuted
     with pytest.raises(InvalidInputError, match="one outcome for each"):
         game(
             MechanismRelease(GNMax(2.0), sampler=lambda counts: [0]), D, D_prime, claim=(1.0, 1e-5), n_runs=10, batch=10
@@ -135,7 +146,7 @@ def test_another_librarys_sampler_is_played():
 
 
 def test_workers_and_folders_change_nothing(tmp_path):
-    how = {"claim": Claim.gaussian(1.0), "score": value, "n_runs": 60, "seed": 5, "published": True}
+    how = {"claim": Claim.gaussian(1.0), "score": value, "n_runs": 60, "random_state": 5, "published": True}
     alone = game(noisy, 0.0, 1.0, **how)
     for more in ({"n_jobs": 2}, {"folder": tmp_path / "game"}, {"folder": tmp_path / "game"}):
         assert game(noisy, 0.0, 1.0, **how, **more).figures == alone.figures
@@ -165,7 +176,8 @@ def test_a_game_goes_on_where_it_was_killed(tmp_path):
                 return world + np.random.default_rng(seed).normal()
 
             if __name__ == "__main__":
-                game(release, 0.0, 1.0, claim=Claim.gaussian(1.0), score=float, n_runs=80, folder={str(folder)!r})
+                game(release, 0.0, 1.0, claim=Claim.gaussian(1.0), score=float, n_runs=80,
+                     checkpoint_dir={str(folder)!r})
             """
         ),
         encoding="utf-8",
@@ -178,30 +190,30 @@ def test_a_game_goes_on_where_it_was_killed(tmp_path):
     again = runpy.run_path(str(script))
     release, calls = again["release"], again["calls"]
     how = {"claim": Claim.gaussian(1.0), "score": float, "n_runs": 80}
-    resumed = game(release, 0.0, 1.0, **how, folder=folder)
+    resumed = game(release, 0.0, 1.0, **how, checkpoint_dir=folder)
     assert len(calls) == 2 * 40  # four blocks of ten were there
     seed = json.loads((folder / "game.json").read_text(encoding="utf-8"))["seed"]
-    assert game(release, 0.0, 1.0, **how, seed=seed).figures == resumed.figures
+    assert game(release, 0.0, 1.0, **how, random_state=seed).figures == resumed.figures
 
 
 def test_a_folder_holds_one_game(tmp_path):
     how = {"claim": (5.0, 1e-5), "score": value}
-    game(noisy, 0.0, 1.0, n_runs=20, folder=tmp_path / "g", **how)
-    for change in ({"n_runs": 30}, {"n_runs": 20, "seed": 1}, {"n_runs": 20, "batch": 5}):
+    game(noisy, 0.0, 1.0, n_runs=20, checkpoint_dir=tmp_path / "g", **how)
+    for change in ({"n_runs": 30}, {"n_runs": 20, "random_state": 1}, {"n_runs": 20, "batch": 5}):
         with pytest.raises(InvalidInputError, match="is another"):
-            game(noisy, 0.0, 1.0, folder=tmp_path / "g", **{**how, **change})
+            game(noisy, 0.0, 1.0, checkpoint_dir=tmp_path / "g", **{**how, **change})
     with pytest.raises(InvalidInputError, match="worlds is another"):
-        game(noisy, 0.0, 2.0, n_runs=20, folder=tmp_path / "g", **how)
+        game(noisy, 0.0, 2.0, n_runs=20, checkpoint_dir=tmp_path / "g", **how)
     (tmp_path / "g" / "runs-000000010.npz").write_bytes(b"torn")
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        game(noisy, 0.0, 1.0, n_runs=20, folder=tmp_path / "g", **how)
+        game(noisy, 0.0, 1.0, n_runs=20, checkpoint_dir=tmp_path / "g", **how)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(InvalidInputError, match="no game"):
-        game(noisy, 0.0, 1.0, n_runs=20, folder=tmp_path / "other", **how)
+        game(noisy, 0.0, 1.0, n_runs=20, checkpoint_dir=tmp_path / "other", **how)
     (tmp_path / "g" / "game.json").write_text('{"schema": "pate-game-1", "seed": NaN}')
     with pytest.raises(InvalidInputError, match="of the folder cannot be read"):
-        game(noisy, 0.0, 1.0, n_runs=20, folder=tmp_path / "g", **how)
+        game(noisy, 0.0, 1.0, n_runs=20, checkpoint_dir=tmp_path / "g", **how)
 
 
 def test_runs_share_no_seed():
@@ -212,7 +224,7 @@ def test_runs_share_no_seed():
 
 
 def test_what_is_said_of_private_data_is_kept_in():
-    made = game(noisy, 0.0, 3.0, claim=Claim.gaussian(0.1), score=value, n_runs=100, seed=0)
+    made = game(noisy, 0.0, 3.0, claim=Claim.gaussian(0.1), score=value, n_runs=100, random_state=0)
     assert made.refuted
     assert made.sensitive
     assert "%" not in repr(made)

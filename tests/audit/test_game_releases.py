@@ -74,19 +74,21 @@ MOVED = HERE.sums - THERE.sums
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_stands_by_its_own_charge(name):
     release, here, there, score, charge, n_runs = RELEASES[name]
-    found = game(release, here, there, claim=charge, score=score, n_runs=n_runs, seed=1, delta=1e-3, published=True)
+    found = game(
+        release, here, there, claim=charge, score=score, n_runs=n_runs, random_state=1, delta=1e-3, published=True
+    )
     assert not found.refuted
     assert found["lower bound on epsilon"].value <= Claim.of(charge).epsilon(1e-3)
     # Worlds that are told apart: this game could have found something.
     if name in ("labels", "record voters"):
         small = Claim.gaussian(0.02 * charge.mu_squared**0.5)
-        assert game(release, here, there, claim=small, score=score, n_runs=n_runs, seed=2).refuted
+        assert game(release, here, there, claim=small, score=score, n_runs=n_runs, random_state=2).refuted
 
 
 @pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 def test_a_student_is_played_by_a_classifier():
     """Post-processing leaks no more; half of the runs teach the attacker."""
-    found = game(student, D, D_PRIME, claim=GN.charge(6), score="classifier", n_runs=80, seed=2, published=True)
+    found = game(student, D, D_PRIME, claim=GN.charge(6), score="classifier", n_runs=80, random_state=2, published=True)
     assert not found.refuted
     assert found.settings["runs looked at"] == 40
 
@@ -108,5 +110,5 @@ def test_dpsgd_is_played_whole():
         )  # fmt: skip
         return model.fit(*world).predict_proba(np.full((1, 4), 10, dtype=np.float32))[0, 1]
 
-    found = game(release, (rows, classes), (other, flipped), claim=(2.0, 1e-3), score=float, n_runs=10, seed=3)
+    found = game(release, (rows, classes), (other, flipped), claim=(2.0, 1e-3), score=float, n_runs=10, random_state=3)
     assert not found.refuted

@@ -38,7 +38,7 @@ def named(pipeline):
 def replayed(pipeline, kinds, *, people=False, seed=0, adjacency="replace-one"):
     X, y, groups = world(seed)
     pairs = neighbours(
-        X, y, groups if people else None, kinds=kinds, classes=CLASSES, random_state=seed, adjacency=adjacency
+        X, y, groups=groups if people else None, kinds=kinds, classes=CLASSES, random_state=seed, adjacency=adjacency
     )
     assert pairs
     # DP-SGD refuses a table with a missing value at the door, before anything is drawn: there is nothing to compare.

@@ -51,7 +51,9 @@ def chain_of(found):
     ],
 )
 def test_each_canary_moves_one_teacher_and_the_chain_holds(kind, queries):
-    found = canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), canary=kind, queries=queries, n_queries=30, records=2)
+    found = canary(
+        TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), canary=kind, queries=queries, n_queries=30, records=2
+    )
     low, middle, high = chain_of(found)
     assert 0 <= low <= middle <= high
     assert {f.value for f in found.figures if f.name == "teachers moved"} <= {0.0, 1.0}
@@ -69,7 +71,7 @@ def test_each_canary_moves_one_teacher_and_the_chain_holds(kind, queries):
     "mechanism", [LNMax(8.0), ConfidentGNMax(18, 12.0, 8.0), NoisyHistogram(8.0)], ids=lambda m: m.family
 )
 def test_other_mechanisms(mechanism):
-    found = canary(TEACHERS, X, Y, PUBLIC, mechanism=mechanism, canary="crafted", n_queries=20, published=True)
+    found = canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=mechanism, canary="crafted", n_queries=20, published=True)
     low, middle, high = chain_of(found)
     assert 0 < low <= middle <= high
     assert {c.label for c in found.picture.curves} == {"this pair", "data-dependent (Renyi)", "public"}
@@ -77,7 +79,14 @@ def test_other_mechanisms(mechanism):
 
 def test_a_cap_on_answers():
     found = canary(
-        TEACHERS, X, Y, PUBLIC, mechanism=ConfidentGNMax(18, 12.0, 8.0), n_queries=20, max_answers=5, published=True
+        TEACHERS,
+        X,
+        Y,
+        X_public=PUBLIC,
+        mechanism=ConfidentGNMax(18, 12.0, 8.0),
+        n_queries=20,
+        max_answers=5,
+        published=True,
     )
     low, middle, high = chain_of(found)
     assert 0 <= low <= middle <= high
@@ -86,15 +95,23 @@ def test_a_cap_on_answers():
 
 def test_a_whole_person_moves_one_teacher():
     groups = PERSONS.astype(str)
-    teachers = ensemble(GaussianNB(), 12).fit(X, Y, groups)
+    teachers = ensemble(GaussianNB(), 12).fit(X, Y, groups=groups)
     found = canary(
-        teachers, X, Y, PUBLIC, mechanism=GNMax(8.0), canary="person", groups=groups, records=[3], published=True
+        teachers,
+        X,
+        Y,
+        X_public=PUBLIC,
+        mechanism=GNMax(8.0),
+        canary="person",
+        groups=groups,
+        records=[3],
+        published=True,
     )
-    one = canary(teachers, X, Y, PUBLIC, mechanism=GNMax(8.0), groups=groups, records=[3], published=True)
+    one = canary(teachers, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), groups=groups, records=[3], published=True)
     assert found["teachers moved"].value == 1
     assert found["queries moved"].value >= one["queries moved"].value > 0
     with pytest.raises(InvalidInputError, match="Pass groups"):
-        canary(ensemble(), X, Y, PUBLIC, mechanism=GNMax(8.0), canary="person")
+        canary(ensemble(), X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), canary="person")
 
 
 def test_a_crafted_record_and_query_reach_the_worst_case():
@@ -111,8 +128,10 @@ def test_a_crafted_record_and_query_reach_the_worst_case():
         .epsilon[0]
         for g in range(4)
     )
-    crafted = canary(teachers, rows[:1200], labels[:1200], rows[1200:], canary="crafted", queries="crafted", **shared)
-    plain = canary(teachers, rows[:1200], labels[:1200], rows[1200:], **shared)
+    crafted = canary(
+        teachers, rows[:1200], labels[:1200], X_public=rows[1200:], canary="crafted", queries="crafted", **shared
+    )
+    plain = canary(teachers, rows[:1200], labels[:1200], X_public=rows[1200:], **shared)
     assert 0.97 * at_most < crafted[CHAIN[0]].value < 1.01 * at_most
     assert plain[CHAIN[0]].value < 0.5 * crafted[CHAIN[0]].value
     assert crafted["queries moved"].value == 100
@@ -129,7 +148,7 @@ def test_an_adversary_needs_no_private_rows():
         TEACHERS,
         X,
         Y,
-        PUBLIC,
+        X_public=PUBLIC,
         mechanism=GNMax(8.0),
         canary="crafted",
         queries="crafted",
@@ -142,7 +161,7 @@ def test_an_adversary_needs_no_private_rows():
     with pytest.raises(InvalidInputError, match="of one length"):
         own_teachers(TEACHERS, PUBLIC, Y_PUBLIC[:-1], n_records=300, seed=0)
     with pytest.raises(InvalidInputError, match=r"\(rows, labels\)"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), queries="crafted", adversary=PUBLIC)
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), queries="crafted", adversary=PUBLIC)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,9 +173,9 @@ class TooCheap(GNMax):
 def test_a_chain_that_does_not_hold_is_an_error():
     tried = {"mechanism": TooCheap(8.0), "canary": "crafted", "queries": "crafted", "n_queries": 40}
     with pytest.raises(PateError, match=r"does not hold \(.* <= .*\)"):
-        canary(TEACHERS, X, Y, PUBLIC, **tried, published=True)
+        canary(TEACHERS, X, Y, X_public=PUBLIC, **tried, published=True)
     with pytest.raises(PateError, match="does not hold: the accounting"):  # private numbers are not quoted
-        canary(TEACHERS, X, Y, PUBLIC, **tried)
+        canary(TEACHERS, X, Y, X_public=PUBLIC, **tried)
 
 
 def test_a_data_dependent_bound_that_is_too_low_is_an_error(monkeypatch):
@@ -169,7 +188,7 @@ def test_a_data_dependent_bound_that_is_too_low_is_an_error(monkeypatch):
 
     monkeypatch.setattr(_chain, "account", half)
     with pytest.raises(PateError, match="pair <= data-dependent <= public does not hold"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), canary="crafted", queries="crafted", n_queries=40)
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), canary="crafted", queries="crafted", n_queries=40)
 
 
 @pytest.mark.parametrize("space", [SignedSpace(), SoftSpace(16)], ids=["signed", "soft"])
@@ -177,27 +196,37 @@ def test_record_voters(space):
     voters = RecordVoters(None, space.fit(PUBLIC), classes=3)
     shown = {}
     for kind in ("natural", "mislabelled", "crafted"):
-        found = canary(voters, X, Y, PUBLIC, mechanism=GaussianSum(2.0), canary=kind, records=[4], published=True)
+        found = canary(
+            voters, X, Y, X_public=PUBLIC, mechanism=GaussianSum(2.0), canary=kind, records=[4], published=True
+        )
         low, middle, high = chain_of(found)
         assert 0 <= low <= middle == high
         shown[kind] = low
     assert shown["crafted"] >= shown["mislabelled"] > 0
     assert shown["crafted"] > 0.9 * high  # exact there: some record does move the sum that far
     groups = canary(
-        voters, X, Y, PUBLIC, mechanism=GaussianSum(2.0), canary="person", groups=PERSONS, records=1, published=True
+        voters,
+        X,
+        Y,
+        X_public=PUBLIC,
+        mechanism=GaussianSum(2.0),
+        canary="person",
+        groups=PERSONS,
+        records=1,
+        published=True,
     )
     assert chain_of(groups)[0] > 0
     with pytest.raises(InvalidInputError, match="asked nothing"):
-        canary(voters, X, Y, PUBLIC, mechanism=GaussianSum(2.0), queries="crafted")
+        canary(voters, X, Y, X_public=PUBLIC, mechanism=GaussianSum(2.0), queries="crafted")
 
 
 def test_a_classifier_lends_its_teachers():
     model = PATEClassifier(GaussianNB(), n_teachers=20, classes=range(3), random_state=0)
-    found = canary(model, X, Y, PUBLIC, mechanism=GNMax(8.0), n_queries=10, published=True)
+    found = canary(model, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), n_queries=10, published=True)
     assert found["teachers moved"].value <= 1
     assert not hasattr(model, "release_")
     with pytest.raises(InvalidInputError, match="lets records vote"):
-        canary(PATEClassifier(classes=range(3)), X, Y, PUBLIC, mechanism=GNMax(8.0))
+        canary(PATEClassifier(classes=range(3)), X, Y, X_public=PUBLIC, mechanism=GNMax(8.0))
 
 
 def test_tables_and_lists():
@@ -205,11 +234,18 @@ def test_tables_and_lists():
     teachers = ensemble(GaussianNB())
     for kind in ("natural", "mislabelled"):
         found = canary(
-            teachers, frame, Y, frame.iloc[:40], mechanism=GNMax(8.0), canary=kind, n_queries=10, published=True
+            teachers,
+            frame,
+            Y,
+            X_public=frame.iloc[:40],
+            mechanism=GNMax(8.0),
+            canary=kind,
+            n_queries=10,
+            published=True,
         )
         assert chain_of(found)[0] <= chain_of(found)[1]
     with pytest.raises(InvalidInputError, match="array of numbers"):
-        canary(teachers, frame, Y, frame.iloc[:40], mechanism=GNMax(8.0), canary="out of distribution")
+        canary(teachers, frame, Y, X_public=frame.iloc[:40], mechanism=GNMax(8.0), canary="out of distribution")
     assert with_copy(("a", "b"), np.array([0]), 1) == ["b", "b"]
     assert with_labels([1.5, 2.5], np.array([0]), [2.5]).tolist() == [2.5, 2.5]
 
@@ -225,16 +261,16 @@ def test_what_stands_in_a_record_s_place():
 
 def test_bad_input_is_refused():
     with pytest.raises(InvalidInputError, match="Did you mean"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), canary="mislabeled")
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), canary="mislabeled")
     with pytest.raises(InvalidInputError, match="queries"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), queries="all")
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), queries="all")
     with pytest.raises(InvalidInputError, match="other records"):
-        canary(TEACHERS, X, 2 - Y, PUBLIC, mechanism=GNMax(8.0))
+        canary(TEACHERS, X, 2 - Y, X_public=PUBLIC, mechanism=GNMax(8.0))
     with pytest.raises(InvalidInputError, match="voters must be"):
-        canary(GaussianNB(), X, Y, PUBLIC, mechanism=GNMax(8.0))
+        canary(GaussianNB(), X, Y, X_public=PUBLIC, mechanism=GNMax(8.0))
     with pytest.raises(InvalidInputError, match="records"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), records=[300])
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), records=[300])
     with pytest.raises(InvalidInputError, match="at least one record"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), records=[])
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), records=[])
     with pytest.raises(InvalidInputError, match="n_queries"):
-        canary(TEACHERS, X, Y, PUBLIC, mechanism=GNMax(8.0), n_queries=0)
+        canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), n_queries=0)

@@ -24,7 +24,7 @@ ADJACENCIES = ("replace-one", "add-or-remove")
 @pytest.mark.parametrize("groups", [None, PEOPLE], ids=["records", "people"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_pair_is_one_step_apart(adjacency, groups, seed):
-    found = neighbours(X, Y, groups, adjacency=adjacency, random_state=seed)
+    found = neighbours(X, Y, groups=groups, adjacency=adjacency, random_state=seed)
     assert len(found) >= 4
     for pair in found:
         apart = distance(pair.D, pair.D_prime, adjacency)
@@ -42,10 +42,10 @@ def test_every_pair_is_one_step_apart(adjacency, groups, seed):
     ],
 )
 def test_which_kinds_are_neighbours_under_which_adjacency(adjacency, groups, missing):
-    assert {pair.kind for pair in neighbours(X, Y, groups, adjacency=adjacency)} == set(KINDS) - missing
+    assert {pair.kind for pair in neighbours(X, Y, groups=groups, adjacency=adjacency)} == set(KINDS) - missing
     for kind in missing:
         with pytest.raises(InvalidInputError, match=f"kind '{kind}' makes no neighbour here: "):
-            neighbours(X, Y, groups, adjacency=adjacency, kinds=[kind])
+            neighbours(X, Y, groups=groups, adjacency=adjacency, kinds=[kind])
 
 
 def one(kind, groups=None, adjacency="replace-one", **choice):
@@ -90,7 +90,7 @@ def test_a_record_that_moves_to_another_person_changes_two():
 
 def test_nothing_of_the_data_is_written_to():
     before = X.copy(), Y.copy(), PEOPLE.copy()
-    neighbours(X, Y, PEOPLE)
+    neighbours(X, Y, groups=PEOPLE)
     assert all((a == b).all() for a, b in zip(before, (X, Y, PEOPLE), strict=True))
 
 

@@ -84,7 +84,7 @@ def with_ledger(X, y, groups=None, *, tmp=[]):  # noqa: B006
     import tempfile
 
     ledger = Ledger(f"{tempfile.mkdtemp()}/ledger.sqlite", total=BUDGET)
-    votes = ensemble().fit(X, y, groups).vote(P)
+    votes = ensemble().fit(X, y, groups=groups).vote(P)
     a = released(votes, NoisyHistogram(3.0), ledger=ledger)
     return a, fit_student(GaussianNB(), P, a.decide().labels)
 
@@ -126,10 +126,10 @@ def test_honest_pipelines_stand(pipeline):
 
 
 def test_a_person_moves_one_teacher_and_a_renamed_one_two():
-    found = replay_search(with_ledger, X, Y, PEOPLE, published=True, kinds=["scale", "remove", "front"])
+    found = replay_search(with_ledger, X, Y, groups=PEOPLE, published=True, kinds=["scale", "remove", "front"])
     assert not found.refuted, found.finding
     assert found["teachers moved"].value == 1
-    found = replay_search(with_ledger, X, Y, PEOPLE, published=True, kinds=["regroup"])
+    found = replay_search(with_ledger, X, Y, groups=PEOPLE, published=True, kinds=["regroup"])
     assert not found.refuted, found.finding
     assert found["teachers moved"].value == 2
 
@@ -613,10 +613,10 @@ def test_groups_that_are_dropped_are_missed(kind):
         return private_model().fit(X, y).predict(P)
 
     for pipeline in (dropped,) if kind == "missing" else (dropped, trained):  # DP-SGD refuses what is missing
-        found = replay_search(pipeline, X, Y, PEOPLE, kinds=[kind], published=True, random_state=0)
+        found = replay_search(pipeline, X, Y, groups=PEOPLE, kinds=[kind], published=True, random_state=0)
         assert found.refuted
         assert "the data have groups" in found.finding
-    one_each = replay_search(dropped, X, Y, np.arange(N), kinds=["flip"], published=True, random_state=0)
+    one_each = replay_search(dropped, X, Y, groups=np.arange(N), kinds=["flip"], published=True, random_state=0)
     assert not one_each.refuted, one_each.finding
 
 
@@ -673,9 +673,9 @@ def test_records_may_be_dropped_or_shuffled_before_the_cut():
 
     def some(X, y, groups):
         kept = np.flatnonzero(groups % 3 != 0)[::-1]
-        return released(ensemble().fit(X[kept], y[kept], groups[kept]).vote(P))
+        return released(ensemble().fit(X[kept], y[kept], groups=groups[kept]).vote(P))
 
-    found = replay_search(some, X, Y, PEOPLE, kinds=["flip", "scale", "regroup"], published=True, n_pairs=6)
+    found = replay_search(some, X, Y, groups=PEOPLE, kinds=["flip", "scale", "regroup"], published=True, n_pairs=6)
     assert "which has none of the records" not in found.finding
-    found = replay_search(some, X, Y, PEOPLE, kinds=["flip", "scale"], published=True, n_pairs=6, random_state=0)
+    found = replay_search(some, X, Y, groups=PEOPLE, kinds=["flip", "scale"], published=True, n_pairs=6, random_state=0)
     assert not found.refuted, found.finding

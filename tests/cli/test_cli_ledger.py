@@ -103,7 +103,8 @@ def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
         made.record(cost if kind == "gate" else ONE, mechanism=f"a {kind}", n_queries=3, kind=kind)
     said = pate("show", made.path).output
     assert "currency: renyi:8, fixed before the first charge: the sum of Renyi divergence at order 8" in said
-    rows = said.splitlines()[2:-2]
+    lines = said.splitlines()
+    rows = lines[2 : next(i for i, line in enumerate(lines) if line.startswith("left:"))]
     assert [row[28:44].strip() for row in rows] == list(KINDS)
     terms = made.remaining().terms
     for row, shown in zip(rows, made.show(), strict=True):

@@ -236,3 +236,20 @@ def test_each_command_speaks_of_epsilon_and_not_of_sigma(tables, tmp_path):  # n
             "up to 1 strong, up to 10 reasonable",
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["private.csv", "public.csv", "votes.npy"]
+
+
+def test_what_is_no_input_is_said_before_anything_else_is_asked(tables):  # noqa: F811
+    """A name that is none, a table that is no votes, no public rows: what is wanted, and where else to go."""
+    table = tables / "private.csv"
+    for command in ("run", "compare"):
+        one_line(pate(command, "--dataset", "iris"), "--dataset must be one of 'digits', 'mnist'", "pate label")
+    wanted = (
+        "no file of votes: its first line holds texts",
+        "counts (one line per public row",
+        "pate label",
+        "pate plan",
+    )
+    one_line(pate("account", table), *wanted)
+    alone = pate("label", "--private", table, "--target", "ill", "--epsilon", 1, "--out", tables / "new.csv")
+    one_line(alone, "--public is missing: a table with the same features", "nobody's secret", "DPSGDClassifier")
+    assert not (tables / "new.csv").exists()

@@ -139,7 +139,7 @@ def test_what_several_options_make_together_is_made():
     arguments = [use.argument for use in uses_of(LabelOptions).values() if use.argument is not None]
     shared_arguments = {argument for argument in arguments if arguments.count(argument) > 1}
     assert shared_arguments == {"budget", "classes", "mechanism", "stated"}
-    made = minimal("private", mechanism="gnmax", sigma=7.0, purpose="why", state=["a=b"]).arguments()
+    made = minimal("private", mechanism="gnmax", sigma=7.0, purpose="why", stated=["a=b"]).arguments()
     assert (made["mechanism"], made["stated"]) == (GNMax(7.0), {"purpose": "why", "a": "b"})
     assert shared_arguments <= set(minimal("votes")._made())
 
@@ -436,3 +436,14 @@ def test_defaults_of_run_and_compare_are_those_of_their_functions():
         }
         assert differ == {}, command.__name__
     assert inspect.signature(plan.plan).parameters["delta"].default == DELTA
+
+
+def test_an_option_is_called_as_its_argument_is_but_for_n():
+    """``--teachers`` is ``n_teachers``; what is made of several options, or goes by another word, stands here."""
+    named = {name: use.argument for name, use in uses_of(LabelOptions).items() if use.argument is not None}
+    other = {name: argument for name, argument in named.items() if argument not in (name, f"n_{name}")}
+    of_several = {name for name, argument in other.items() if argument in ("budget", "classes", "mechanism", "stated")}
+    assert set(other) - of_several == {"checkpoints", "no_model", "seed"}
+    assert named["stated"] == "stated"
+    assert named["overlap_is_public"] == "overlap_is_public"
+    assert named["jobs"] == "n_jobs"

@@ -24,7 +24,7 @@ from pate.exceptions import LedgerError
 from pate.ledger import Ledger, verify_ledger
 from pate.ledger._chain import COLUMNS, Entry, canonical
 from pate.ledger._entries import make_seal
-from pate.ledger._files import sealed
+from pate.ledger._files import signature
 from pate.ledger._key import key_path
 from pate.ledger._schema import SCHEMA
 from pate.model import read_model, write_model
@@ -347,7 +347,9 @@ def test_without_the_key_no_ledger_can_be_made_that_passes(release, forged):
     def signed(entry: Entry) -> Entry:
         body = json.loads(entry.body.replace(old, new))
         if "bound" in body:
-            body["mac"] = sealed(bytes.fromhex("ab" * 32), body["bound"], entry.release, entry.created, entry.previous)
+            body["mac"] = signature(
+                bytes.fromhex("ab" * 32), body["bound"], entry.release, entry.created, entry.previous
+            )
         return replace(entry, body=canonical(body))
 
     rewritten(path, signed)

@@ -276,7 +276,7 @@ def test_the_commonest_class_is_counted_with_noise(digits):
 
     def says(y, epsilon, groups=None, seed=None):
         setting = replace(setting_of("majority", digits, epsilon=epsilon), classes=(0, 1), noise_seed=seed)
-        return floor.make(setting).fit(np.zeros((len(y), 1)), y, groups)
+        return floor.make(setting).fit(np.zeros((len(y), 1)), y, groups=groups)
 
     sure = says(y, 8.0)
     assert sure.shares_[0] == pytest.approx(0.7, abs=0.05)

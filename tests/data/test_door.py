@@ -128,11 +128,11 @@ def pate_fit(rng, X, y, groups):
 
 def ensemble_fit(rng, X, y, groups):
     model = ESTIMATORS[rng.integers(0, len(ESTIMATORS))]()
-    TeacherEnsemble(model, 3, classes=[0, 1] if rng.random() < 0.7 else None).fit(X, y, groups).vote(PUBLIC)
+    TeacherEnsemble(model, 3, classes=[0, 1] if rng.random() < 0.7 else None).fit(X, y, groups=groups).vote(PUBLIC)
 
 
 def torch_fit(rng, X, y, groups):
-    TorchTeacherEnsemble(MLP, 2, classes=[0, 1], epochs=1, device="cpu").fit(X, y, groups)
+    TorchTeacherEnsemble(MLP, 2, classes=[0, 1], epochs=1, device="cpu").fit(X, y, groups=groups)
 
 
 def encoder_fit(rng, X, y, groups):

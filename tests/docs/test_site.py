@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -14,11 +16,28 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 import pate
+from pate import exceptions
 
 ROOT = Path(pate.__file__).parents[1]
 SITE = ROOT / "docs" / "_site"
 #: What a browser fetches by itself; a link that a reader may follow is another thing.
 FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src")}
+
+
+#: Names that people import from elsewhere than ``pate``.
+OTHERS = {"Contestant", "NoiseSource", "Setting", "Tuning", "least_sure", "register", "select_queries"}
+
+
+def fitted_attributes(name: str) -> list[str]:
+    """The names ending in an underscore that a class's docstring lists."""
+    place, _, last = name.rpartition(".")
+    try:
+        value = getattr(import_module(place), last, None)
+    except (ImportError, ValueError):  # a class is no module, and pate is in none
+        return []
+    section = re.search(r"^Attributes\n-+\n(.*?)(?=\n\n\S|\Z)", inspect.getdoc(value) or "", re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^(\w[\w, ]*?)(?: :|$)", section[1] if section else "", re.MULTILINE)
+    return [a for head in heads for a in head.split(", ") if a.endswith("_")] if inspect.isclass(value) else []
 
 
 class Page(HTMLParser):
@@ -99,6 +118,14 @@ def test_the_site_is_whole_and_needs_no_network(tmp_path):
     ids = set(re.findall(r'id="(pate[\w.]*)"', shown))
     short = {name.rpartition(".")[2] for name in ids}
     assert set(pate.__all__) - {"__version__"} - short == set()
+    assert set(exceptions.__all__) | OTHERS <= short
+    of_classes = dict(re.findall(r'id="(pate[\w.]*)"(.*?)(?=id="pate|\Z)', shown, flags=re.DOTALL))
+    said = {name: fitted for name in of_classes if (fitted := fitted_attributes(name))}
+    assert len(said) > 30
+    wrong = {n: [a for a in said[n] if f"<strong>{a}</strong>" not in of_classes[n]] for n in said}
+    assert {name: attributes for name, attributes in wrong.items() if attributes} == {}
+    for name in ("estimator.PATEClassifier", "dpsgd.DPSGDClassifier", "teachers.torch.TorchTeacherEnsemble"):
+        assert {f"pate.{name}.{end}" for end in ("fit", "set_fit_request", "get_metadata_routing")} <= ids
     assert "docs/index.html" in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "searchindex.js").stat().st_size > 10_000
 

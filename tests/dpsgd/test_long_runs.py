@@ -61,18 +61,18 @@ def test_a_killed_run_gives_what_it_would_have_given(tmp_path, step, optimizer):
     """A key, not a seed: the noise is the operating system's, and the same again after a kill."""
     path = tmp_path / "run"
     seen = {}
-    options = {"checkpoint": path, "optimizer": optimizer}
+    options = {"checkpoint_dir": path, "optimizer": optimizer}
     with pytest.raises(Killed):
         make(**options, callbacks=[kill_at(step, seen)]).fit(X, Y)
-    assert path.exists()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (file,) = path.iterdir()
+    assert [stat.S_IMODE(place.stat().st_mode) for place in (file, path)] == [0o600, 0o700]
     again = {}
     clf = make(**options, callbacks=[kill_at(99, again)]).fit(X, Y)
     assert sorted(seen) == list(range(1, step + 1))
     assert sorted(again) == list(range(step + 1, 13))
     assert clf.n_steps_ == 12
     assert clf.guarantee_.kind == "public"
-    assert not path.exists()
+    assert not list(path.iterdir())
     assert "SHAKE-256" in clf.statement_.noise_source
 
 
@@ -90,10 +90,10 @@ def test_steps_after_the_last_file_are_done_again_bit_for_bit(tmp_path, monkeypa
     monkeypatch.setattr(torch.optim.SGD, "step", step)
     monkeypatch.setattr("pate.dpsgd._checkpoint._SHARE", 1e-9)  # one file at the start, and never another one
     with pytest.raises(Killed):
-        make(checkpoint=path).fit(X, Y)
+        make(checkpoint_dir=path).fit(X, Y)
     first, stop = list(seen), 10**9
     seen.clear()
-    make(checkpoint=path).fit(X, Y)
+    make(checkpoint_dir=path).fit(X, Y)
     assert (len(first), len(seen)) == (8, 12)
     for a, b in zip(first, seen, strict=False):
         assert torch.equal(a, b)
@@ -102,8 +102,8 @@ def test_steps_after_the_last_file_are_done_again_bit_for_bit(tmp_path, monkeypa
 def test_a_seeded_run_taken_up_is_the_run_that_was_never_killed(tmp_path):
     options = {"noise_seed": 4, "random_state": 1}
     with pytest.raises(Killed):
-        make(**options, checkpoint=tmp_path / "a", callbacks=[kill_at(5)]).fit(X, Y)
-    taken_up = make(**options, checkpoint=tmp_path / "a").fit(X, Y)
+        make(**options, checkpoint_dir=tmp_path / "a", callbacks=[kill_at(5)]).fit(X, Y)
+    taken_up = make(**options, checkpoint_dir=tmp_path / "a").fit(X, Y)
     assert torch.equal(weights(taken_up), weights(make(**options).fit(X, Y)))
 
 
@@ -111,13 +111,13 @@ def test_a_run_taken_up_is_charged_once(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", currency="renyi", total=Budget(4.0, 1e-3))
     for step in (2, 5):
         with pytest.raises(Killed):
-            make(ledger=ledger, checkpoint=tmp_path / "a", callbacks=[kill_at(step)]).fit(X, Y)
+            make(ledger=ledger, checkpoint_dir=tmp_path / "a", callbacks=[kill_at(step)]).fit(X, Y)
     other = Ledger(tmp_path / "m.sqlite", currency="renyi", total=Budget(4.0, 1e-3))
     with pytest.raises(InvalidInputError, match="ledger must be the one that was charged"):
-        make(ledger=other, checkpoint=tmp_path / "a").fit(X, Y)
+        make(ledger=other, checkpoint_dir=tmp_path / "a").fit(X, Y)
     with pytest.raises(InvalidInputError, match="another run"):
-        make(checkpoint=tmp_path / "a").fit(X, Y)
-    clf = make(ledger=ledger, checkpoint=tmp_path / "a").fit(X, Y)
+        make(checkpoint_dir=tmp_path / "a").fit(X, Y)
+    clf = make(ledger=ledger, checkpoint_dir=tmp_path / "a").fit(X, Y)
     assert len(ledger.releases()) == 1
     assert clf.statement_.ledger_releases == (1,)
     make(ledger=ledger, n_steps=1, budget=Budget(0.1, 1e-3)).fit(X, Y)  # a new run is a new spend
@@ -138,15 +138,15 @@ def test_a_run_taken_up_is_charged_once(tmp_path):
 )
 def test_another_run_is_not_taken_up(tmp_path, change):
     with pytest.raises(Killed):
-        make(checkpoint=tmp_path / "a", callbacks=[kill_at(2)]).fit(X, Y)
+        make(checkpoint_dir=tmp_path / "a", callbacks=[kill_at(2)]).fit(X, Y)
     with pytest.raises(InvalidInputError, match="another run"):
-        make(checkpoint=tmp_path / "a", **change).fit(X, Y)
+        make(checkpoint_dir=tmp_path / "a", **change).fit(X, Y)
     other = X.copy()
     other[3, 3] += 1
     with pytest.raises(InvalidInputError, match="another run"):
-        make(checkpoint=tmp_path / "a").fit(other, Y)
+        make(checkpoint_dir=tmp_path / "a").fit(other, Y)
     with pytest.raises(InvalidInputError, match="another run"):
-        make(checkpoint=tmp_path / "a").fit(X, 1 - Y)
+        make(checkpoint_dir=tmp_path / "a").fit(X, 1 - Y)
 
 
 class Scaled(torch.nn.Module):
@@ -172,7 +172,7 @@ def keep_first(monkeypatch, path, copy):
     def kept(*given, **options):
         write(*given, **options)
         if not copy.exists():
-            shutil.copy(path, copy)
+            shutil.copytree(path, copy)
 
     monkeypatch.setattr(_run, "_write", kept)
 
@@ -191,9 +191,9 @@ def test_another_module_gets_no_noise_a_second_time(tmp_path, monkeypatch, first
     """Neither has a name of its own: with the same noise on both gradients their difference would be bare."""
     path, copy = tmp_path / "run", tmp_path / "old"
     keep_first(monkeypatch, path, copy)
-    options = {"checkpoint": path, "random_state": 0}
+    options = {"checkpoint_dir": path, "random_state": 0}
     once = DPSGDClassifier(**settings(**options, **first)).fit(X, Y)
-    shutil.copy(copy, path)
+    shutil.copytree(copy, path, dirs_exist_ok=True)
     with pytest.raises(InvalidInputError, match="another module"):
         DPSGDClassifier(**settings(**options, **second)).fit(X, Y)
     again = DPSGDClassifier(**settings(**options, **first)).fit(X, Y)
@@ -211,38 +211,38 @@ def test_a_run_starts_from_the_weights_that_it_had(tmp_path, monkeypatch):
             made.linear.bias.copy_(torch.tensor(list(os.urandom(n_classes))) / 256)
         return made
 
-    options = settings(checkpoint=path, random_state=0, module=odd)
+    options = settings(checkpoint_dir=path, random_state=0, module=odd)
     once = DPSGDClassifier(**options).fit(X, Y)
-    shutil.copy(copy, path)
+    shutil.copytree(copy, path, dirs_exist_ok=True)
     assert torch.equal(weights(once), weights(DPSGDClassifier(**options).fit(X, Y)))
 
 
 def test_a_kill_in_the_middle_of_a_file_leaves_no_key_when_the_run_has_ended(tmp_path):
-    path = tmp_path / "run.safetensors"
+    path = tmp_path / "run"
     pid = os.fork()
     if pid == 0:
         replace, calls = os.replace, iter(range(99))
         os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL) if next(calls) == 2 else replace(*names)
-        make(checkpoint=path, callbacks=[lambda now: False]).fit(X, Y)
+        make(checkpoint_dir=path, callbacks=[lambda now: False]).fit(X, Y)
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-    assert len(list(tmp_path.iterdir())) == 2
-    clf = make(checkpoint=path).fit(X, Y)
+    assert len(list(path.iterdir())) == 2
+    clf = make(checkpoint_dir=path).fit(X, Y)
     assert "in a file that is gone now" in str(clf.statement_)
-    assert not list(tmp_path.iterdir())
+    assert not list(path.iterdir())
 
 
 def test_no_key_stays_behind_where_the_folder_changes_or_at_the_end_of_a_link(tmp_path, monkeypatch):
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.chdir(tmp_path)
-    make(checkpoint="run", callbacks=[lambda now: os.chdir(other)]).fit(X, Y)
+    make(checkpoint_dir="run", callbacks=[lambda now: os.chdir(other)]).fit(X, Y)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Killed):
-        make(checkpoint="run", callbacks=[kill_at(2)]).fit(X, Y)
+        make(checkpoint_dir="run", callbacks=[kill_at(2)]).fit(X, Y)
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    make(checkpoint="link").fit(X, Y)
-    assert not (tmp_path / "run").exists()
+    make(checkpoint_dir="link").fit(X, Y)
+    assert not list((tmp_path / "run").iterdir())
     assert not list(other.iterdir())
 
 
@@ -256,21 +256,22 @@ def test_halves_are_kept(tmp_path, dtype):
         def forward(self, x):
             return self.linear(x.to(dtype))
 
-    options = settings(module=Half, checkpoint=tmp_path / "run", noise_seed=1, random_state=0, optimizer="adam")
+    options = settings(module=Half, checkpoint_dir=tmp_path / "run", noise_seed=1, random_state=0, optimizer="adam")
     with pytest.raises(Killed):
         DPSGDClassifier(**options, callbacks=[kill_at(2)]).fit(X, Y)
     clf = DPSGDClassifier(**options).fit(X, Y)
-    whole = DPSGDClassifier(**{**options, "checkpoint": None}).fit(X, Y)
+    whole = DPSGDClassifier(**{**options, "checkpoint_dir": None}).fit(X, Y)
     assert torch.equal(weights(clf), weights(whole))
 
 
 def test_a_file_that_is_none_of_ours_or_cannot_be_written(tmp_path):
-    (tmp_path / "a").write_text("hello")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.safetensors").write_text("hello")
     with pytest.raises(InvalidInputError, match="must be a file written by pate"):
-        make(checkpoint=tmp_path / "a").fit(X, Y)
-    assert (tmp_path / "a").read_text() == "hello"
-    with pytest.raises(InvalidInputError, match=r"checkpoint=.* cannot be written"):
-        make(checkpoint=tmp_path / "a" / "b").fit(X, Y)
+        make(checkpoint_dir=tmp_path / "a").fit(X, Y)
+    assert (tmp_path / "a" / "run.safetensors").read_text() == "hello"
+    with pytest.raises(InvalidInputError, match=r"checkpoint_dir=.* cannot be written"):
+        make(checkpoint_dir=tmp_path / "a" / "run.safetensors").fit(X, Y)
 
 
 def test_a_keyed_source_repeats_itself_and_its_children_do_not():
@@ -362,7 +363,7 @@ def test_under_add_or_remove_no_error_tells_how_many_there_are():
     others = (X, Y, both), (X, Y, both[:-1]), (X, Y, "ids"), (X, Y, list(map(list, both[:-1]))), (X, Y, [[1], [2, 3]])
     for bad in ((X, Y[:-1], None), (X, Y, np.zeros(119)), (X[:, 0], Y), (X, both), (X, 1), *others):
         with pytest.raises(InvalidInputError) as refused:
-            clf.fit(*bad)
+            clf.fit(*bad[:2], groups=bad[2] if len(bad) == 3 else None)
         assert "119" not in str(refused.value)
         assert "120" not in str(refused.value)
 
@@ -478,8 +479,8 @@ def test_a_persons_ledger_is_of_persons(tmp_path):
 def test_every_setting_can_be_killed_and_taken_up(tmp_path, options):
     more = {"noise_seed": 4, "random_state": 1, **options}
     with pytest.raises(Killed):
-        make(**more, checkpoint=tmp_path / "a", callbacks=[kill_at(7)]).fit(X, Y)
-    taken_up = make(**more, checkpoint=tmp_path / "a").fit(X, Y)
+        make(**more, checkpoint_dir=tmp_path / "a", callbacks=[kill_at(7)]).fit(X, Y)
+    taken_up = make(**more, checkpoint_dir=tmp_path / "a").fit(X, Y)
     whole = make(**more).fit(X, Y)
     assert torch.equal(weights(taken_up), weights(whole))
     assert whole.statement_.mechanism == taken_up.statement_.mechanism

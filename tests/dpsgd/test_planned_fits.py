@@ -120,7 +120,7 @@ def test_a_planned_run_is_taken_up(tmp_path):
         if now.step == 7:
             raise KeyboardInterrupt
 
-    more = {"checkpoint": tmp_path / "a", "noise_seed": 1, "random_state": 0}
+    more = {"checkpoint_dir": tmp_path / "a", "noise_seed": 1, "random_state": 0}
     with pytest.raises(KeyboardInterrupt):
         make(**more, callbacks=[kill]).fit(X[PRIVATE], Y[PRIVATE], X_public=X[PUBLIC])
     with pytest.raises(InvalidInputError, match="another run"):

@@ -63,10 +63,10 @@ def test_private_rows_do_not_pass_for_public_ones():
 )
 def test_a_place_that_shows_in_last_bits_is_said_where_neighbours_move_it(monkeypatch, more, groups, own, exact):
     representation = KernelPCA(8).fit(X[PUBLIC])
-    clf = make(representation=representation, **more).fit(X[PRIVATE], Y[PRIVATE], groups)
+    clf = make(representation=representation, **more).fit(X[PRIVATE], Y[PRIVATE], groups=groups)
     assert said(clf)["own row only"].by == exact
     monkeypatch.setattr(KernelPCA, "exact_", False)
-    clf.fit(X[PRIVATE], Y[PRIVATE], groups)
+    clf.fit(X[PRIVATE], Y[PRIVATE], groups=groups)
     assert said(clf)["own row only"].by == own
 
 
@@ -95,7 +95,7 @@ def test_an_error_tells_no_number_of_records(rows, module):
 def test_canaries_of_a_table_in_a_run_that_is_kept(tmp_path):
     table = pd.DataFrame({"a": X[:, 0], "town": np.array(["Oslo", "Rome"])[Y]})
     canaries = Canaries(X=table[PUBLIC][:10], y=Y[:10])
-    clf = make(canaries=canaries, checkpoint=tmp_path / "run.safetensors")
+    clf = make(canaries=canaries, checkpoint_dir=tmp_path / "run.safetensors")
     clf.fit(table[PRIVATE], Y[PRIVATE], X_public=table[PUBLIC])
     assert len(clf.canaries_.scores) == 10
 

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pate import Budget, DPSGDClassifier, Ledger, PATEClassifier, private_select
-from pate.exceptions import LedgerError, RepeatedFitWarning
+from pate.exceptions import CuratorWarning, LedgerError, RepeatedFitWarning
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.statement._fits import Total, counted_elsewhere
@@ -174,7 +174,8 @@ def test_a_ledger_that_was_named_late_hides_no_fit(make, tmp_path):
     clf = fitted(make())
     late = fitted(clf.set_params(ledger=Ledger(tmp_path / "late.sqlite"))).statement_
     assert told(late).startswith("2 fits of this estimator")
-    other = fitted(clf.set_params(ledger=Ledger(tmp_path / "other.sqlite"))).statement_
+    with pytest.warns(CuratorWarning, match=r"what was given holds the private data set of the ledger .*late\.sqlite'"):
+        other = fitted(clf.set_params(ledger=Ledger(tmp_path / "other.sqlite"))).statement_
     assert told(other).startswith("3 fits of this estimator")
 
 
@@ -185,16 +186,16 @@ def test_a_run_that_another_process_began_is_counted_here_once(tmp_path):
     def kill(progress):
         raise Killed
 
-    place = tmp_path / "run.safetensors"
-    begun = dpsgd(random_state=0, checkpoint=place, callbacks=[kill])
+    place = tmp_path / "run"
+    begun = dpsgd(random_state=0, checkpoint_dir=place, callbacks=[kill])
     with pytest.raises(Killed):
         fitted(begun)
     assert place.exists()
     clf = fitted(dpsgd(random_state=0))  # of this process, where the other run is not known
     with pytest.warns(RepeatedFitWarning):
-        taken_up = fitted(clf.set_params(checkpoint=place)).statement_
+        taken_up = fitted(clf.set_params(checkpoint_dir=place)).statement_
     assert told(taken_up).startswith("2 fits of this estimator")
-    ended = fitted(begun.set_params(callbacks=[], checkpoint=None)).statement_
+    ended = fitted(begun.set_params(callbacks=[], checkpoint_dir=None)).statement_
     assert told(ended).startswith("2 fits of this estimator")
 
 

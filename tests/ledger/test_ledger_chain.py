@@ -575,7 +575,7 @@ def test_teachers_tell_whose_records_they_saw(path):
     ledger = Ledger(path)
 
     def ask(X, y, groups=None, rows=slice(0, 4)):
-        teachers = TeacherEnsemble(GaussianNB(), 20, classes=(0, 1), random_state=0).fit(X, y, groups)
+        teachers = TeacherEnsemble(GaussianNB(), 20, classes=(0, 1), random_state=0).fit(X, y, groups=groups)
         return release_labels(teachers.vote(X_public[rows]), GNMax(40.0), budget=TOTAL, ledger=ledger)
 
     first = ask(X, y)
@@ -590,7 +590,7 @@ def test_teachers_tell_whose_records_they_saw(path):
     owners = np.repeat(np.arange(100), 3)
     by_group = Ledger(path.with_name("groups.sqlite"))
     votes = [
-        TeacherEnsemble(GaussianNB(), 20, classes=(0, 1), random_state=0).fit(X, y, g).vote(X_public)
+        TeacherEnsemble(GaussianNB(), 20, classes=(0, 1), random_state=0).fit(X, y, groups=g).vote(X_public)
         for g in (owners, np.roll(owners, 1))
     ]
     release_labels(votes[0], GNMax(40.0), budget=TOTAL, ledger=by_group)

@@ -92,7 +92,7 @@ def shards(
 ) -> Any:
     """The honest pipeline: cut, train, vote, release."""
     teachers = TeacherEnsemble(estimator or GaussianNB(), TEACHERS, classes=CLASSES, random_state=0)
-    votes = teachers.fit(X, y, groups).vote(public() if rows is None else rows)
+    votes = teachers.fit(X, y, groups=groups).vote(public() if rows is None else rows)
     if callable(mechanism):
         mechanism = mechanism(votes)
     return release_labels(votes, mechanism or GNMax(sigma=20.0), budget=BUDGET)

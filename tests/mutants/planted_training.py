@@ -87,7 +87,7 @@ class RetrainsAll(TeacherEnsemble):
 def _by(ensemble: type[TeacherEnsemble], estimator: Any) -> Any:
     def pipeline(X, y, groups=None):
         teachers = ensemble(estimator, 20, classes=CLASSES, random_state=0)
-        return release_labels(teachers.fit(X, y, groups).vote(public()), GNMax(sigma=20.0), budget=BUDGET)
+        return release_labels(teachers.fit(X, y, groups=groups).vote(public()), GNMax(sigma=20.0), budget=BUDGET)
 
     return pipeline
 
@@ -135,7 +135,7 @@ def _torch(ensemble: type[TorchTeacherEnsemble]) -> Any:
             device="cpu",
             random_state=0,
         )
-        votes = teachers.fit(X, y, groups).vote(public().astype(np.float32))
+        votes = teachers.fit(X, y, groups=groups).vote(public().astype(np.float32))
         return release_labels(votes, GNMax(sigma=20.0), budget=BUDGET)
 
     return pipeline

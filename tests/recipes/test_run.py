@@ -123,7 +123,7 @@ def test_the_statement_says_who_fitted_what(rows):
 def test_persons_vote_once(rows):
     X, y, X_public, truth = rows
     groups = np.repeat(np.arange(400), 3)
-    labels, _ = plan_of(X_public, n=400, unit="group", epsilon=3.0).run(X, y, groups)
+    labels, _ = plan_of(X_public, n=400, unit="group", epsilon=3.0).run(X, y, groups=groups)
     assert labels.statement.unit == "group"
     assert labels.statement.n_units == 400
     assert (np.array(labels.values()) == truth).mean() > 0.8

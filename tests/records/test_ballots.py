@@ -23,7 +23,7 @@ def cast(kind, m, X, y, *, groups=None, clip=None, model=None):
     caster = RecordVoters(None, PlainSpace(kind, D), classes=m)
     X = np.asarray(X, dtype=float).reshape(len(y), D)
     if clip is None:
-        found = caster.cast(X, y, groups)
+        found = caster.cast(X, y, groups=groups)
     else:
         found = caster.cast_residuals(X, y, model or PlainModel(np.zeros((D, m))), clip=clip, groups=groups)
     return [int(v) for v in found.sums.ravel()], found.delta_squared

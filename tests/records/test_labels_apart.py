@@ -83,8 +83,8 @@ def test_an_owner_that_is_none_is_its_own_records_matter(odd: object) -> None:
     y = [0, 1, 1, 0] * (N // 4)
     missing, given = [*people], [*people]
     missing[7], given[7] = None, odd
-    expected = voters.cast(Z, y, missing)
-    found = voters.cast(Z, y, given)
+    expected = voters.cast(Z, y, groups=missing)
+    found = voters.cast(Z, y, groups=given)
     assert (found.sums == expected.sums).all()
     assert found.facts == expected.facts
     assert found.facts.n == N // 2
@@ -98,13 +98,13 @@ def test_owners_of_any_form_are_owners_whatever_another_is() -> None:
     voters = RecordVoters(None, SignedSpace().fit(Z), classes=2)
     for other in (None, ("clinic", "a", "b"), "x"):
         people = [pairs[i % 6] for i in range(N)]
-        assert voters.cast(Z, [0, 1] * (N // 2), people).facts.n == 3
+        assert voters.cast(Z, [0, 1] * (N // 2), groups=people).facts.n == 3
         people[7] = other
-        assert voters.cast(Z, [0, 1] * (N // 2), people).facts.n == (3 if other is None else 4)
+        assert voters.cast(Z, [0, 1] * (N // 2), groups=people).facts.n == (3 if other is None else 4)
     days = np.array(["2020-01-01", "2020-01-02", "NaT"], dtype="M8[D]")
     assert owned(days, 3)[1].tolist() == [True, True, False]
     same = [pd.Timestamp(days[0]), days[0], dt.datetime(2020, 1, 1)]  # one person, in three ways
-    assert voters.cast(Z[:3], [0, 1, 0], same).facts.n == 1
+    assert voters.cast(Z[:3], [0, 1, 0], groups=same).facts.n == 1
 
 
 def test_a_span_of_time_is_no_number_alone_or_in_a_column() -> None:

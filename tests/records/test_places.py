@@ -98,10 +98,11 @@ def test_one_more_record_in_front_is_one_more_ballot(name, clip):
     assert (own == (p.T @ r).astype(np.int64)).all()
 
     people = np.arange(1500) // 3
-    grouped = cast(X, Y, people)
+    grouped = cast(X, Y, groups=people)
     mine = people == 0
     assert (
-        grouped.sums - cast(X[~mine], Y[~mine], people[~mine]).sums == cast(X[mine], Y[mine], people[mine]).sums
+        grouped.sums - cast(X[~mine], Y[~mine], groups=people[~mine]).sums
+        == cast(X[mine], Y[mine], groups=people[mine]).sums
     ).all()
     assert grouped.facts.own_maps
 

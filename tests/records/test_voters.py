@@ -75,14 +75,14 @@ def test_a_bad_record_casts_the_zero_ballot_and_nothing_else(bad, unit):
     rows, y = X.copy(), Y.astype(object)
     groups = None if unit == "record" else GROUPS.astype(object)
     keep = np.arange(2500) != 1030
-    without = plain.cast(rows[keep], Y[keep], None if groups is None else groups[keep]).sums
+    without = plain.cast(rows[keep], Y[keep], groups=None if groups is None else groups[keep]).sums
     if cell is not None:
         rows[1030, 2] = cell
     else:
         y[1030] = label
         if owner is not None:
             groups[1030] = owner
-    assert (plain.cast(rows, y, groups).sums == without).all()
+    assert (plain.cast(rows, y, groups=groups).sums == without).all()
 
 
 @pytest.mark.parametrize("kind", SPACES)
@@ -90,10 +90,10 @@ def test_a_bad_record_casts_the_zero_ballot_and_nothing_else(bad, unit):
 def test_places_do_not_matter(kind, unit):
     """A row's phi is its own: permuted, and with rows put in before it, every ballot is the same to the last bit."""
     groups = GROUPS if unit == "group" else None
-    whole = voters(kind).cast(X, Y, groups).sums
+    whole = voters(kind).cast(X, Y, groups=groups).sums
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(2500)
-        found = voters(kind).cast(X[order], Y[order], None if groups is None else groups[order])
+        found = voters(kind).cast(X[order], Y[order], groups=None if groups is None else groups[order])
         assert (found.sums == whole).all()
     phi = voters(kind).transform(X)
     assert (voters(kind).transform(np.concatenate([X[:17], X]))[17:] == phi).all()
@@ -113,10 +113,10 @@ def test_parts_and_processes_give_the_same_sum():
 
 
 def test_slabs_do_not_matter(monkeypatch):
-    found = [voters().cast(X, Y, groups).sums for groups in (None, GROUPS)]
+    found = [voters().cast(X, Y, groups=groups).sums for groups in (None, GROUPS)]
     found += [voters().cast_residuals(X, Y, MODEL, clip=0.5, groups=groups).sums for groups in (None, GROUPS)]
     monkeypatch.setattr(voters_module, "_SLAB", 100)
-    again = [voters().cast(X, Y, groups).sums for groups in (None, GROUPS)]
+    again = [voters().cast(X, Y, groups=groups).sums for groups in (None, GROUPS)]
     again += [voters().cast_residuals(X, Y, MODEL, clip=0.5, groups=groups).sums for groups in (None, GROUPS)]
     assert all((a == b).all() for a, b in zip(found, again, strict=True))
 
@@ -129,10 +129,10 @@ def test_held_records_cast_the_same_ballots(kind, unit):
     y[1500] = None
     model = PlainModel(np.linspace(-1, 1, 3 * SPACES[kind].n_components_).reshape(-1, 3))
     for v in (voters(kind), voters(kind, n_jobs=2)):
-        held = v.hold(X, y, groups)
+        held = v.hold(X, y, groups=groups)
         assert repr(held) == "HeldRecords(<sensitive>)"
         pairs = [
-            (v.cast(held), v.cast(X, y, groups)),
+            (v.cast(held), v.cast(X, y, groups=groups)),
             (
                 v.cast_residuals(held, model=model, clip=0.5),
                 v.cast_residuals(X, y, model, clip=0.5, groups=groups),
@@ -201,7 +201,7 @@ def test_held_records_of_spaces_that_share_a_fingerprint_are_told_apart_by_kind(
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_nobody_writes_to_held_directions(n_jobs):
-    held = voters(n_jobs=n_jobs).hold(X, Y, GROUPS)
+    held = voters(n_jobs=n_jobs).hold(X, Y, groups=GROUPS)
     for piece in held.pieces:
         for array in (piece.p, piece.labels, piece.owners):
             with pytest.raises(ValueError, match="read-only"):
@@ -211,25 +211,25 @@ def test_nobody_writes_to_held_directions(n_jobs):
 @pytest.mark.parametrize("residual", [False, True])
 def test_neighbours_by_person_differ_in_that_persons_ballot(residual):
     """A person with other records, more of them and in other places: the rest is equal to the last bit."""
-    cast = voters().cast if not residual else lambda *given: voters().cast_residuals(
-        given[0], given[1], MODEL, clip=0.5, groups=given[2]
+    cast = voters().cast if not residual else lambda X, y, groups: voters().cast_residuals(
+        X, y, MODEL, clip=0.5, groups=groups
     )  # fmt: skip
     who = GROUPS[0]
     others = who != GROUPS
-    rest = cast(X[others], Y[others], GROUPS[others]).sums
-    before = cast(X, Y, GROUPS).sums - rest
-    own = cast(X[~others], Y[~others], GROUPS[~others]).sums
+    rest = cast(X[others], Y[others], groups=GROUPS[others]).sums
+    before = cast(X, Y, groups=GROUPS).sums - rest
+    own = cast(X[~others], Y[~others], groups=GROUPS[~others]).sums
     assert (before == own).all()
     more, y = np.concatenate([X[others][:7], X]), np.concatenate([np.arange(7) % 3, Y])
     groups = np.concatenate([np.full(7, who), GROUPS])
-    after = cast(more, y, groups).sums - rest
+    after = cast(more, y, groups=groups).sums - rest
     mine = groups == who
-    assert (after == cast(more[mine], y[mine], groups[mine]).sums).all()
+    assert (after == cast(more[mine], y[mine], groups=groups[mine]).sums).all()
     assert (after != before).any()
 
 
 def test_a_person_in_two_parts_is_refused():
-    a, b = voters().cast(X[:10], Y[:10], ["p"] * 10), voters().cast(X[10:20], Y[10:20], ["p"] * 10)
+    a, b = voters().cast(X[:10], Y[:10], groups=["p"] * 10), voters().cast(X[10:20], Y[10:20], groups=["p"] * 10)
     with pytest.raises(InvalidInputError, match=r"a person has records in two parts"):
         a + b
     with pytest.raises(InvalidInputError, match=r"a person has records in two parts"):
@@ -237,7 +237,7 @@ def test_a_person_in_two_parts_is_refused():
 
 
 def test_persons_are_counted_and_registered_as_teachers_do():
-    found = voters().cast(X, Y, GROUPS).registration()
+    found = voters().cast(X, Y, groups=GROUPS).registration()
     assert (found.unit, found.n_units) == ("group", len(np.unique(GROUPS)))
     assert found.fingerprint == records_fingerprint(Y, GROUPS)
 
@@ -246,22 +246,22 @@ def test_a_record_without_an_owner_is_of_no_unit():
     """As where shards are cut: it is left out, whoever it is, and takes nobody's place."""
     ids = np.where(GROUPS[40] == GROUPS, "mine", GROUPS.astype(str)).astype(object)
     mine = ids == "mine"
-    whole, rest = voters().cast(X, Y, ids), voters().cast(X[~mine], Y[~mine], ids[~mine])
+    whole, rest = voters().cast(X, Y, groups=ids), voters().cast(X[~mine], Y[~mine], groups=ids[~mine])
     for nothing in (None, float("nan"), " ", pd.NA):
         some, all_of_them = ids.copy(), ids.copy()
         some[np.flatnonzero(mine)[1:]], all_of_them[mine] = nothing, nothing
-        kept = voters().cast(X, Y, some)
+        kept = voters().cast(X, Y, groups=some)
         assert kept.facts.n == whole.facts.n
         keep = ~mine | (np.arange(2500) == np.flatnonzero(mine)[0])
-        assert (kept.sums == voters().cast(X[keep], Y[keep], ids[keep]).sums).all()
-        gone = voters().cast(X, Y, all_of_them)  # to take all of a person's ids away removes that person
+        assert (kept.sums == voters().cast(X[keep], Y[keep], groups=ids[keep]).sums).all()
+        gone = voters().cast(X, Y, groups=all_of_them)  # to take all of a person's ids away removes that person
         assert gone.facts.n == gone.registration().n_units == whole.facts.n - 1
         assert (gone.sums == rest.sums).all()
         other = X.copy()
         other[mine] = 9.0
-        assert (voters().cast(other, Y, all_of_them).sums == rest.sums).all()
+        assert (voters().cast(other, Y, groups=all_of_them).sums == rest.sums).all()
         with pytest.raises(InvalidInputError, match="Give every record an owner or drop it"):
-            voters().cast(X, Y, np.full(2500, nothing, dtype=object))
+            voters().cast(X, Y, groups=np.full(2500, nothing, dtype=object))
 
 
 def test_under_add_or_remove_nothing_tells_the_number():
@@ -330,7 +330,7 @@ def test_the_sum_shows_nothing_of_itself():
 
 def test_what_is_added_must_be_alike():
     a = voters().cast(X, Y)
-    for b in (voters("soft").cast(X, Y), voters().cast(X, Y, np.arange(2500)), voters().cast_residuals(
+    for b in (voters("soft").cast(X, Y), voters().cast(X, Y, groups=np.arange(2500)), voters().cast_residuals(
         X, Y, MODEL, clip=0.5)):  # fmt: skip
         with pytest.raises(InvalidInputError, match="must be of the same kind"):
             a + b
@@ -362,7 +362,7 @@ def test_own_maps_are_pates_classes_only():
     assert RecordVoters(None, SPACES["soft"], classes=3).cast(PCA5.transform(X), Y).facts.own_maps
     assert not voters().cast(X, Y).facts.own_maps  # scikit-learn's own PCA
     exact = RecordVoters(None, SPACES["soft"], classes=3)
-    assert exact.cast(PCA5.transform(X), Y, GROUPS).facts.own_maps
+    assert exact.cast(PCA5.transform(X), Y, groups=GROUPS).facts.own_maps
     assert not exact.cast_residuals(
         PCA5.transform(X), Y, PlainModel(np.ones((20, 3))), clip=1.0, groups=GROUPS
     ).facts.own_maps
@@ -376,26 +376,30 @@ def test_own_maps_are_pates_classes_only():
 
 def test_capped_votes_are_each_records_own():
     queries = PUBLIC[:40]
-    votes = voters().capped_votes(X, Y, queries, radius=0.6)
+    votes = voters().capped_votes(X, Y, X_public=queries, radius=0.6)
     phi, asked = voters().transform(X), voters().transform(queries)
     near = np.square(phi[:, None] - asked[None]).sum(axis=2) <= 0.36
     assert 0.01 < near.mean() < 0.9
     assert (votes.labels == np.where(near, Y[:, None], -1)).mean() > 0.9999  # but for the last bit at the radius
     other, y = X.copy(), Y.copy()
     other[1024], y[1024] = np.nan, 1
-    after = RecordVoters(None, PlainSpace("signed", 7), classes=3).capped_votes(other, y, queries, radius=0.6).labels
+    after = (
+        RecordVoters(None, PlainSpace("signed", 7), classes=3)
+        .capped_votes(other, y, X_public=queries, radius=0.6)
+        .labels
+    )
     assert (after[1024] == -1).all()
     other[1024], y[1024] = X[3], (Y[3] + 1) % 3
-    after = voters().capped_votes(other, y, queries, radius=0.6).labels
+    after = voters().capped_votes(other, y, X_public=queries, radius=0.6).labels
     assert (np.delete(after, 1024, axis=0) == np.delete(votes.labels, 1024, axis=0)).all()
     assert ((after[1024] >= 0) == (votes.labels[3] >= 0)).all()
 
 
 def test_capped_votes_feed_a_run():
-    votes = voters().capped_votes(X, Y, PUBLIC[:5], radius=0.9)
+    votes = voters().capped_votes(X, Y, X_public=PUBLIC[:5], radius=0.9)
     run = open_vote_cap(VoteCap(3, 20.0), n_teachers=votes.n_teachers, classes=votes.classes, budget=Budget(2.0, 1e-5),
                         n_units=votes.n_units, fingerprint=votes.fingerprint)  # fmt: skip
     assert run.ask(votes.labels, query_hashes=votes.query_hashes).labels.shape == (5,)
     assert "sensitive" in repr(votes)
     with pytest.raises(InvalidInputError, match="replace-one"):
-        voters(adjacency="add-or-remove", nominal_n=9).capped_votes(X, Y, PUBLIC, radius=0.5)
+        voters(adjacency="add-or-remove", nominal_n=9).capped_votes(X, Y, X_public=PUBLIC, radius=0.5)

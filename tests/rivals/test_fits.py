@@ -43,7 +43,7 @@ def fitted(request, digits):
     }[request.param]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return made(cls, **more).fit(*digits[:3])
+        return made(cls, **more).fit(*digits[:2], X_public=digits[2])
 
 
 def test_it_stays_within_the_budget_and_learns(fitted, digits):
@@ -89,7 +89,7 @@ def test_noise_and_samples_hang_on_no_training_seed(cls, digits):
     def labels(**said):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return made(cls, budget=Budget(2.0, 1e-5), **more, **said).fit(X, y, public)
+            return made(cls, budget=Budget(2.0, 1e-5), **more, **said).fit(X, y, X_public=public)
 
     seeded = labels(noise_seed=7)
     assert seeded.statement_.seeded
@@ -108,7 +108,7 @@ def test_persons_are_the_unit_where_groups_are_named(cls, digits):
     more = {"n_neighbors": 30} if cls is PrivateKNN else {"n_teachers": 10}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        done = made(cls, budget=Budget(8.0, 1e-5), **more).fit(X, y, public, groups=owners)
+        done = made(cls, budget=Budget(8.0, 1e-5), **more).fit(X, y, X_public=public, groups=owners)
     assert (done.statement_.unit, done.statement_.n_units) == ("group", 300)
 
 
@@ -118,7 +118,7 @@ def test_an_odd_record_refuses_nothing(digits):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for cls in (PrivateKNN, SparseVectorPATE):
-            assert made(cls).fit(X, y, public).statement_.n_units == 1200
+            assert made(cls).fit(X, y, X_public=public).statement_.n_units == 1200
 
 
 def test_a_seeded_neighbour_differs_in_the_votes_of_one_record_alone(digits):
@@ -127,7 +127,9 @@ def test_a_seeded_neighbour_differs_in_the_votes_of_one_record_alone(digits):
     other_X, other_y = X.copy(), y.copy()
     other_X[17], other_y[17] = X[400], (y[17] + 1) % 10
     loud = {"budget": Budget(1e5, 1e-5), "noise_seed": 3, "n_neighbors": 1, "n_queries": 200, "sample_rate": 0.5}
-    a, b = (made(PrivateKNN, **loud).fit(*data, public).release_.labels for data in ((X, y), (other_X, other_y)))
+    a, b = (
+        made(PrivateKNN, **loud).fit(*data, X_public=public).release_.labels for data in ((X, y), (other_X, other_y))
+    )
     assert 0 <= (a != b).sum() < 30
     assert (a == b).any()
 
@@ -148,7 +150,7 @@ def test_a_seeded_neighbour_differs_in_the_votes_of_one_record_alone(digits):
 def test_bad_settings_are_refused_before_anything_is_spent(cls, said, name, digits):
     clf = made(cls, **said)
     with pytest.raises(InvalidInputError, match=name):
-        clf.fit(*digits[:3])
+        clf.fit(*digits[:2], X_public=digits[2])
     assert not hasattr(clf, "release_")
     assert clf._kin().total.n == 0
 
@@ -158,18 +160,18 @@ def test_what_only_fit_can_see_is_refused_too(digits):
     with pytest.raises(InvalidInputError, match="X_public"):
         made(PrivateKNN).fit(X, y)
     with pytest.raises(InvalidInputError, match="at least 20"):
-        made(PrivateKNN).fit(X, y, public[:9])
+        made(PrivateKNN).fit(X, y, X_public=public[:9])
     with pytest.raises(InvalidInputError, match=r"overlap|public rows"):
-        made(PrivateKNN).fit(X, y, X[:300])
+        made(PrivateKNN).fit(X, y, X_public=X[:300])
 
 
 def test_every_fit_is_counted_and_inferred_classes_warn(digits):
     clf = made(PrivateKNN, classes=None)
     with pytest.warns(PrivacyLeakWarning, match="classes"):
-        clf.fit(*digits[:3])
+        clf.fit(*digits[:2], X_public=digits[2])
     assert any("classes" in told for told in clf.statement_.not_covered)
     with pytest.warns(RepeatedFitWarning):
-        clone(clf).set_params(classes=range(10)).fit(*digits[:3])
+        clone(clf).set_params(classes=range(10)).fit(*digits[:2], X_public=digits[2])
 
 
 def test_rules_look_at_public_facts_and_stay_in_range():
@@ -193,9 +195,9 @@ def test_what_nobody_may_state_is_refused_before_anything_is_drawn(cls, mechanis
 
     monkeypatch.setattr(mechanism, "draw", drawn)
     with pytest.raises(InvalidInputError, match="nonsense"):
-        made(cls, stated={"nonsense": "x"}).fit(*digits[:3])
+        made(cls, stated={"nonsense": "x"}).fit(*digits[:2], X_public=digits[2])
     with pytest.raises(AssertionError, match="drawn"):
-        made(cls, stated={"purpose": "triage"}).fit(*digits[:3])
+        made(cls, stated={"purpose": "triage"}).fit(*digits[:2], X_public=digits[2])
 
 
 @pytest.mark.parametrize("n", [0, -3])

@@ -343,7 +343,7 @@ def test_pate_label_names_what_it_is_for(tmp_path):
         "label", "--private", str(tmp_path / "private.csv"), "--public", str(tmp_path / "public.csv"),
         "--target", "ill", "--classes", "no,yes", "--epsilon", "8", "--teachers", "20", "--teacher", "naive-bayes",
         "--out", str(tmp_path / "labels.csv"), "--dataset-name", "ward 7", "--organisation", "a hospital",
-        "--purpose", "triage", "--state", "one person=patients are unique", "--jobs", "1",
+        "--purpose", "triage", "--stated", "one person=patients are unique", "--jobs", "1",
     ])  # fmt: skip
     assert done.exit_code == 0, done.output
     s = read_statement(tmp_path / "labels.statement.json")
@@ -351,7 +351,7 @@ def test_pate_label_names_what_it_is_for(tmp_path):
     assert {name for name, who in by(s).items() if who == "curator"} == {"one person", "classes"}
     check_against_ledger(s, tmp_path / "private.csv.ledger.sqlite")
     for wrong in ("one person", "one person=a", "persons=b"):
-        again = [*("--state=one person=b",), f"--state={wrong}"]
+        again = [*("--stated=one person=b",), f"--stated={wrong}"]
         done = CliRunner().invoke(app, [
             "label", "--private", str(tmp_path / "private.csv"), "--public", str(tmp_path / "public.csv"), "--target",
             "ill", "--classes", "no,yes", "--epsilon", "8", "--out", str(tmp_path / "more.csv"), *again,

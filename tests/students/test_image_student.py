@@ -145,11 +145,11 @@ def test_it_is_a_student_like_others(tmp_path):
     assert isinstance(student, ImageStudent)
     assert uses_unlabelled(student)
     kept = tmp_path / "kept.safetensors"
-    student.set_params(**QUICK | {"checkpoint": str(kept), "seconds": 1e6})
+    student.set_params(**QUICK | {"checkpoint_dir": str(kept), "seconds": 1e6})
     try_student(student, IMAGES, n_classes=2, queries=np.arange(40), n_answers=40)
     assert not kept.exists()
     labels = np.where(np.arange(96) < 48, TRUTH, ABSTAIN)
-    fitted = fit_student(clone(student).set_params(seconds=None, checkpoint=None), IMAGES, labels, random_state=3)
+    fitted = fit_student(clone(student).set_params(seconds=None, checkpoint_dir=None), IMAGES, labels, random_state=3)
     assert fitted.random_state == 3
     assert same(fitted, ImageStudent(**QUICK | {"random_state": 3}).fit(IMAGES, labels))
     with pytest.warns(StudentWarning, match="of one class"):
@@ -161,7 +161,7 @@ def test_it_is_a_student_like_others(tmp_path):
 
 def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     whole = ImageStudent(**QUICK).fit(IMAGES, TRUTH)
-    kept = ImageStudent(**QUICK, checkpoint=tmp_path / "kept.safetensors")
+    kept = ImageStudent(**QUICK, checkpoint_dir=tmp_path / "kept.safetensors")
     one_epoch, done = Training._one_epoch, []
 
     def cut(self):
@@ -186,7 +186,7 @@ def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(tmp_path, monkeypatch):
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     file = tmp_path / "kept.safetensors"
-    settings = QUICK | {"epochs": 1, "checkpoint": file}
+    settings = QUICK | {"epochs": 1, "checkpoint_dir": file}
     ImageStudent(**settings).fit(IMAGES, TRUTH)
     changed = IMAGES.copy()
     changed[7, 3, 3] += 0.01
@@ -196,7 +196,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         (ImageStudent(**settings), changed, TRUTH),
         (ImageStudent(**settings), IMAGES, 1 - TRUTH),
     ):
-        with pytest.raises(InvalidInputError, match="is of another training"):
+        with pytest.raises(InvalidInputError, match="holds another training"):
             student.fit(X, y)
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(InvalidInputError, match="no intact file"):

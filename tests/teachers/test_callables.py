@@ -209,7 +209,7 @@ def test_answers_of_any_sequence_type_are_taken():
 
 def test_an_interrupted_vote_goes_on_in_another_process(tmp_path):
     folder = tmp_path / "answers"
-    options = {"cache_dir": folder, "cache_key": "v1", "n_retries": 0}
+    options = {"checkpoint_dir": folder, "checkpoint_key": "v1", "n_retries": 0}
     functions = [Teacher(0), Teacher(1, failures=[2], error=KeyboardInterrupt()), Teacher(2)]
     with pytest.raises(KeyboardInterrupt):
         teachers_of(functions, **options).vote(ROWS)
@@ -230,9 +230,9 @@ def test_an_interrupted_vote_goes_on_in_another_process(tmp_path):
     [("v2", (0, 1, 2), 2), ("v1", (0, 2, 1), 2), ("v1", (0, 1, 2), 3), ("v1", (0, 1, 2, 3), 2)],
 )
 def test_answers_of_other_functions_classes_or_shards_are_not_used(tmp_path, changed, classes, k):
-    teachers_of([Teacher(0), Teacher(1)], cache_dir=tmp_path, cache_key="v1").vote(ROWS)
+    teachers_of([Teacher(0), Teacher(1)], checkpoint_dir=tmp_path, checkpoint_key="v1").vote(ROWS)
     other = [Teacher(1) for _ in range(k)]
-    votes = teachers_of(other, cache_dir=tmp_path, cache_key=changed, classes=classes).vote(ROWS)
+    votes = teachers_of(other, checkpoint_dir=tmp_path, checkpoint_key=changed, classes=classes).vote(ROWS)
     assert all(f.calls == [4, 4, 2] for f in other)
     np.testing.assert_array_equal(np.asarray(classes)[votes.labels], [expected(2)[1]] * k)
 
@@ -252,7 +252,7 @@ def test_a_file_cut_at_any_byte_costs_no_more_than_its_last_lines(tmp_path):
 
 
 def test_damaged_lines_are_asked_again_and_the_curator_is_told(tmp_path):
-    options = {"cache_dir": tmp_path, "cache_key": "v1"}
+    options = {"checkpoint_dir": tmp_path, "checkpoint_key": "v1"}
     teachers_of([Teacher(0)], **options).vote(ROWS)
     file = next(tmp_path.glob("answers-*"))
     lines = file.read_bytes().splitlines(keepends=True)
@@ -268,7 +268,7 @@ def test_damaged_lines_are_asked_again_and_the_curator_is_told(tmp_path):
 
 def test_the_folder_says_nothing_in_plain_and_is_not_pickle(tmp_path):
     CallableTeachers(
-        [lambda rows: [SECRET] * len(rows)], classes=("no", SECRET), cache_dir=tmp_path, cache_key="k"
+        [lambda rows: [SECRET] * len(rows)], classes=("no", SECRET), checkpoint_dir=tmp_path, checkpoint_key="k"
     ).vote(["a public text"])
     held = b"".join(f.read_bytes() for f in tmp_path.glob("answers-*"))
     assert re.fullmatch(rb"[0-9a-f]{64} 1\n", held)
@@ -287,7 +287,7 @@ def test_ctrl_c_ends_the_vote_and_its_threads(n_jobs, tmp_path):
         return [0] * len(rows)
 
     functions = [lambda rows: press(rows) for _ in range(200)]
-    options = {"cache_dir": tmp_path, "cache_key": "v1", "n_jobs": n_jobs}
+    options = {"checkpoint_dir": tmp_path, "checkpoint_key": "v1", "n_jobs": n_jobs}
     with pytest.raises(KeyboardInterrupt):
         teachers_of(functions, **options).vote(ROWS)
     assert len(calls) < 200, "the others were not called any more"
@@ -356,9 +356,9 @@ def test_a_failure_ends_the_waits_of_others():
         ([len], {"n_jobs": 0}, "n_jobs"),
         ([len], {"unit": "person"}, "unit"),
         ([len, sum], {"n_units": 1}, "n_units"),
-        ([len], {"cache_dir": "folder"}, "cache_key"),
-        ([len], {"cache_dir": "folder", "cache_key": " "}, "cache_key"),
-        ([len], {"cache_dir": os.devnull + "/x", "cache_key": "v1"}, "cache_dir must be a folder"),
+        ([len], {"checkpoint_dir": "folder"}, "checkpoint_key"),
+        ([len], {"checkpoint_dir": "folder", "checkpoint_key": " "}, "checkpoint_key"),
+        ([len], {"checkpoint_dir": os.devnull + "/x", "checkpoint_key": "v1"}, "checkpoint_dir must be a folder"),
     ],
 )
 def test_bad_parameters_are_refused(functions, options, says):
@@ -382,7 +382,7 @@ def test_bad_rows_are_refused(rows, says):
 
 
 def test_nothing_private_is_shown(tmp_path):
-    teachers = teachers_of([Teacher(0), Teacher(1)], cache_dir=tmp_path, cache_key="v1")
+    teachers = teachers_of([Teacher(0), Teacher(1)], checkpoint_dir=tmp_path, checkpoint_key="v1")
     before = repr(teachers)
     teachers.vote(ROWS)
     assert repr(teachers) == before == "CallableTeachers(n_teachers=2, classes=(0, 1, 2))"

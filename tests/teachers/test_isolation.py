@@ -70,7 +70,7 @@ def quietly(work):
 
 
 def votes_of(make, rows, y, groups=None):
-    teachers = make().fit(rows, y, groups)
+    teachers = make().fit(rows, y, groups=groups)
     return teachers, teachers.vote(PUBLIC)
 
 
@@ -145,7 +145,7 @@ def test_arrays_of_a_group_do_not_grow_with_its_longest_shard(monkeypatch):
         rows = np.random.default_rng(1).random((len(people), D))
         seen.clear()
         monkeypatch.setattr(_grouped.torch, "zeros", zeros)
-        torch_teachers(K, epochs=1, partition_seed=1).fit(rows, np.arange(len(people)) % 3, people)
+        torch_teachers(K, epochs=1, partition_seed=1).fit(rows, np.arange(len(people)) % 3, groups=people)
         monkeypatch.undo()
         sizes.append(max(np.prod(s) for s in seen))
     assert sizes[0] == sizes[1] == K * _grouped._WINDOW_ROWS * D
@@ -154,9 +154,9 @@ def test_arrays_of_a_group_do_not_grow_with_its_longest_shard(monkeypatch):
 def test_long_shards_pass_through_their_window_as_if_it_were_wide(monkeypatch):
     people = np.repeat(np.arange(10), [4, 90, 3, 17, 4, 4, 33, 4, 4, 4])
     rows, y = np.random.default_rng(1).random((len(people), D)), np.arange(len(people)) % 3
-    wide = torch_teachers(K, partition_seed=1).fit(rows, y, people)
+    wide = torch_teachers(K, partition_seed=1).fit(rows, y, groups=people)
     monkeypatch.setattr(_grouped, "_WINDOW_ROWS", 8)
-    narrow = torch_teachers(K, partition_seed=1).fit(rows, y, people)
+    narrow = torch_teachers(K, partition_seed=1).fit(rows, y, groups=people)
     for a, b in zip(wide.teachers_, narrow.teachers_, strict=True):
         assert all((a[name] == b[name]).all() for name in a)
 
@@ -208,7 +208,7 @@ def test_no_record_decides_whether_there_are_votes(record, cells, label, owned):
     usual, before = votes_of(sklearn_teachers, X.astype(object), Y, None if people is None else np.arange(N))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PateWarning)
-        changed = sklearn_teachers().fit(rows, y, people)
+        changed = sklearn_teachers().fit(rows, y, groups=people)
         after = changed.vote(PUBLIC)
         if people is None:
             assert_others_same(before, after, int(usual.partition_.assignment[record]))
@@ -218,11 +218,11 @@ def test_no_record_decides_whether_there_are_votes(record, cells, label, owned):
 def test_an_empty_shard_votes_for_a_fixed_class():
     people = np.repeat(np.arange(K), N // K)
     own = {"partition_seed": 22}  # one person each
-    teachers = sklearn_teachers(**own).fit(X, Y, people)
+    teachers = sklearn_teachers(**own).fit(X, Y, groups=people)
     gone = X.copy()
     gone[people == 0] = np.nan
     with pytest.warns(CuratorWarning) as said:
-        changed = sklearn_teachers(**own).fit(gone, Y, people)
+        changed = sklearn_teachers(**own).fit(gone, Y, groups=people)
     assert ["holds no record" in str(w.message) for w in said] == [False, True]
     owner = int(teachers.partition_.assignment[0])
     assert_others_same(teachers.vote(PUBLIC), changed.vote(PUBLIC), owner)

@@ -638,7 +638,7 @@ def test_bad_input_is_refused(change, text):
     options = {"estimator": GaussianNB(), "X": X, "y": Y, "groups": None} | change
     rows, y, groups = (options.pop(name) for name in ("X", "y", "groups"))
     with pytest.raises(InvalidInputError, match=text):
-        ensemble(**options).fit(rows, y, groups)
+        ensemble(**options).fit(rows, y, groups=groups)
 
 
 def with_odd_cell(cell):
@@ -675,10 +675,10 @@ def test_a_record_that_cannot_be_used_is_left_out_of_its_shard(change):
     rows, y, groups = ({"X": X, "y": Y, "groups": None} | change).values()
     usual = X.astype(rows.dtype) if isinstance(rows, np.ndarray) else X
     kind = sparse.csr_array if sparse.issparse(rows) else type(rows) if hasattr(rows, "iloc") else np.asarray
-    before = ensemble(MultinomialNB()).fit(kind(usual), Y, None if groups is None else np.arange(400))
+    before = ensemble(MultinomialNB()).fit(kind(usual), Y, groups=None if groups is None else np.arange(400))
     teachers = ensemble(MultinomialNB())
     with pytest.warns(CuratorWarning, match="1 of 400 records cannot be used"):
-        teachers.fit(rows, y, groups)
+        teachers.fit(rows, y, groups=groups)
     if groups is None:
         owner = int(teachers.partition_.assignment[3])
         others = [i for i in range(K) if i != owner]

@@ -162,7 +162,7 @@ def test_groups_are_trained_as_singles_also_when_shards_are_unequal(module, opti
     people = np.repeat(np.arange(12), [40, 3, 17, 30, 8, 16, 25, 1, 33, 16, 12, 19])
     n = len(people)
     fits = [
-        ensemble(module, 4, precision="float64", group_size=size, **options).fit(X[:n], Y[:n], people)
+        ensemble(module, 4, precision="float64", group_size=size, **options).fit(X[:n], Y[:n], groups=people)
         for size in (1, 3, 9)
     ]
     sizes = [len(s) for s in fits[0].partition_.shards()]
@@ -239,13 +239,13 @@ def test_a_person_with_more_records_moves_one_teacher_and_not_a_bit_of_the_other
     """In a group every kernel has one public shape, whatever the lengths of the shards."""
     sizes = np.array([9, 30, 14, 22, 17, 26, 11, 19])
     n = sizes.sum()
-    first = ensemble(MLP, 4, group_size=4, partition_seed=0).fit(X[:n], Y[:n], np.repeat(np.arange(8), sizes))
+    first = ensemble(MLP, 4, group_size=4, partition_seed=0).fit(X[:n], Y[:n], groups=np.repeat(np.arange(8), sizes))
     person = 3
     rows = np.repeat(np.arange(8), sizes)
     at = int(np.flatnonzero(rows == person)[-1]) + 1
     more_X, more_y = np.insert(X[:n], at, X[1000:1040], axis=0), np.insert(Y[:n], at, Y[1000:1040])
     second = ensemble(MLP, 4, group_size=4, partition_seed=0).fit(
-        more_X, more_y, np.insert(rows, at, np.full(40, person))
+        more_X, more_y, groups=np.insert(rows, at, np.full(40, person))
     )
     shard = first.partition_.assignment[np.flatnonzero(rows == person)[0]]
     changed = [any((a[k] != b[k]).any() for k in a) for a, b in zip(first.teachers_, second.teachers_, strict=True)]
@@ -555,7 +555,7 @@ def test_an_augmentation_that_takes_no_zeros_works_in_groups():
     people = np.repeat(np.arange(4), [9, 30, 14, 22])
     alone, grouped = (
         ensemble(MLP, 4, precision="float64", augment=standardise, group_size=s, partition_seed=17).fit(
-            X[:75], Y[:75], people
+            X[:75], Y[:75], groups=people
         )
         for s in (1, 4)
     )

@@ -49,7 +49,7 @@ def test_the_rule_is_a_function_of_public_numbers(monkeypatch):
     for lengths in (RECORDS, RECORDS[::-1], (1,) * 11 + (209,)):
         people = np.repeat(np.arange(12), lengths)
         n = len(people)
-        found = by_rule(MLP, 4, batch_size=1, n_jobs=1).fit(X[:n], Y[:n], people)
+        found = by_rule(MLP, 4, batch_size=1, n_jobs=1).fit(X[:n], Y[:n], groups=people)
         assert found._recipe.n_steps == 20 * 3
 
 
@@ -70,7 +70,7 @@ def test_groups_are_trained_as_singles_for_n_steps(options):
     n = len(people)
     fits = [
         ensemble(MLP, 4, precision="float64", group_size=size, epochs=None, n_steps=23, **options)
-        .fit(X[:n], Y[:n], people)
+        .fit(X[:n], Y[:n], groups=people)
         for size in (1, 3, 9)
     ]  # fmt: skip
     assert len({len(s) for s in fits[0].partition_.shards()}) > 1

@@ -58,10 +58,10 @@ def test_it_gives_what_a_whole_fit_would(make):
 
 def test_groups_stay_where_they_are():
     groups = np.arange(300) // 3
-    teachers = trees().fit(X, Y, groups)
+    teachers = trees().fit(X, Y, groups=groups)
     shard = int(teachers.partition_.assignment[7])
-    moved = teachers.with_shard(*neighbour(), groups, shard=shard).vote(PUBLIC).labels
-    np.testing.assert_array_equal(moved, clone(teachers).fit(*neighbour(), groups).vote(PUBLIC).labels)
+    moved = teachers.with_shard(*neighbour(), groups=groups, shard=shard).vote(PUBLIC).labels
+    np.testing.assert_array_equal(moved, clone(teachers).fit(*neighbour(), groups=groups).vote(PUBLIC).labels)
 
 
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")

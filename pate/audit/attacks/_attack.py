@@ -49,17 +49,17 @@ def attack(
     X: Any,
     y: Any,
     *,
-    attack: str | Iterable[str] = "lira",
+    X_public: Any = None,
     groups: Any = None,
+    attack: str | Iterable[str] = "lira",
     n_shadows: int = 128,
     targets: int | None = None,
     claim: Any = None,
-    X_public: Any = None,
     level: float = 0.95,
     false_alarms: float = 1e-3,
     n_jobs: int | None = None,
     random_state: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
     published: bool = False,
     verbose: bool = False,
 ) -> AuditResult:
@@ -102,7 +102,7 @@ def attack(
         Shadow models that are fitted side by side, as in joblib.
     random_state : int or None
         Of halves and training, never of privacy noise.
-    folder : path or None
+    checkpoint_dir : path or None
         Where finished shadow models' answers are kept, so that a killed attack goes on and other attacks or more
         shadow models use them; private, as the records are.
     published : bool
@@ -163,7 +163,7 @@ def attack(
     who = None if groups is None else np.asarray(units.of)
     if claim is not None:
         promised(claim, [], units.name)  # refused before anything is fitted
-    seed, kept = _begun(folder, mould, (rows, labels, public, who), random_state)
+    seed, kept = _begun(checkpoint_dir, mould, (rows, labels, public, who), random_state)
     copies = _copies(rows, seed) if "label-only" in kinds else None
     material = Material(mould, rows, labels, who, public, copies, seed)
     halves = draw_halves(units.n, n_shadows, seed)

@@ -60,12 +60,12 @@ def canary(
     voters: ShardEnsemble | PATEClassifier | RecordVoters,
     X: Any,
     y: Any,
-    X_public: Any,
     *,
+    X_public: Any,
+    groups: Any = None,
     mechanism: Any,
     canary: str = "mislabelled",
     queries: str = "given",
-    groups: Any = None,
     records: int | Sequence[int] = 1,
     n_queries: int | None = None,
     max_answers: int | None = None,
@@ -133,7 +133,7 @@ def canary(
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> X, y = make_blobs(300, centers=3, random_state=0)
     >>> teachers = TeacherEnsemble(KNeighborsClassifier(1), 20, classes=range(3), random_state=0, partition_seed=0)
-    >>> found = canary(teachers, X[:200], y[:200], X[200:], mechanism=GNMax(8.0), records=2, published=True)
+    >>> found = canary(teachers, X[:200], y[:200], X_public=X[200:], mechanism=GNMax(8.0), records=2, published=True)
     >>> names = "epsilon of the pair", "data-dependent epsilon", "public epsilon"
     >>> low, middle, high = (found[name].value for name in names)
     >>> bool(0 <= low <= middle <= high)

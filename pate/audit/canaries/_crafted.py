@@ -75,7 +75,7 @@ def craft_record(
             unit = np.array([at])
             changed = with_row(X, unit, row.astype(np.result_type(rows.dtype, np.float32)))
             labels = with_labels(y, unit, [teachers.classes_[to]])
-            moved = teachers.with_shard(changed, labels, groups, shard=shard)
+            moved = teachers.with_shard(changed, labels, groups=groups, shard=shard)
             after = moved.vote(query)
             assert after.labels is not None
             now = int(after.labels[shard, 0])

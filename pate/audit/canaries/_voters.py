@@ -88,7 +88,7 @@ class OfShards(Asked):
                 f"RecordVoters, got {shown(voters)}. Of anybody else's votes under D and D', take pate.audit.pair."
             )
         if not hasattr(voters, "teachers_"):
-            voters = clone(voters).fit(X, y, groups)
+            voters = clone(voters).fit(X, y, groups=groups)
         elif voters._fingerprint != records_fingerprint(
             class_indices(self.y, voters.classes_), owned(groups, self.n_records)[0]
         ):
@@ -133,7 +133,7 @@ class OfShards(Asked):
         else:
             X, y = self.replaced(kind, record, rng)
             shard = int(self.teachers.partition_.assignment[record])
-            moved = self.teachers.with_shard(X, y, self.groups, shard=shard)
+            moved = self.teachers.with_shard(X, y, groups=self.groups, shard=shard)
         after = moved.vote(self.rows)
         return self.votes.take(self.places), after.take(self.places), record
 
@@ -163,7 +163,7 @@ class OfRecords(Asked):
                 "queries, n_queries and adversary are for teachers: record voters release one sum, and are asked "
                 "nothing. Leave them out."
             )
-        self.votes = self.voters.cast(self.X, self.y, self.groups)
+        self.votes = self.voters.cast(self.X, self.y, groups=self.groups)
 
     def neighbours(
         self, kind: str, record: int, rng: np.random.Generator, *, free: bool
@@ -175,7 +175,7 @@ class OfRecords(Asked):
             X, y = with_row(self.X, unit, row), with_labels(self.y, unit, [value])
         else:
             X, y = self.replaced(kind, record, rng)
-        return self.votes, self.voters.cast(X, y, self.groups), record
+        return self.votes, self.voters.cast(X, y, groups=self.groups), record
 
 
 def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardEnsemble:

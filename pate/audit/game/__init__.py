@@ -5,7 +5,8 @@ Examples
 >>> import numpy as np
 >>> from pate import audit
 >>> weak = NoisySum(0.9 / 3)   # claimed: a sum of sensitivity 1 with noise 1/3, so 3-GDP
->>> found = audit.game(weak, np.zeros(1), np.ones(1), claim=audit.Claim.gaussian(3.0), n_runs=4000, batch=500, seed=0)
+>>> found = audit.game(weak, np.zeros(1), np.ones(1), claim=audit.Claim.gaussian(3.0), n_runs=4000, batch=500,
+...                    random_state=0)
 >>> found.refuted
 True
 """

@@ -55,8 +55,8 @@ def game(
     false_alarms: float = 1e-6,
     early_stop: bool = True,
     n_jobs: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    seed: int | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    random_state: int | None = None,
     target: str = "",
     published: bool = False,
     verbose: bool = False,
@@ -88,10 +88,10 @@ def game(
         stopping at one of them refutes a true claim with more than ``false_alarms``. False looks once, at the end.
     n_jobs : int or None
         Workers of joblib; results do not depend on it.
-    folder : path or None
+    checkpoint_dir : path or None
         Where runs are kept, for the owner alone (mode 0700), and taken up again after a kill. That release and score
         are still the same is seen by the code of functions and the fields of dataclasses; of other objects by type.
-    seed : int or None
+    random_state : int or None
         Of all runs' seeds; None draws it (or takes the folder's).
     target : str
         Public words for what is audited.
@@ -120,7 +120,7 @@ def game(
     --------
     >>> from pate.audit.game import NoisySum
     >>> honest = game(NoisySum(1.0), np.zeros(2), np.array([1.0, -1.0]), claim=Claim.gaussian(2**0.5), n_runs=200,
-    ...               batch=100, seed=0, published=True)
+    ...               batch=100, random_state=0, published=True)
     >>> honest.refuted, honest["lower bound on mu"].value < 2**0.5
     (False, True)
     """
@@ -128,14 +128,14 @@ def game(
     held = Claim.of(claim)
     if not callable(release):
         raise InvalidInputError(f"release must be a function of (world, seed), got {shown(release)}.")
-    if seed is not None:
-        seed = check_int("seed", seed, low=0)
+    if random_state is not None:
+        random_state = check_int("random_state", random_state, low=0)
     check_int("n_runs", n_runs, low=4, remedy="It is the most runs in each world.")
     alarms = check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
     if batch is not None:
         check_int("batch", batch, low=1, remedy="With it, release(world, seed, size) makes size runs at once.")
     learnt, score_of = is_learnt(score), scorer(score, release)
-    plan = plan_of(n_runs, batch, seed, folder)
+    plan = plan_of(n_runs, batch, random_state, checkpoint_dir)
     words = said(score)
     # A second look at the same runs under another claim or alarm would spend what the first one spent.
     facts = _facts(release, score, words, D, D_prime) | {
@@ -143,7 +143,7 @@ def game(
         "false_alarms": alarms,
         "early_stop": early_stop,
     }
-    kept = None if folder is None else Kept(folder, plan, facts)
+    kept = None if checkpoint_dir is None else Kept(checkpoint_dir, plan, facts)
     n_train = n_runs // 2 if learnt else 0
     schedule = looks(n_runs - n_train) if early_stop else [(n_runs - n_train, 1.0)]
 

@@ -150,7 +150,7 @@ class Kept:
     (True, None)
     >>> Kept(folder, Plan(30, 10, False, 0), {"score": "x"})
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: folder=... holds a game whose n_runs is another. ...
+    pate.exceptions.InvalidInputError: checkpoint_dir=... holds a game whose n_runs is another. ...
     """
 
     def __init__(self, folder: str | os.PathLike[str], plan: Plan, facts: dict[str, Any]) -> None:
@@ -161,15 +161,17 @@ class Kept:
         head = self._folder / "game.json"
         if not head.exists():
             if any(self._folder.iterdir()):
-                raise InvalidInputError(f"folder={str(folder)!r} holds files that are no game. Name an empty folder.")
+                raise InvalidInputError(
+                    f"checkpoint_dir={str(folder)!r} holds files that are no game. Name an empty folder."
+                )
             write_text(head, json.dumps(now, indent=1), mode=0o600)
             return
         before = _head(head)
         different = [name for name in now if before.get(name) != now[name]]
         if different:
             raise InvalidInputError(
-                f"folder={str(folder)!r} holds a game whose {', '.join(different)} is another. How long a game is and "
-                "what is played are fixed before its first run. Name another folder."
+                f"checkpoint_dir={str(folder)!r} holds a game whose {', '.join(different)} is another. How long a game "
+                "is and what is played are fixed before its first run. Name another folder."
             )
 
     @staticmethod

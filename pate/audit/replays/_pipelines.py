@@ -21,9 +21,6 @@ from pate.release import release_ballots, release_labels
 
 #: Buys whatever is asked: what is replayed is not private, and what it costs is compared, not limited.
 _AMPLE = Budget(1e6, 0.1)
-#: Folders and files of an estimator that a replay leaves out.
-_KEPT = ("checkpoint_dir", "checkpoint")
-
 Pipeline = Callable[[Records], Any]
 
 
@@ -100,8 +97,8 @@ def _fresh(target: Any) -> Iterator[Any]:
             made, known = copy.deepcopy(target), dict[str, Any]()
         else:
             known = made.get_params(deep=False)
-        if any(known.get(name) is not None for name in _KEPT):
-            made.set_params(**{name: None for name in _KEPT if name in known})
+        if known.get("checkpoint_dir") is not None:
+            made.set_params(checkpoint_dir=None)
         ledger = known.get("ledger")
         if ledger is not None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pate-replay-")))
@@ -126,7 +123,7 @@ def _of_voter(target: Any, X_public: Any, mechanism: Any) -> Pipeline:
 
 def _of_record_voters(target: Any, mechanism: Any) -> Pipeline:
     def run(records: Records) -> Any:
-        ballots = target.cast(records.X, records.y, records.groups)
+        ballots = target.cast(records.X, records.y, groups=records.groups)
         return None if mechanism is None else release_ballots(ballots, mechanism, budget=_AMPLE)
 
     return run

@@ -157,7 +157,7 @@ def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
         )
     return (
         f"D and D_prime must be neighbours under {adjacency} adjacency, which differ in one {D.unit}; these are "
-        f"{apart.units} steps apart. neighbours(X, y, groups) makes such pairs."
+        f"{apart.units} steps apart. neighbours(X, y, groups=...) makes such pairs."
     )
 
 

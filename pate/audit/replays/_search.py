@@ -20,9 +20,9 @@ def replay_search(
     pipeline: Any,
     X: Any,
     y: Any,
-    groups: Any = None,
     *,
     X_public: Any = None,
+    groups: Any = None,
     mechanism: Any = None,
     adjacency: str = "replace-one",
     kinds: Iterable[str] | None = None,
@@ -86,7 +86,7 @@ def replay_search(
     options: dict[str, Any] = {"adjacency": adjacency, "classes": classes}
     asked = None if kinds is None else list(kinds)
     seed = 0 if random_state is None else random_state
-    first = neighbours(records.X, records.y, records.groups, kinds=asked, random_state=seed, **options)
+    first = neighbours(records.X, records.y, groups=records.groups, kinds=asked, random_state=seed, **options)
     if not first:
         raise InvalidInputError("kinds must name one that gives neighbours of these records; none does.")
     wanted = len(first) if n_pairs is None else check_int("n_pairs", n_pairs, low=1)
@@ -96,7 +96,7 @@ def replay_search(
         if len(found) == wanted or (stop and found and found[-1].finding):
             break
         try:
-            pair = neighbours(*records, kinds=[kind], random_state=at, **options)[0]
+            pair = neighbours(records.X, records.y, groups=records.groups, kinds=[kind], random_state=at, **options)[0]
         except InvalidInputError:  # it would change nothing in the records that fall to it
             continue
         D = records if pair.kind in _SAME_D and adjacency == "replace-one" else pair.D

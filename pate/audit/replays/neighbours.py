@@ -320,8 +320,8 @@ def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: st
 def neighbours(
     X: Any,
     y: Any,
-    groups: Any = None,
     *,
+    groups: Any = None,
     adjacency: str = "replace-one",
     kinds: Iterable[str] | None = None,
     classes: Any = None,
@@ -375,7 +375,7 @@ def neighbours(
     ['replace', 'flip', 'scale', 'duplicate', 'only of its class', 'front', 'missing']
     >>> [pair.kind for pair in neighbours(X, y, adjacency="add-or-remove")]
     ['duplicate', 'remove', 'add', 'only of its class', 'front']
-    >>> [pair.kind for pair in neighbours(X, y, list("aabbcc"))][-5:]
+    >>> [pair.kind for pair in neighbours(X, y, groups=list("aabbcc"))][-5:]
     ['add', 'regroup', 'only of its class', 'front', 'missing']
     """
     check_choice("adjacency", adjacency, ADJACENCIES)

@@ -41,9 +41,9 @@ class PlannedDPSGD(DPSGDClassifier):
     def __sklearn_clone__(self) -> Any:
         return super().__sklearn_clone__().along(self._plan_ahead)
 
-    def fit(self, X: Any, y: Any, groups: Any = None, X_public: Any = None) -> DPSGDClassifier:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> DPSGDClassifier:
         """Fit as :class:`pate.DPSGDClassifier` does, along the plan."""
-        return self._take(fit_privately(self, X, y, groups, X_public, road=self._plan_ahead))
+        return self._take(fit_privately(self, X, y, X_public=X_public, groups=groups, road=self._plan_ahead))
 
 
 def is_large(image_shape: tuple[int, ...] | None) -> bool:

@@ -68,7 +68,7 @@ class Noiseless(PATEClassifier):
     'records'
     """
 
-    def fit_keeping(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
+    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
         """Fit as :class:`pate.PATEClassifier` does, and promise nothing."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyParameterWarning)  # nothing is promised

@@ -61,7 +61,7 @@ class NoisyMajority(ClassifierMixin, BaseEstimator):
         self.classes = classes
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> NoisyMajority:
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> NoisyMajority:
         """Count classes, with noise; rows are not looked at.
 
         Raises
@@ -72,7 +72,7 @@ class NoisyMajority(ClassifierMixin, BaseEstimator):
         y = np.asarray(y)
         # One cell that every record falls into; the other one stays empty.
         voters = RecordVoters(None, HardSpace(2, random_state=0).fit(_TWO), classes=tuple(self.classes))
-        ballots = voters.cast(np.zeros((len(y), 1)), y, groups)
+        ballots = voters.cast(np.zeros((len(y), 1)), y, groups=groups)
         mechanism = GaussianSum.for_budget(self.budget)
         release = release_ballots(ballots, mechanism, budget=self.budget, noise_seed=self.noise_seed)
         cell = int(np.argmax(voters.transform(_TWO[:1])[0]))
@@ -121,7 +121,7 @@ class PublicLabels(ClassifierMixin, BaseEstimator):
         self.y_public = y_public
         self.classes = classes
 
-    def fit(self, X: Any, y: Any, X_public: Any = None) -> PublicLabels:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None) -> PublicLabels:
         """Learn from the labelled public rows; ``X`` and ``y`` are not looked at.
 
         Raises

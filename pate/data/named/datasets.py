@@ -47,6 +47,18 @@ def list_datasets() -> tuple[str, ...]:
     return tuple(SOURCES)
 
 
+def check_dataset(name: str, value: Any, *, remedy: str) -> str:
+    """Return the name of a data set as this package writes it; refuse one that it does not know.
+
+    Examples
+    --------
+    >>> check_dataset("name", "Fashion-MNIST", remedy="")
+    'fashion_mnist'
+    """
+    key = value.replace("-", "_").lower().replace("cifar_10", "cifar10") if isinstance(value, str) else value
+    return check_choice(name, key, SOURCES, remedy=remedy)
+
+
 def load_dataset(
     name: str,
     *,
@@ -103,8 +115,7 @@ def load_dataset(
     >>> d.private.X.shape, d.private.X.dtype, d.public, d.test
     ((1000, 64), dtype('float32'), PublicRows(n=100), HeldOutRows(n=359))
     """
-    key = name.replace("-", "_").lower().replace("cifar_10", "cifar10") if isinstance(name, str) else name
-    source = SOURCES[check_choice("name", key, SOURCES, remedy="For your own files use pate.data.read_table.")]
+    source = SOURCES[check_dataset("name", name, remedy="For your own files use pate.data.read_table.")]
     check_choice("protocol", protocol, ["standard", "paper"])
     for label, value in (("n_public", n_public), ("n_private", n_private)):
         if value is not None:

@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate.core.seeds import training_seed
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import check_apart, make
+from pate.networks._contract import check_apart, make, several_inputs
 from pate.networks._generators import own_generator
 from pate.teachers.torch._chain import Step, agrees, read_chain
 
@@ -250,8 +250,11 @@ def check_output(recipe: Recipe) -> None:
         raise
     except Exception as error:
         raise InvalidInputError(
-            f"module does not take rows of shape {recipe.sample_shape}: {type(error).__name__}: {error}. "
-            "Rows reach it as they are given to fit: reshape them, or start with nn.Unflatten."
+            f"module does not take rows of shape {recipe.sample_shape}: {type(error).__name__}: {error}."
+            + (
+                several_inputs(module)
+                or " Rows reach it as they are given to fit: reshape them, or start with nn.Unflatten."
+            )
         ) from error
     if shape != (2, recipe.n_classes):
         raise InvalidInputError(
