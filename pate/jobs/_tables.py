@@ -262,7 +262,7 @@ class LabelJob(LeavesModel):
         fitted: dict[str, Any] = {
             "max_categories": max_categories,
             "random_state": random_state,
-            "folder": checkpoint_dir,
+            "checkpoint_dir": checkpoint_dir,
             "verbose": verbose,
         }
         if self.voters == "records":
