@@ -24,13 +24,12 @@ from pate.networks._generators import own_generator
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
 SIZES = (1, 2, 3, 4, 7)
 _TABLES = (nn.Embedding, nn.EmbeddingBag)
-#: Torch's own kernels for whole sequences, which know no gradient of one record.
-_FUSED = (nn.LSTM, nn.GRU, nn.MultiheadAttention)
 #: float32, in which rows are read, has all whole numbers up to that.
 _MOST_IDS = 2**24
 _MIXES = (
     "module mixes the records of a batch ({how}), so clipping cannot bound one record's influence. Remove whatever "
-    "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first."
+    "sums, sorts, normalises or attends across the batch; rows come as (batch, ...), the batch first "
+    "(batch_first=True in torch's recurrent and attention layers)."
 )
 
 
@@ -61,7 +60,7 @@ class Trial:
 
 
 def check_trainable(module: nn.Module) -> None:
-    """Refuse a module without trainable parameters, and whatever Opacus' validators would refuse.
+    """Refuse a module without trainable parameters, and layers that mix records or keep something of them.
 
     Examples
     --------
@@ -96,9 +95,7 @@ def _problems(module: nn.Module) -> list[str]:
         kind = type(part).__name__
         if not any(p.requires_grad for p in part.parameters(recurse=False)):
             continue
-        if type(part) in _FUSED:
-            found.append(f"torch.nn.{kind} gives no gradients record by record (opacus.layers.DP{kind} does)")
-        elif isinstance(part, _InstanceNorm) and part.track_running_stats:
+        if isinstance(part, _InstanceNorm) and part.track_running_stats:
             found.append(f"{kind} keeps running statistics of the records (track_running_stats=False keeps none)")
         elif any(True for _ in part.buffers()):
             found.append(f"the trained layer {kind} has buffers, which nothing protects")

@@ -16,12 +16,13 @@ from pate.core.seeds import training_seed
 from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
+from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._optimizers import make_optimizer
 from pate.dpsgd._plan import Plan, make_plan, priced
-from pate.dpsgd._rows import check_apart, check_map, map_rows, read_groups, read_more, read_records, rows_for
+from pate.dpsgd._rows import check_apart, check_map, ids_for, map_private, read_groups, read_more, read_records
 from pate.dpsgd._run import charge_run, open_run, run_training
 from pate.dpsgd._settings import (
     check_settings,
@@ -103,8 +104,10 @@ def fit_privately(
     check_settings(filled(clf))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
     tell_n = clf.adjacency != "add-or-remove"  # there their number is no public fact
-    features, labels, classes = read_records(reader, X, y, clf.classes, tell_n=tell_n, planned=is_planned(clf))
-    owners = read_groups(groups, len(labels), tell_n=tell_n)
+    features, labels, classes, readable = read_records(
+        reader, X, y, clf.classes, tell_n=tell_n, planned=is_planned(clf), like=X_public
+    )
+    owners, groups, has_owner = read_groups(groups, len(labels), tell_n=tell_n)
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(clf.device)
@@ -121,7 +124,8 @@ def fit_privately(
         with timed("startup"):
             run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
     if road is not None:
-        features = map_rows(reader, features, road)
+        features, whole = map_private(features, road)
+        readable &= whole
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
     marked = rows_of(clf.canaries, lambda X, y: read_more(reader, X, y, classes, road))
@@ -152,8 +156,13 @@ def fit_privately(
             engine = build_engine(run.module, features.shape[1:], len(classes), run.module_kwargs)
             engine.module.to(device)
         features, labels, owners = add_canaries(marked, features, labels, owners)
-        rows = rows_for(engine.module, features)
-        units = Units(rows, labels, owners, clf.records_per_group, device, augmentation=run.augmentation)
+        rows, whole = ids_for(engine.module, features)
+        n = len(readable)  # behind them stand canaries
+        usable, _ = usable_records(
+            {f"{OUTSIDE}={classes!r}": labels[:n] >= 0, ODD_CELLS: readable & whole[:n], NO_OWNER: has_owner}
+        )
+        counts = np.append(usable, whole[n:])
+        units = Units(rows, labels, owners, clf.records_per_group, device, augmentation=run.augmentation, usable=counts)
         weights = [p for p in engine.module.parameters() if p.requires_grad]
         marks = None if clf.canaries is None else CanaryRun(clf.canaries, n_units, weights, source.child(3))
         clipping.gradient_noise_multiplier(plan.noise_multiplier, plan.shape.expected_batch_size)

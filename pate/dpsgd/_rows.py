@@ -15,6 +15,7 @@ from torch import nn
 
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
+from pate.core.types import Mask
 from pate.data._door import (
     as_texts,
     by_name,
@@ -29,14 +30,16 @@ from pate.data._door import (
 from pate.data._ids import distinct_ids
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate.teachers._cells import private_cells
+from pate.teachers._usable import as_column, class_indices, label_column, owned
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
 
 
 def read_records(
-    estimator: Any, X: Any, y: Any, classes: Any, *, tell_n: bool = True, planned: bool = False
-) -> tuple[Any, npt.NDArray[np.int64], tuple[Any, ...]]:
+    estimator: Any, X: Any, y: Any, classes: Any, *, tell_n: bool = True, planned: bool = False, like: Any = None
+) -> tuple[Any, npt.NDArray[np.int64], tuple[Any, ...], Mask]:
     """Return private rows of shape (n, ...), class indices and the classes; sets ``n_features_in_``.
 
     Parameters
@@ -48,50 +51,74 @@ def read_records(
         Whether an error may say how many records there are.
     planned : bool
         Whether a recipe's maps are to read the rows: then they are returned as they were given.
+    like : rows or None
+        Public rows, for a recipe: what their columns hold is what private ones should.
+
+    Returns
+    -------
+    rows : array of shape (n, ...), or as given
+        Zeros in place of a record that is not finite, where no recipe reads it.
+    labels : int64 array of shape (n,)
+        -1 for what is no class.
+    classes : tuple
+    readable : bool array of shape (n,)
+        Which rows could be read.
 
     Raises
     ------
     InvalidInputError
-        They cannot be used. No text quotes a value, and the exception keeps none behind it.
+        What they are as a whole cannot be used; without ``classes``, which all records decide then, any of them. No
+        text quotes a value, and the exception keeps none behind it.
     """
     if y is None:
         raise InvalidInputError(
             "DPSGDClassifier requires y to be passed, but the target y is None. Pass one class per row."
         )
     X, y = plain_rows(X), plain_column(y)
+    strict, readable = classes is None, None
+    if not strict:
+        X, readable = quietly("X", private_cells, X, texts=planned, like=like, finite=not planned)
     if not tell_n:
         shape = quietly("X", lambda: X.shape if hasattr(X, "shape") else np.shape(X))
         texts = planned and quietly("X", as_texts, X) is not None
         if 0 in shape[1:] or (len(shape) < 2 and not texts):
             raise InvalidInputError(f"X must have one row of features for each record. {_UNTOLD}")
-    features = _read_columns(estimator, X, reset=True) if planned else read_features(estimator, X, reset=True)
+    if planned:
+        features = _read_columns(estimator, X, reset=True)
+    else:
+        features, whole = _read_features(estimator, X, reset=True, whole=strict)
+        readable = whole if readable is None else readable & whole
     n_records = int(np.shape(features)[0])
-    if len(shape := quietly("y", lambda: np.asarray(y).shape)) == 2 and shape[1] == 1:
+    if len(shape := quietly("y", lambda: (np.asarray if strict else as_column)(y).shape)) == 2 and shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
             DataConversionWarning,
             stacklevel=4,
         )
-        y = np.asarray(unmasked("y", y)).ravel()
+        y = (np.asarray(unmasked("y", y)) if strict else as_column(y)).ravel()
         shape = y.shape
     if not tell_n and shape != (n_records,):
         raise InvalidInputError(f"y must hold one class for each row of X. {_UNTOLD}")
+    if readable is None:
+        readable = np.ones(n_records, dtype=bool)
+    if not strict:
+        values = check_classes(classes)
+        return features, class_indices(label_column(y, n_records), values), values, readable
     target = check_labels("y", y, n_records)
     kind = quietly("y", type_of_target, target)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
-    if classes is None:
-        warnings.warn(
-            "classes=None: the set of classes is read off the private labels and becomes public with the "
-            "model. Pass classes=, the list of every class that could occur.",
-            PrivacyLeakWarning,
-            stacklevel=4,
-        )
-        classes = quietly("y", np.unique, target)
-        if len(classes) < 2:
-            raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
+    warnings.warn(
+        "classes=None: the set of classes is read off the private labels and becomes public with the "
+        "model. Pass classes=, the list of every class that could occur.",
+        PrivacyLeakWarning,
+        stacklevel=4,
+    )
+    classes = quietly("y", np.unique, target)
+    if len(classes) < 2:
+        raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
     values = check_classes(classes)
-    return features, encode_labels("y", target, values), values
+    return features, encode_labels("y", target, values), values, readable
 
 
 def read_more(
@@ -110,27 +137,37 @@ def read_more(
 _UNTOLD = "How many there are is not said: under add-or-remove adjacency that is private."
 
 
-def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> npt.NDArray[np.int64] | None:
-    """Return the index of each record's person, shape (n_records,); None where nobody said whose they are.
+def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[npt.NDArray[np.int64] | None, Any, Mask]:
+    """Return the index of each record's person, the owners as other readers see them, and which records have one.
+
+    Returns
+    -------
+    persons : int64 array of shape (n_records,) or None
+        -1 for a record of nobody's, which is in no unit; None where nobody said whose they are.
+    owners : array of shape (n_records,) or None
+        From :func:`pate.teachers._usable.owned`.
+    known : bool array of shape (n_records,)
 
     Raises
     ------
     InvalidInputError
-        Another length, or a missing id.
+        Another length, or no id at all.
 
     Examples
     --------
-    >>> read_groups(["b", "a", "b"], 3)
-    array([0, 1, 0])
+    >>> read_groups(["b", "a", None, "b"], 4)[0]
+    array([ 0,  1, -1,  0])
     """
     if groups is None:
-        return None
+        return None, None, np.ones(n_records, dtype=bool)
     groups = plain_column(groups, name="groups")
     if not hasattr(groups, "dtype"):
         groups = quietly("groups", list, groups)
     if not tell_n and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
         raise InvalidInputError(f"groups must hold one id for each row of X. {_UNTOLD}")
-    return quietly("groups", distinct_ids, groups, n_records)[0].astype(np.int64)
+    owners, known = quietly("groups", owned, groups, n_records)
+    codes = quietly("groups", distinct_ids, owners, n_records)[0]
+    return np.where(known, codes, -1).astype(np.int64), owners, known
 
 
 def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -200,7 +237,7 @@ def check_map(clf: Any, rows: Any, X_public: Any) -> None:
     check_same_shape(image_shape(X_public, name="X_public"), image_shape(rows), name="X_public")
 
 
-def map_rows(estimator: Any, X: Any, road: Any, *, reset: bool = False) -> npt.NDArray[np.float32]:
+def map_rows(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
     """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`.
 
     Raises
@@ -208,11 +245,31 @@ def map_rows(estimator: Any, X: Any, road: Any, *, reset: bool = False) -> npt.N
     InvalidInputError
         The maps do not take them. No text quotes a cell of theirs.
     """
-    rows = _read_columns(estimator, X, reset=reset)
-    features = np.asarray(quietly("X", road.transform, rows), dtype=np.float32)
-    if not np.isfinite(features).all():
+    features, whole = map_private(_read_columns(estimator, X, reset=False), road)
+    if not whole.all():
         raise InvalidInputError("X holds what a public map makes no finite number of. Fill in or drop such rows.")
     return features
+
+
+def map_private(rows: Any, road: Any) -> tuple[npt.NDArray[np.float32], Mask]:
+    """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is.
+
+    Raises
+    ------
+    InvalidInputError
+        The maps do not take them.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _whole(np.asarray(quietly("X", road.transform, rows), dtype=np.float32))
+
+
+def _whole(features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], Mask]:
+    """Return rows with zeros in place of those that are not finite, and which are."""
+    whole = np.isfinite(features).reshape(len(features), -1).all(axis=1)
+    if not whole.all():
+        features = features.copy()
+        features[~whole] = 0.0
+    return features, np.asarray(whole)
 
 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.float32]:
@@ -223,10 +280,14 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.floa
     InvalidInputError
         They hold something else than finite numbers, or have another shape or other columns than in fit.
     """
-    X = plain_rows(X)
+    return _read_features(estimator, plain_rows(X), reset=reset, whole=True)[0]
+
+
+def _read_features(estimator: Any, X: Any, *, reset: bool, whole: bool) -> tuple[npt.NDArray[np.float32], Mask]:
+    """Return rows of numbers, and which are finite; with ``whole`` all must be."""
     if not reset:
         X = by_name(X, getattr(estimator, "feature_names_in_", None))
-    rows = _dense(X) if is_sparse(X) else read_numbers(X, user=type(estimator).__name__)
+    rows = _dense(X) if is_sparse(X) else read_numbers(X, user=type(estimator).__name__, missing=not whole)
     shape = tuple(rows.shape[1:])
     flat = X if is_frame(X) else rows.reshape(len(rows), -1)
     try:
@@ -241,10 +302,10 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.floa
             "the same features in the same order."
         )
     with np.errstate(over="ignore", invalid="ignore"):
-        features = rows.astype(np.float32, order="C")
-    if not np.isfinite(features).all():
+        features, finite = _whole(rows.astype(np.float32, order="C"))
+    if whole and not finite.all():
         raise InvalidInputError("X holds infinity as float32. Scale its columns by public constants.")
-    return features
+    return features, finite
 
 
 def _dense(X: Any) -> npt.NDArray[np.float32]:
@@ -289,16 +350,33 @@ def rows_for(module: nn.Module, features: npt.NDArray[np.float32]) -> npt.NDArra
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: X must hold whole numbers from 0 to 4, since the module looks them up ...
     """
+    rows, known = ids_for(module, features)
+    if not known.all():
+        n_ids = ids_of(module, features.shape[1:])
+        raise InvalidInputError(
+            f"X must hold whole numbers from 0 to {(n_ids or 1) - 1}, since the module looks them up in a table of "
+            f"{n_ids} rows. Number words or categories by a public list, with one number for all that are not on it."
+        )
+    return rows
+
+
+def ids_for(module: nn.Module, features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], Mask]:
+    """Return rows as the module takes them, zeros where it has no id of a row, and which rows are whole.
+
+    Examples
+    --------
+    >>> lookup = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 3))
+    >>> ids_for(lookup, np.array([[0.0, 5.0], [1.0, 4.0]], dtype=np.float32))
+    (array([[0, 0],
+           [1, 4]]), array([False,  True]))
+    """
     n_ids = ids_of(module, features.shape[1:])
     if n_ids is None:
-        return features
+        return features, np.ones(len(features), dtype=bool)
     # Beyond _MOST_IDS float32 rounds, but never to a number that a table has.
-    if not ((features >= 0) & (features < n_ids) & (features == np.floor(features))).all():
-        raise InvalidInputError(
-            f"X must hold whole numbers from 0 to {n_ids - 1}, since the module looks them up in a table of {n_ids} "
-            "rows. Number words or categories by a public list, with one number for all that are not on it."
-        )
-    return features.astype(np.int64)
+    odd = ~((features >= 0) & (features < n_ids) & (features == np.floor(features)))
+    known = ~odd.reshape(len(features), -1).any(axis=1)
+    return np.where(known.reshape(-1, *[1] * (features.ndim - 1)), features, 0).astype(np.int64), known
 
 
 def keep_columns(estimator: Any, reader: Any) -> None:

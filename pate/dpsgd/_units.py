@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pate.core.types import Mask
 from pate.dpsgd._augmentation import ImageAugmentation
 from pate.noise.source import NoiseSource
 
@@ -21,12 +22,14 @@ class Units:
     X : array of shape (n, ...)
     y : int64 array of shape (n,)
     owners : int64 array of shape (n,) or None
-        The index of each row's unit, 0 to n_units - 1. None makes every row one.
+        The index of each row's unit, 0 to n_units - 1, and -1 for a row of nobody's. None makes every row one.
     rows_per_unit : int
         Of a unit's rows, at most so many in a step; without ``owners`` there is one.
     device : torch.device
     augmentation : ImageAugmentation or None
         Each row is cast as so many changed copies.
+    usable : bool array of shape (n,) or None
+        Which rows count. One that does not keeps its place, is drawn as the others are, and has no gradient. None: all.
 
     Attributes
     ----------
@@ -51,22 +54,27 @@ class Units:
         device: torch.device | None = None,
         *,
         augmentation: ImageAugmentation | None = None,
+        usable: Mask | None = None,
     ) -> None:
         where = device or torch.device("cpu")
-        self.X, self.y = torch.from_numpy(X).to(where), torch.from_numpy(y).to(where)
+        counts = np.ones(len(y), np.float32) if usable is None else usable.astype(np.float32)
+        self.X, self.y = torch.from_numpy(X).to(where), torch.from_numpy(np.where(counts > 0, y, 0)).to(where)
+        #: What each row counts, 1 or 0: said of all rows, so that none decides how another is computed.
+        self._weights = torch.from_numpy(counts).to(where)
         self._cast = 1 if owners is None else rows_per_unit
         self.augmentation = augmentation
         self.rows_per_unit = self._cast * (1 if augmentation is None else augmentation.multiplicity)
         self.n_units = len(y) if owners is None else int(owners.max(initial=-1)) + 1
         self._order: npt.NDArray[np.int64] | None = None
         if owners is not None:
-            self._order = np.argsort(owners, kind="stable")
-            self._counts = np.bincount(owners, minlength=self.n_units)
+            held = np.flatnonzero(owners >= 0)
+            self._order = held[np.argsort(owners[held], kind="stable")]
+            self._counts = np.bincount(owners[held], minlength=self.n_units)
             self._starts = np.cumsum(self._counts) - self._counts
 
     def take(
         self, units: npt.NDArray[np.int64], source: NoiseSource
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the rows of some units, ``rows_per_unit`` for each, one after the other.
 
         Which of a person's records are taken is drawn from the source of the samples, as secret as they are: so that it
@@ -81,22 +89,21 @@ class Units:
         -------
         X : tensor of shape (m * rows_per_unit, ...)
         y : tensor of shape (m * rows_per_unit,)
-        weights : float64 tensor of shape (m * rows_per_unit,) or None
-            Of each row in its unit's loss; 0 where a unit has fewer rows. None where every unit is one row.
+        weights : tensor of shape (m * rows_per_unit,)
+            Of each row in its unit's loss; 0 where a unit has fewer rows, or one that does not count.
         """
         X, y, weights = self._rows(units, source)
         if self.augmentation is None or not len(X):
             return X, y, weights
         k = self.augmentation.multiplicity
-        weights = None if weights is None else weights.repeat_interleave(k) / k
-        return self.augmentation.copies(X, source), y.repeat_interleave(k), weights
+        return self.augmentation.copies(X, source), y.repeat_interleave(k), weights.repeat_interleave(k) / k
 
     def _rows(
         self, units: npt.NDArray[np.int64], source: NoiseSource
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         if self._order is None:
             index = torch.as_tensor(units, device=self.X.device)
-            return self.X.index_select(0, index), self.y[index], None
+            return self.X.index_select(0, index), self.y[index], self._weights[index]
         k, counts = self._cast, self._counts[units]
         chosen = np.minimum(counts, k)
         picked = np.zeros((len(units), k), np.int64)
@@ -110,4 +117,4 @@ class Units:
         rows = self._order[self._starts[units][:, None] + picked]
         index = torch.as_tensor(rows.ravel(), device=self.X.device)
         weights = torch.as_tensor((held / chosen[:, None]).ravel(), device=self.X.device)
-        return self.X.index_select(0, index), self.y[index], weights
+        return self.X.index_select(0, index), self.y[index], weights * self._weights[index]

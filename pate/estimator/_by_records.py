@@ -98,7 +98,7 @@ class ByRecords(PublicModel):
         check_has_target(y)
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
-        check_same_shape(image_shape(X), self._row_shape)
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
         X = by_name(X, self._names(), other="the public rows")
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)

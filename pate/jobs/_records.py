@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from pate.data._unusable import NO_OWNER, OUTSIDE, usable_records
 from pate.estimator._roads import FEWEST_PUBLIC, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.jobs._inputs import units_of
@@ -119,13 +121,14 @@ class BallotRoad:
         )
         return cls(source, ballots, evidence, plan)
 
-    def run(self, y: npt.NDArray[Any], *, told: bool = False) -> tuple[RecordLabels, RecordModel]:
+    def run(self, y: npt.NDArray[Any], *, told: str = "") -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
         source = self.source
-        if not told:
-            tell_of_unusable(y, source.groups, self.ballots.voters.classes)
         X = in_planes(source.X, source.image_shape)
-        return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence)
+        with warnings.catch_warnings():
+            if told:
+                warnings.filterwarnings("ignore", re.escape(told), CuratorWarning)
+            return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence)
 
 
 #: So many records are cast before other processes would have begun.
@@ -179,16 +182,7 @@ def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
 
 
-def tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> None:
-    """Warn the curator of records that cast no ballot; nothing else comes of them."""
-    labelled = class_indices(y, classes) >= 0
+def tell_of_unusable(y: npt.NDArray[Any], groups: Any, classes: tuple[Any, ...]) -> str:
+    """Warn the curator of records whose class or owner cannot be used; return what was told."""
     _, has_owner = owned(groups, len(y))
-    n_out = int(np.count_nonzero(~(labelled & has_owner)))
-    if n_out:
-        warnings.warn(
-            f"{n_out} of {len(y)} records cannot be used and do not vote: {np.count_nonzero(~labelled)} of a class "
-            f"outside classes, {np.count_nonzero(~has_owner)} of an unknown owner. (These numbers are private: do not "
-            "publish them.)",
-            CuratorWarning,
-            stacklevel=4,
-        )
+    return usable_records({f"{OUTSIDE}={classes!r}": class_indices(y, classes) >= 0, NO_OWNER: has_owner})[1]

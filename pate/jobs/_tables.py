@@ -245,7 +245,7 @@ class LabelJob(LeavesModel):
         self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
         if new_ledger:
             check_absent(self._ledger)
-        self._private, self._new_ledger, self._told = file_of(private), new_ledger, False
+        self._private, self._new_ledger, self._told = file_of(private), new_ledger, ""
         unit = units_of(source)[0]
         if not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
@@ -350,8 +350,7 @@ class LabelJob(LeavesModel):
     def check_records(self) -> None:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners and the ledger."""
         y, values = self._checked()
-        tell_of_unusable(y, self._source.groups, values)
-        self._told = True
+        self._told = tell_of_unusable(y, self._source.groups, values)
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
         """Return labels and classes; see before days of training, not after, that the ledger is of these records."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from pate.core.clock import timed
 from pate.core.types import FloatArray
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
@@ -364,7 +365,9 @@ class _Asking:
             if later.of_student != of_student:
                 break
             assert later.clip is not None
-            cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
+                cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
             self.asked.append(self.session.ask(cast))
             head = head.updated(self.asked[-1], phi)
         return head

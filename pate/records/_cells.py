@@ -16,7 +16,7 @@ from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse
 from pate.exceptions import InvalidInputError
-from pate.teachers._cells import useful_cell
+from pate.teachers._cells import finite_sparse, useful_cell
 
 #: Arrays of these types are read cell by cell.
 _CELLS = "Oc"
@@ -62,8 +62,8 @@ def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
         else:
             X = np.ma.filled(X.astype(object), None)
     if is_sparse(X):
-        X = X.tocsr()
-    if is_frame(X) or is_sparse(X):
+        return finite_sparse(X)
+    if is_frame(X):
         return X, np.ones(X.shape[0], dtype=bool)
     if hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
         X = X.astype(object).to_numpy()

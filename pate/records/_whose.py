@@ -64,11 +64,6 @@ class Whose:
         """Whether the unit is the person."""
         return self.persons is not None
 
-    @property
-    def no_label(self) -> bool:
-        """Whether there are records and none has a class."""
-        return any(len(part) for part in self.labels) and all((part < 0).all() for part in self.labels)
-
     def fingerprint(self) -> str:
         """Return the digest that teachers and DP-SGD on the same records give: one ledger, one data set."""
         labels = np.concatenate([np.zeros(0, dtype=np.int32), *self.labels]).astype(np.int64)

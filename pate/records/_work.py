@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
-from pate.core.types import FloatArray, IntArray
+from pate.core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, PublicMap, n_rows, slabs
 from pate.records._persons import person_residual_sums, person_sums
@@ -49,6 +49,11 @@ class Piece:
 
     def __repr__(self) -> str:
         return "Piece(<sensitive>)"
+
+    @property
+    def casts(self) -> Mask:
+        """Which records cast a ballot that is not zero."""
+        return np.asarray((self.labels >= 0) & self.p.any(axis=1))
 
     def sealed(self) -> Piece:
         """Return this piece, whose arrays nobody writes to any more: what was cut to length stays so."""
@@ -175,6 +180,7 @@ class Work:
     def __init__(self, look: Directions, sums: Sums) -> None:
         self.look, self.sums = look, sums
 
-    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> IntArray:
-        """Return the sum of these records' ballots."""
-        return self.sums(self.look(rows, labels, owners))
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
+        """Return the sum of these records' ballots, and which of them cast one."""
+        piece = self.look(rows, labels, owners)
+        return self.sums(piece), piece.casts

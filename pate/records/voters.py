@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, check_labels, quietly, shown
+from pate.core.checks import check_choice, check_classes, check_int, quietly, shown
 from pate.core.progress import track
 from pate.core.tape import note
-from pate.core.types import FloatArray, IntArray
+from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._ids import distinct_ids
+from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.exceptions import InvalidInputError
 from pate.records._maps import PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
 from pate.records._whose import Whose
@@ -19,7 +20,7 @@ from pate.records._work import Directions, HeldRecords, Sums, Work
 from pate.records.ballot_sum import BallotFacts, BallotSum
 from pate.records.ballots import ADJACENCIES, KINDS, centred, check_clip
 from pate.records.capped import CappedVotes, near_labels
-from pate.teachers._usable import as_column, class_indices, owned
+from pate.teachers._usable import class_indices, label_column, owned
 from pate.votes import hash_queries
 
 #: Rows of one piece of work.
@@ -159,9 +160,10 @@ class RecordVoters:
         >>> bool((voters.cast(held).sums == voters.cast(X, np.arange(50) % 2).sums).all())
         True
         """
-        tasks, n_tasks, whose = self._read(X, y, groups)
+        tasks, n_tasks, whose, read = self._read(X, y, groups)
         made = self._each(Directions(self._map), tasks)
-        pieces = track(made, total=n_tasks, label="directions", show=self._shown(whose))
+        pieces = tuple(track(made, total=n_tasks, label="directions", show=self._shown(whose)))
+        self._tell(read, [piece.casts for piece in pieces])
         return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts())
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
@@ -186,14 +188,18 @@ class RecordVoters:
         Raises
         ------
         InvalidInputError
-            What public facts decide: other shapes, columns that do not fit. A person in two chunks. No label at all
-            that is among the classes.
+            What public facts decide: other shapes, columns that do not fit. A person in two chunks.
+
+        Warns
+        -----
+        CuratorWarning
+            Some records cannot be used.
 
         Notes
         -----
         A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
-        it. A row of a list is one if it has as many cells as the map's public rows; where the map does not say how
-        many (no ``n_features_in_``), rows are texts.
+        it, though it were so with all of them (:mod:`pate.data._unusable`). A row of a list is one if it has as many
+        cells as the map's public rows; where the map does not say how many (no ``n_features_in_``), rows are texts.
 
         The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,
         which the noise is not made for: that is not found out, since chunks of different records may well have equal
@@ -258,22 +264,17 @@ class RecordVoters:
         n = n_rows(rows)
         labels = self._labels(y, n)
         public = self.transform(X_public)
-        near = near_labels(self._map, rows, np.where(readable, labels, -1), public, radius)
+        usable, _ = usable_records({f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable})
+        near = near_labels(self._map, rows, np.where(usable, labels, -1), public, radius)
         hashes = hash_queries(public)
         return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
 
     def _cast(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
         if isinstance(X, HeldRecords):
-            total = self._held(X, y, groups, model, clip)
-        elif y is None:
-            total = self._chunks(X, model, clip)
-        else:
-            total = self._part(X, y, groups, model, clip)
-        if total.whose.no_label:  # nobody's label but the column's kind, or another list of classes
-            raise InvalidInputError(
-                f"y holds no value of classes={self.classes!r}. Name the classes as they are spelt there."
-            )
-        return total
+            return self._held(X, y, groups, model, clip)
+        if y is None:
+            return self._chunks(X, model, clip)
+        return self._part(X, y, groups, model, clip)
 
     def _chunks(self, X: Any, model: Any, clip: float | None) -> BallotSum:
         if not isinstance(X, Iterable) or hasattr(X, "shape"):
@@ -289,10 +290,24 @@ class RecordVoters:
         return total
 
     def _part(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
-        tasks, n_tasks, whose = self._read(X, y, groups)
+        tasks, n_tasks, whose, read = self._read(X, y, groups)
         look = Directions(self._map, keep=getattr(model, "takes", "phi") != "phi")
-        made = self._each(Work(look, self._sums(model, clip)), tasks)
-        return self._added(track(made, total=n_tasks, label="ballots", show=self._shown(whose)), whose, model, clip)
+        made = track(
+            self._each(Work(look, self._sums(model, clip)), tasks),
+            total=n_tasks,
+            label="ballots",
+            show=self._shown(whose),
+        )
+        cast: list[Mask] = []
+
+        def parts() -> Iterator[IntArray]:
+            for part, voted in made:
+                cast.append(voted)
+                yield part
+
+        total = self._added(parts(), whose, model, clip)
+        self._tell(read, cast)
+        return total
 
     def _held(self, held: HeldRecords, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
         if y is not None or groups is not None:
@@ -329,8 +344,13 @@ class RecordVoters:
         """Whether progress may be shown: under add-or-remove it would tell how many records there are."""
         return self.verbose and self.nominal_n is None and not whose.grouped
 
-    def _read(self, X: Any, y: Any, groups: Any) -> tuple[Iterator[tuple[Any, ...]], int, Whose]:
-        """Return pieces of records (rows, class indices, owners), how many pieces, and whose they are."""
+    def _read(
+        self, X: Any, y: Any, groups: Any
+    ) -> tuple[Iterator[tuple[Any, ...]], int, Whose, tuple[IntArray, dict[str, Mask]]]:
+        """Return pieces of records (rows, class indices, owners), how many, whose they are, and what could be read.
+
+        The last is the order in which records stand in the pieces, and what :meth:`_tell` goes on from.
+        """
         rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
@@ -347,7 +367,17 @@ class RecordVoters:
             (take(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
-        return tasks, len(pieces), Whose.of(labels, groups, ids)
+        checks = {f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
+        return tasks, len(pieces), Whose.of(labels, groups, ids), (order, checks)
+
+    def _tell(self, read: tuple[IntArray, dict[str, Mask]], cast: list[Mask]) -> None:
+        """Warn the curator of records that cast the zero ballot."""
+        order, checks = read
+        could = np.logical_and.reduce(list(checks.values()))
+        odd = could.copy()
+        odd[order] &= ~np.concatenate([*cast, np.zeros(0, dtype=bool)])  # their direction is zero
+        checks[ODD_CELLS] = checks[ODD_CELLS] & ~odd
+        usable_records(checks)
 
     def _each(self, work: Any, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield what ``work`` makes of each piece, in order."""
@@ -359,10 +389,7 @@ class RecordVoters:
         yield from Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in tasks)
 
     def _labels(self, y: Any, n: int) -> IntArray:
-        values = quietly("y", as_column, y)
-        if values.shape != (n,):
-            check_labels("y", y, n)
-        return class_indices(values, self.classes)
+        return class_indices(label_column(y, n), self.classes)
 
     def _facts(self, whose: Whose, model: Any, clip: float | None) -> BallotFacts:
         unit = "group" if whose.grouped else "record"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pate.core.types import IntArray
+from pate.data._unusable import NO_OWNER, OUTSIDE, usable_records
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Draw
 from pate.noise.source import NoiseSource
@@ -21,7 +22,7 @@ from pate.rivals._neighbours import SampledNeighbours
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.statement.promises import promises
-from pate.teachers._usable import as_column, class_indices
+from pate.teachers._usable import as_column, class_indices, owned
 
 #: Of the rule: queries over a class's signal, neighbours by its root (and least), most queries.
 _QUERIES, _SHARE, _LEAST_SHARE, _MOST_QUERIES = 0.6, 5.5, 0.1, 1000
@@ -172,7 +173,10 @@ class PrivateKNN(Rival):
         self.mechanism_ = mechanism
 
         def draw(queries: IntArray, noise: NoiseSource) -> Draw:
-            labels = class_indices(as_column(task.y), tuple(self.classes_.tolist()))
+            classes = tuple(self.classes_.tolist())
+            labels = class_indices(as_column(task.y), classes)
+            known = owned(task.groups, len(labels))[1]
+            usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, NO_OWNER: known})
             votes = neighbour_votes(task.representation, task.X, labels, task.groups, task.z_public[queries])
             return mechanism.draw(*votes, task.n_classes, noise)
 

@@ -19,7 +19,7 @@ from pate.core.checks import check_real
 from pate.core.types import FloatArray
 from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER
 from pate.dpsgd._fit import fit_privately
-from pate.dpsgd._rows import check_apart, read_features
+from pate.dpsgd._rows import check_apart, read_records
 from pate.dpsgd._settings import check_settings, read_clipping, read_mechanism, shape_of
 from pate.dpsgd._settle import check_recipe, filled, is_planned, settle
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
@@ -172,7 +172,7 @@ class DPSGDContestant(Contestant):
 
     def check_rows(self, rows: PrivateRows) -> None:
         if not is_planned(self.estimator):
-            read_features(self.made(1.0, None), rows.X, reset=True)
+            read_records(self.made(1.0, None), rows.X, rows.y, self.facts.classes)
         elif self.facts.X_public is not None:
             check_apart(rows.X, self.check_columns(rows))
 

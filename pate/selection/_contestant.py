@@ -243,6 +243,12 @@ class StatedContestant(Contestant):
     def spent(self, model: Any) -> Charge:
         return self.charge(1.0)
 
+    def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
+        # Whoever made it may know no rule for records without a class.
+        known = np.array([value is not None for value in y.tolist()], dtype=bool)
+        rows = X.iloc[known] if is_frame(X) else X[known]
+        super().fit(model, rows, np.asarray(y[known].tolist()), None if groups is None else groups[known])
+
     def words(self, noise: float) -> str:
         return f"{type(self.estimator).__name__}, at a price that the curator states"
 

@@ -19,7 +19,7 @@ class PrivateRows:
     ----------
     X : array, DataFrame, sparse matrix or texts, shape (n, ...)
     y : array of shape (n,)
-        Class values.
+        Class values; None for a record that has none of the classes.
     groups : array of shape (n,) or None
     unit_of : int array of shape (n,)
         The unit of every record, 0 to n_units - 1.

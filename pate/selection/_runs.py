@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
 
 from pate.core.types import IntArray
+from pate.data._door import is_frame
 from pate.noise.integers import uniform_below
 from pate.noise.reals import rounded_up
 from pate.noise.source import NoiseSource
@@ -95,6 +97,17 @@ def best_of(n_runs: int, run: Callable[[], tuple[float, T] | None]) -> tuple[flo
     return best
 
 
+def _answers(contestant: Contestant, model: Any, held: PrivateRows) -> Any:
+    """Return what a model says of held-out records; of one that it cannot be asked about, something that is wrong."""
+    with suppress(Exception):
+        return contestant.predicted(model, held.copied().X)
+    said = np.full(len(held.y), np.nan, dtype=object)
+    for i in range(len(said)):  # one by one: whatever it raises of a record is that record's own matter
+        with suppress(Exception):
+            said[i] = contestant.predicted(model, held.X.iloc[[i]] if is_frame(held.X) else held.X[[i]])[0]
+    return said
+
+
 def one_run(
     contestants: Sequence[Contestant],
     weights: Sequence[int],
@@ -118,7 +131,7 @@ def one_run(
         try:
             own = trained.copied()  # what a run does to its rows no other run sees
             contestant.fit(model, own.X, own.y, own.groups)
-            right = units_right(contestant.predicted(model, held.copied().X), held)
+            right = units_right(_answers(contestant, model, held), held)
         except Exception:
             return None
     contestant.check_spent(model, noise)

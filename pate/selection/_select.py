@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_classes, check_int, check_labels, check_real, encode_labels, shown
+from pate.core.checks import check_classes, check_int, check_real, quietly, shown
 from pate.core.provenance import now
 from pate.data import recognised_by
 from pate.data._door import read_rows
 from pate.data._ids import distinct_ids
+from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
 from pate.noise.source import NoiseSource
@@ -31,6 +32,8 @@ from pate.selection._statement import mechanism_of, selection_statement
 from pate.statement._fits import count_selection, counted_elsewhere, join_kin
 from pate.statement.assumptions import check_stated
 from pate.statement.files import bind_statement
+from pate.teachers._cells import private_cells
+from pate.teachers._usable import class_indices, label_column, owned
 
 
 @counted_elsewhere()  # how many runs there were is the secret that the price rests on
@@ -154,7 +157,7 @@ def private_select(
     source = NoiseSource(noise_seed)
     if ledger is not None and not isinstance(ledger, Ledger):
         raise InvalidInputError(f"ledger must be a pate.Ledger or None, got {shown(ledger)}.")
-    rows, labels, n_units = _read(X, y, groups, values)
+    rows, labels, n_units = _read(X, y, groups, values, X_public)
     facts = Facts(
         classes=values,
         unit="record" if groups is None else "group",
@@ -220,16 +223,21 @@ def private_select(
     )
 
 
-def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...]) -> tuple[PrivateRows, Any, int]:
+def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) -> tuple[PrivateRows, Any, int]:
+    X, readable = quietly("X", private_cells, X, texts=True, like=X_public)
     rows = read_rows(X)
     n = int(rows.shape[0])
-    target = check_labels("y", y, n)
-    labels = encode_labels("y", target, classes)
+    labels = class_indices(label_column(y, n), classes)
+    target = np.empty(n, dtype=object)
+    target[:] = [classes[i] if i >= 0 else None for i in labels.tolist()]
+    owners, known = quietly("groups", owned, groups, n)
+    usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: known})
     if groups is None:
         return PrivateRows(rows, target, None, np.arange(n)), labels, n
-    unit_of, ids = distinct_ids(groups, n)
+    codes, ids = distinct_ids(owners, n)
     # By number, so that what comes in (ids of any kind) is told apart alike in every part.
-    return PrivateRows(rows, target, unit_of.astype(np.int64), unit_of.astype(np.int64)), labels, len(ids)
+    unit_of = np.where(known, codes, -1).astype(np.int64)
+    return PrivateRows(rows, target, unit_of, unit_of), labels, len(ids)
 
 
 def _held(holdout: Any, n_units: int) -> int:

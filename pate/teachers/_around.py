@@ -11,14 +11,14 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import validate_data
 
-from pate.core.checks import check_classes, check_labels, encode_labels, quietly, unmasked
+from pate.core.checks import check_classes, check_labels, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ReadRows, ShardEnsemble
 from pate.teachers._rows import check_rows, check_same_kind, copy_input_tags, holds_objects, is_frame, is_texts
 from pate.teachers._tables import TableTeachers
-from pate.teachers._usable import as_column, class_indices
+from pate.teachers._usable import as_column, label_column
 
 
 class TeachersRows(BaseEstimator):
@@ -47,7 +47,7 @@ class TeachersRows(BaseEstimator):
         check_has_target(y)
         strict = teachers.classes is None
         X = plain_rows(X)
-        check_same_shape(image_shape(X), self._row_shape)
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
         read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
         rows = read.rows
         check_several(rows)
@@ -85,16 +85,10 @@ class TeachersRows(BaseEstimator):
         return labels
 
     def _check_classes(self, y: Any, n_records: int, teachers: ShardEnsemble) -> None:
-        """Set ``classes_``, and refuse labels of which none is among them."""
+        """Set ``classes_``, and refuse labels that are not one for each record."""
         values = check_classes(teachers.classes)
         self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
-        column = quietly("y", as_column, y)
-        if column.shape == (n_records,) and (class_indices(column, values) >= 0).any():
-            return
-        labels = check_labels("y", y, n_records)
-        if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
-            raise _continuous()
-        encode_labels("y", labels, values)
+        label_column(y, n_records)
 
     def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
         X_public = plain_rows(X_public, name="X_public")
@@ -111,7 +105,10 @@ class TeachersRows(BaseEstimator):
                 )
             X_public = by_name(X_public, names, name="X_public", other="the private rows")
         rows = _teachers_rows(X_public, "X_public", teachers)
-        self._check_names(rows, reset=reset)
+        self._check_names(rows, reset=reset, kinds=False)
+        self._objects = holds_objects(
+            rows
+        )  # public ones say what rows are to be like: any private cell might be a text
         return rows
 
     def _check_rows(self, X: Any, student: Any) -> Any:

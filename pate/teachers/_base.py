@@ -23,6 +23,7 @@ from pate.core.seeds import system_bytes
 from pate.core.tape import note, playing
 from pate.core.types import Mask
 from pate.data._fingerprint import records_fingerprint
+from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.data.partition import Partition, partition
 from pate.exceptions import InvalidInputError
 from pate.teachers._failed import fixed_vote, tell_of_failures
@@ -30,7 +31,7 @@ from pate.teachers._records import read_labels, warn_of_duplicates
 from pate.teachers._rows import hash_rows, slices
 from pate.teachers._shards import Asked, Failure
 from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
-from pate.teachers._usable import check_any, owned
+from pate.teachers._usable import owned
 from pate.teachers.checkpoints import CheckpointStore
 from pate.votes import Votes
 
@@ -107,8 +108,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         ------
         InvalidInputError
             What public facts decide: fewer records (or groups) than teachers, shapes and kinds of columns that do not
-            fit, an estimator that cannot be trained on made-up rows of that shape. And a table in which no record at
-            all can be used.
+            fit, an estimator that cannot be trained on made-up rows of that shape.
 
         Notes
         -----
@@ -154,13 +154,7 @@ class ShardEnsemble(Trains, BaseEstimator):
         self._partition_seeded = self.partition_seed is not None or playing() is not None
         self._set_columns(rows, read.given)
         shown = None if X_public is None else self._public_rows(X_public)[0]
-        usable = check_any(
-            {
-                f"a class that is missing or outside classes={classes!r}": labels >= 0,
-                "a value that is missing (NaN or infinity) or of another kind": complete,
-                "no owner in groups": has_owner,
-            }
-        )
+        usable, _ = usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: complete, NO_OWNER: has_owner})
         warn_of_duplicates(rows, cut)
         # What cannot be used stands for nothing: those records are in no shard.
         shards = [shard[usable[shard]] for shard in cut.shards()]

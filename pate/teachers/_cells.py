@@ -36,8 +36,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     Returns
     -------
     rows
-        As given where no cell is odd. A column without any number stays as it is: that is nobody's cell but the
-        column's kind, for the door to refuse.
+        As given where no cell is odd.
     readable : bool array of shape (n,)
 
     Examples
@@ -51,13 +50,16 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     """
     X, like = plain_rows(X), plain_rows(like, name="X_public")
     if is_sparse(X):
-        return X, np.ones(X.shape[0], dtype=bool)
+        return finite_sparse(X) if finite else (X, np.ones(X.shape[0], dtype=bool))
     if is_frame(X):
         return _frame(X, texts, like, finite)
     if not hasattr(X, "dtype"):
-        X = _listed(X, _columns_of(like))
+        X = _listed(X, _columns_of(like), texts=is_texts_column(like))
     elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
         X = X.to_numpy(dtype=object)
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "O":
+        mask, X = np.ma.getmaskarray(X), X.data.copy()
+        X[mask] = None
     if not isinstance(X, np.ndarray) or isinstance(X, np.ma.MaskedArray) or not X.ndim:
         return X, np.ones(len(X) if hasattr(X, "__len__") else 0, dtype=bool)
     if X.dtype.kind == "f" and finite and np.isinf(X).any():
@@ -65,7 +67,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     if X.dtype.kind != "O":
         return X, np.ones(len(X), dtype=bool)
     if X.ndim == 1:
-        return _texts(X)
+        return _texts(X, known=is_texts_column(like))
     if like is not None and getattr(like, "dtype", np.dtype(object)).kind in "biuf":
         texts = False
     rows, readable = X.reshape(len(X), -1).copy(), np.ones(len(X), dtype=bool)
@@ -85,15 +87,47 @@ def _columns_of(like: Any) -> int | None:
     return width if width > 1 else None
 
 
-def _listed(X: Any, width: int | None = None) -> Any:
+def is_texts_column(like: Any) -> bool:
+    """Whether public rows are texts, one a row.
+
+    Examples
+    --------
+    >>> is_texts_column(["a note", "another"]), is_texts_column([[1.0]]), is_texts_column(None)
+    (True, False, False)
+    """
+    one = like is not None and not is_frame(like) and not is_sparse(like) and np.ndim(next(iter(like), ())) == 0
+    return bool(one) and any(isinstance(cell, str) for cell in like)
+
+
+def finite_sparse(X: Any) -> tuple[Any, Mask]:
+    """Return sparse rows with nothing in place of numbers that are not finite, and which rows had none of those.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> rows, fine = finite_sparse(sparse.csr_matrix([[1.0, np.nan], [0.0, 2.0]]))
+    >>> rows.toarray().tolist(), fine
+    ([[1.0, 0.0], [0.0, 2.0]], array([False,  True]))
+    """
+    rows = X.tocsr()
+    if rows.dtype.kind != "f" or np.isfinite(rows.data).all():
+        return rows, np.ones(rows.shape[0], dtype=bool)
+    rows = rows.copy()
+    odd = ~np.isfinite(rows.data)
+    rows.data[odd] = 0.0
+    return rows, np.bincount(
+        np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[odd], minlength=rows.shape[0]
+    ) == 0
+
+
+def _listed(X: Any, width: int | None = None, *, texts: bool = False) -> Any:
     """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing.
 
-    Where ``width`` is told, by public rows, no private one decides it, nor that rows are texts: all must be.
+    Where ``width`` is told, by public rows, no private one decides it, nor that rows are texts; nor where ``texts`` is.
+    Else most of them do.
     """
-    if (any if width is None else all)(isinstance(cell, str) for cell in X):
-        texts = np.empty(len(X), dtype=object)
-        texts[:] = X
-        return texts
+    if texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
+        return _as_they_are(X)
     try:
         rows = np.asarray(X)
         if rows.ndim < 2 and width is not None:
@@ -110,13 +144,21 @@ def _listed(X: Any, width: int | None = None) -> Any:
     rows = np.full((len(given), width), None, dtype=object)
     for i, row in enumerate(given):
         if lengths[i] == width:
-            rows[i, :] = row
+            for j, cell in enumerate(row):
+                rows[i, j] = cell
     return rows
 
 
-def _texts(X: npt.NDArray[Any]) -> tuple[Any, Mask]:
+def _as_they_are(X: Any) -> npt.NDArray[np.object_]:
+    cells = np.empty(len(X), dtype=object)
+    for i, cell in enumerate(X):
+        cells[i] = cell
+    return cells
+
+
+def _texts(X: npt.NDArray[Any], *, known: bool = False) -> tuple[Any, Mask]:
     readable = np.array([isinstance(cell, str) for cell in X], dtype=bool)
-    if not readable.any():
+    if not known and not readable.any():
         return X, np.ones(len(X), dtype=bool)
     texts = X.copy()
     texts[~readable] = ""
@@ -126,8 +168,6 @@ def _texts(X: npt.NDArray[Any]) -> tuple[Any, Mask]:
 def _column(cells: npt.NDArray[Any], texts: bool, finite: bool) -> tuple[npt.NDArray[Any], Mask]:
     kinds = np.array([_kind(cell) for cell in cells.tolist()], dtype=object)
     number, text, missing = kinds == "number", kinds == "text", kinds == "missing"
-    if not (number.any() or (texts and text.any())):
-        return cells, np.ones(len(cells), dtype=bool)
     useful = number | text if texts else number
     found = cells.copy()
     found[~useful] = np.nan
@@ -183,8 +223,6 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
             kinds = np.array([_kind(cell) for cell in cells.tolist()], dtype=object)
             read = np.array([as_number(cell) for cell in cells.tolist()])
             odd = np.isnan(read) & (kinds != "missing")
-            if np.isnan(read).all():
-                continue
             changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)
             readable &= ~odd
             continue

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_classes, check_labels, encode_labels, quietly
+from pate.core.checks import check_classes, check_labels
 from pate.core.frames import plain_column
 from pate.data.partition import Partition, count_cross_shard_duplicates
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
 from pate.teachers._rows import hash_rows, is_sparse
-from pate.teachers._usable import as_column, class_indices
+from pate.teachers._usable import class_indices, label_column
 
 
 def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
@@ -32,9 +32,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
     (('a', 'b'), array([ 1, -1]))
     """
     y = plain_column(y)
-    values = quietly("y", as_column, y)
-    if classes is None or values.shape != (n_records,):
-        values = check_labels("y", y, n_records)
+    values = check_labels("y", y, n_records) if classes is None else label_column(y, n_records)
     if classes is None:
         try:
             found = np.unique(values)
@@ -53,10 +51,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
         )
     else:
         known = check_classes(classes)
-    labels = class_indices(values, known)
-    if (labels < 0).all():  # nobody's label but the column's kind, or another list of classes
-        encode_labels("y", check_labels("y", y, n_records), known)
-    return known, labels
+    return known, class_indices(values, known)
 
 
 def warn_of_duplicates(X: Any, cut: Partition) -> None:

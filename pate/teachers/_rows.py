@@ -148,21 +148,19 @@ def holds_objects(X: Any) -> bool | None:
 
 
 def check_same_kind(X: Any, *, objects: bool | None) -> None:
-    """Refuse public rows of numbers where private ones held texts (``objects``), or the reverse.
-
-    One private text among numbers gives all shards an array of objects: the public rows have the last word.
+    """Refuse rows of numbers where the public ones of a fit held texts (``objects``), or the reverse.
 
     Examples
     --------
     >>> check_same_kind(np.zeros((1, 2)), objects=True)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: public rows are numbers alone, and private ones are not. ...
+    pate.exceptions.InvalidInputError: rows are numbers alone, and the public rows of fit were not. ...
     """
     here = holds_objects(X)
     if here is not None and objects is not None and here != objects:
-        which = ("public", "private") if objects else ("private", "public")
         raise InvalidInputError(
-            f"{which[0]} rows are numbers alone, and {which[1]} ones are not. Bring both to the same kind of cells."
+            f"rows are {'texts and numbers' if here else 'numbers alone'}, and the public rows of fit were not. Bring "
+            "both to the same kind of cells."
         )
 
 

@@ -15,10 +15,8 @@ from pate.teachers._cells import private_cells
 from pate.teachers._rows import (
     as_floats,
     check_rows,
-    check_same_kind,
     column_kinds,
     copy_input_tags,
-    holds_objects,
     is_texts,
     match_columns,
     takes,
@@ -63,7 +61,6 @@ class TableTeachers(ShardEnsemble):
             X = match_columns(X, self._columns, n_features)
         X = check_rows(X, estimator=self._reader)
         matched = match_columns(X, self._columns, n_features)
-        check_same_kind(X, objects=self._objects)
         return matched, X
 
     def _set_columns(self, X: Any, given: Any) -> None:
@@ -71,7 +68,7 @@ class TableTeachers(ShardEnsemble):
         self._row_shape = image_shape(given)
         if not is_texts(X):
             self.n_features_in_ = int(X.shape[1])
-        self._columns, self._objects = column_kinds(X), holds_objects(X)
+        self._columns = column_kinds(X)
         self.__dict__.pop("feature_names_in_", None)
         if self._columns is not None and all(isinstance(c, str) for c in self._columns):
             self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)

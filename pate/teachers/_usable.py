@@ -1,24 +1,18 @@
-"""Which private records can be used. One that cannot is left out of its own shard, and nothing else comes of it.
-
-Raising would let one record decide whether there is a release: a visible bit that no epsilon covers, and a way for
-anybody in the data to stop everything. A table in which *no* record can be used is refused as the curator's mistake;
-neighbouring tables are taken to have one at least.
-"""
+"""Which private records have a class, an owner and whole rows: see :mod:`pate.data._unusable` for the rest of them."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.checks import check_labels, quietly
 from pate.core.frames import plain_column
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
 from pate.data._ids import distinct_ids, has_id
-from pate.exceptions import CuratorWarning, InvalidInputError
 
 
 def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -61,6 +55,25 @@ def as_column(y: Any) -> npt.NDArray[Any]:
     if hasattr(y, "__array__") or isinstance(y, str | bytes) or not isinstance(y, Sequence):
         return np.asarray(y)
     return np.fromiter(y, dtype=object, count=len(y))  # numpy would turn all into texts for the sake of one
+
+
+def label_column(y: Any, n_records: int) -> npt.NDArray[Any]:
+    """Return labels as an array of shape (n_records,) in which no label changes what the others are.
+
+    Raises
+    ------
+    InvalidInputError
+        There are not as many as records, or their declared type is that of no class values (dates, complex numbers).
+
+    Examples
+    --------
+    >>> label_column([0, None, {}], 3)
+    array([0, None, {}], dtype=object)
+    """
+    values = quietly("y", as_column, y)
+    if values.shape != (n_records,) or values.dtype.kind in "cmMV":
+        check_labels("y", y, n_records)
+    return values
 
 
 def _place(value: Any, places: dict[Any, int]) -> int:
@@ -153,41 +166,3 @@ def units_of(groups: Any, n_records: int) -> tuple[int, str]:
         return n_records, "record"
     owners, _ = owned(groups, n_records)
     return len(distinct_ids(owners, n_records)[1]), "group"
-
-
-def check_any(usable: dict[str, Mask]) -> Mask:
-    """Return which records pass every check; tell the curator of the others, and refuse a table without any.
-
-    Parameters
-    ----------
-    usable : dict of str -> bool array of shape (n,)
-        What is wrong with the records that fail a check, and which pass it.
-
-    Raises
-    ------
-    InvalidInputError
-        No record passes.
-
-    Examples
-    --------
-    >>> check_any({"a missing value": np.array([False, False])})
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: none of the 2 records can be used: a missing value. ...
-    """
-    every = np.logical_and.reduce(list(usable.values()))
-    n_out = int(np.count_nonzero(~every))
-    reasons = [f"{np.count_nonzero(~mask)} with {what}" for what, mask in usable.items() if not mask.all()]
-    if n_out == len(every):
-        worst = min(usable, key=lambda what: int(usable[what].sum()))
-        raise InvalidInputError(
-            f"none of the {n_out} records can be used: {worst}. Nothing was trained or spent. Clean the columns, or "
-            "take an estimator that takes such values."
-        )
-    if n_out:
-        warnings.warn(
-            f"{n_out} of {len(every)} records cannot be used and are left out of their shards: {'; '.join(reasons)}. "
-            "(These numbers are private: do not publish them.)",
-            CuratorWarning,
-            stacklevel=4,
-        )
-    return np.asarray(every)

@@ -71,6 +71,29 @@ class Attending(nn.Module):
         return self.head(self.attention(x[:, None], x[:, None], x[:, None])[0][:, 0])
 
 
+class KeepsItsState(nn.Module):
+    """Begins a sequence where the last one ended."""
+
+    def __init__(self, *, n_features, n_classes):
+        super().__init__()
+        self.rnn, self.head, self.state = nn.LSTM(n_features, 5, batch_first=True), nn.Linear(5, n_classes), None
+
+    def forward(self, x):
+        fits = self.state is not None and self.state[0].shape[1] == len(x)
+        found, state = self.rnn(x[:, None], self.state if fits else None)
+        self.state = tuple(part.detach() for part in state)
+        return self.head(found[:, 0])
+
+
+class LSTMOverTheBatch(nn.Module):
+    def __init__(self, *, n_features, n_classes):
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(n_features, 5), nn.Linear(5, n_classes)
+
+    def forward(self, x):
+        return self.head(self.rnn(x[:, None])[0][:, 0])
+
+
 class Remembering(Linear):
     """Adds what it saw in its last call."""
 
@@ -125,6 +148,8 @@ MIXING = {
     "attention over the batch": mixing(lambda x: (x @ x.T).softmax(1) @ x),
     "attention layer over the batch": Attending,
     "batch as time": BatchAsTime,
+    "LSTM over the batch": LSTMOverTheBatch,
+    "LSTM that keeps its state": KeepsItsState,
     "attribute": Remembering,
     "buffer": RunningMean,
 }
@@ -204,7 +229,38 @@ class Frozen(Linear):
         return super().forward(self.front(x) * self.scale)
 
 
+class OverTime(nn.Module):
+    """Some layer of torch's over a sequence of pairs, then a linear one on its last place."""
+
+    def __init__(self, layer, *, n_features, n_classes, width=4):
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(width, n_classes)
+
+    def forward(self, x):
+        x = x.unflatten(1, (-1, 2))
+        found = self.layer(x, x, x) if isinstance(self.layer, nn.MultiheadAttention) else self.layer(x)
+        return self.head((found[0] if isinstance(found, tuple) else found)[:, -1])
+
+
+def over_time(kind, *sizes, width=4, **options):
+    def make(*, n_features, n_classes):
+        return OverTime(
+            kind(*sizes, batch_first=True, **options), n_features=n_features, n_classes=n_classes, width=width
+        )
+
+    return make
+
+
+#: Torch's own, which Opacus has no hooks for.
+OVER_TIME = {
+    "LSTM both ways": over_time(nn.LSTM, 2, 2, bidirectional=True),
+    "GRU of two layers, with dropout": over_time(nn.GRU, 2, 4, num_layers=2, dropout=0.5),
+    "RNN": over_time(nn.RNN, 2, 4),
+    "MultiheadAttention": over_time(nn.MultiheadAttention, 2, 1, dropout=0.3, width=2),
+    "TransformerEncoderLayer": over_time(nn.TransformerEncoderLayer, 2, 1, 3, width=2),
+}
 GOOD = {
+    **OVER_TIME,
     "linear": Linear,
     "mlp": TanhMLP,
     "dropout": Dropping,

@@ -21,6 +21,9 @@ from pate.records.ballots import centred, class_sums, quantised
 from pate.release import BallotSession, RecordLabels
 from pate.representations import PublicPCA
 
+#: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
+
 DIGITS, TRUTH = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16
 X, Y, PUBLIC, TEST, TEST_Y = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300], DIGITS[1300:], TRUTH[1300:]

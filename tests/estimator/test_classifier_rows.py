@@ -68,9 +68,10 @@ def test_texts(form, tmp_path):
 
 def test_texts_and_tables_are_not_mixed_up():
     (private, y), (public, _) = notes(60, 0), notes(30, 1)
-    for rows, others in ((private, np.zeros((30, 2))), (np.zeros((60, 2)), public)):
-        with pytest.raises(InvalidInputError, match="private and public rows must be of one kind"):
-            classifier(reader(), classes=[0, 1], n_queries=5).fit(rows, y, X_public=others)
+    with pytest.raises(InvalidInputError, match="private and public rows must be of one kind"):
+        classifier(reader(), classes=[0, 1], n_queries=5).fit(np.zeros((60, 2)), y, X_public=public)
+    with pytest.raises(InvalidInputError, match="must be of one kind"):
+        classifier(reader(), classes=[0, 1], n_queries=5).fit(np.array(private, object), y, X_public=np.zeros((30, 2)))
     with pytest.raises(InvalidInputError, match="X must hold numbers for LogisticRegression, got texts"):
         classifier(LogisticRegression(), classes=[0, 1]).fit(private, y, X_public=public)
     with pytest.warns(CuratorWarning, match="1 of 60 records cannot be used"):

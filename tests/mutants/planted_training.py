@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -14,9 +15,10 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from wall import Mutant
-from wall_looks import by_replay, by_sums
+from wall_looks import by_check, by_replay, by_sums
 
 from pate import GNMax, RecordVoters, TeacherEnsemble, TorchTeacherEnsemble, release_labels
+from pate.core.checks import encode_labels
 from pate.exceptions import PateError
 from pate.mechanisms import GaussianSum
 from pate.networks import MLP
@@ -187,6 +189,29 @@ def signed_sum(X, y, groups=None):
     return cast(X, y)
 
 
+def checked_sum(X, y, groups=None):
+    """Labels are looked at all together, and refused all together."""
+    return cast(X, encode_labels("y", y, CLASSES))
+
+
+def of_no_class(data: Data) -> Data:
+    """A record is replaced by one of a class that nobody named."""
+    X, y, groups = data
+    y = y.copy()
+    y[7] = 99
+    return X, y, groups
+
+
+def _refuses_one_of_two(summed: Any) -> str:
+    """Say whether one of two neighbours has a sum and the other has none."""
+    made = []
+    for data in (world(0), of_no_class(world(0))):
+        with warnings.catch_warnings(), suppress(PateError):
+            warnings.simplefilter("ignore")
+            made.append(summed(*data))
+    return "" if len(made) == 2 else "one replaced record decides whether there is a release"
+
+
 def long_sum(X, y, groups=None):
     with uncertified():
         return _voters(Long()).cast(X, y)
@@ -257,6 +282,11 @@ MUTANTS = (
         "a group of teachers retrained when one fails",
         "retries around a whole batch of jobs",
         {"replay": by_replay(failing_alone, _by(RetrainsAll, Fails()), world, beyond)},
+    ),
+    Mutant(
+        "one record's oddity that decides whether there is a release",
+        "readers and estimators that check a column as a whole",
+        {"check": by_check(lambda: signed_sum, lambda: checked_sum, _refuses_one_of_two)},
     ),
     Mutant("a ballot beyond its norm", "embeddings that are taken for unit vectors", _ballots(signed_sum, long_sum)),
     Mutant(

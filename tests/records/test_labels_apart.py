@@ -18,6 +18,9 @@ from pate.exceptions import PublicOverlapWarning
 from pate.records import SignedSpace
 from pate.teachers._usable import class_indices, owned
 
+#: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
+
 N = 40
 Z = np.random.default_rng(0).normal(size=(N, 2))
 LONG = 2**60 + 1  # no float64 is

@@ -25,6 +25,9 @@ from pate.records import SignedSpace
 from pate.records.ballots import quantised_residuals
 from pate.representations._exact import own_product
 
+#: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
+
 RNG = np.random.default_rng(3)
 PUBLIC = RNG.normal(size=(400, 37)) * np.geomspace(1, 50, 37)
 X = RNG.normal(size=(1500, 37)) * np.geomspace(1, 50, 37)

@@ -17,6 +17,9 @@ from pate.records import SignedSpace, SoftSpace
 from pate.representations import TableMap, TextMap
 from pate.teachers._cells import private_cells
 
+#: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
+pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
+
 CELLS = (1.0, True, "1", "Oslo", "", None, float("nan"), np.inf, 10**400, 1j, 1 + 0j, b"7", {}, [1], (1, 2), object(),
          dt.date(2020, 1, 1), np.datetime64("2020-01-01"), np.zeros(2), pd.NA, pd.NaT)  # fmt: skip
 #: What a whole column may hold that is no number.

@@ -310,7 +310,6 @@ def test_seeded_draws_repeat_and_nothing_is_private_then(ledger):
         ({"candidates": {"": Candidate(Fixed(), SOME)}}, "names"),
         ({"candidates": {"a": Candidate(Fixed(classes=[0, 1, 2]), SOME)}}, "classes of the candidate 'a'"),
         ({"classes": [0]}, "classes"),
-        ({"classes": [0, 2]}, "outside classes"),
         ({"mean_runs": 1.0}, "mean_runs"),
         ({"mean_runs": 1e5}, "mean"),
         ({"distribution": "fixed"}, "distribution"),

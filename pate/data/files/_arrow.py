@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +127,8 @@ def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
             table = table.set_column(i, field.name, table.column(i).cast(pa.float64()))
         elif pa.types.is_temporal(getattr(field.type, "value_type", field.type)):
             table = table.set_column(i, field.name, _dated(table.column(i)))
+        elif nullable and _is_text(getattr(field.type, "value_type", field.type)):
+            table = table.set_column(i, field.name, _spelt(table.column(i)))
     if not nullable:
         return table.to_pandas()
     # Not nullable, one missing whole number makes floats of a column, and large ids equal.
@@ -135,6 +138,39 @@ def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
              pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
              pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype()}  # fmt: skip
     return table.to_pandas(types_mapper=kinds.get)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _spelt(column: Any) -> Any:
+    """Return a private column of texts without those that are no UTF-8: one would fail all others, and be quoted."""
+    import pyarrow as pa
+
+    with suppress(pa.ArrowInvalid):
+        column.validate(full=True)
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    cells = [None if c is None else decoded(c) for c in column.cast(pa.large_binary()).to_pylist()]
+    return pa.chunked_array([pa.array([c if isinstance(c, str) else None for c in cells], column.type)])
+
+
+def decoded(cell: bytes) -> str | bytes:
+    r"""Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter.
+
+    Examples
+    --------
+    >>> decoded(b"caf\xc3\xa9"), decoded(b"\xff")
+    ('café', b'\xff')
+    """
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return cell
 
 
 def _dated(column: Any) -> Any:

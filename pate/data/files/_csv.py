@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pate.data._like import cell_reader
 from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted
 from pate.data.files._limits import gunzip
+from pate.data.files._lines import header_of, lines_of, records_text
 from pate.data.files._npz import reason
 from pate.exceptions import CuratorWarning, InvalidInputError
 
@@ -101,6 +102,7 @@ class CsvTable:
                     keep_default_na=False,
                     na_values=list(MISSING),
                     skipinitialspace=True,
+                    skip_blank_lines=kinds is None,  # of a private file every line is a record
                     low_memory=False,
                 )
         except (ValueError, csv.Error, pd.errors.ParserWarning) as error:
@@ -132,43 +134,78 @@ def open_csv(
     Raises
     ------
     InvalidInputError
-        It is binary, in other letters, damaged, or two separators would do.
+        It is binary, in other letters, damaged, or two separators would do; of a private file its header alone.
 
     Notes
     -----
     **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say
-    how it is written; else it is as the public one. A cell that does not fit is refused with its file, never a reason
-    to read all others in another way.
+    how it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._lines`.
     """
-    private = names is not None
     try:
         data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise _unreadable(path, reason(error)) from None
-    text, encoding = _decoded(data, path, wanted, like, private=private)
-    # Of a private file its header alone: an odd sign in a cell is its own record's matter.
-    if _BINARY.search(text if not private else _first_line(text)) or "\0" in text:
-        raise InvalidInputError(
-            f"{path} is not text: it has control characters in it, as binary files have. Name a table, or say how its "
-            "letters are written (encoding=, --encoding utf-16, say)."
-        )
-    said = _SAID_SEP.match(text)  # Excel's own first line
-    text = text[said.end() :] if said else text
-    if not text.strip():
-        raise InvalidInputError(f"{path} is empty: there is no header line. Write the table again.")
     decimal = wanted.decimal or (like.decimal if like is not None else "")
     if decimal not in ("", ".", ","):
         raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
     with _cells_of_any_length():
+        if names is not None:
+            return _open_private(path, data, wanted, like, names, decimal=decimal or ".")
+        text, encoding = _decoded(data, path, wanted)
+        _check_text(text, path)
+        said = _SAID_SEP.match(text)  # Excel's own first line
+        text = text[said.end() :] if said else text
+        _check_header(text, path)
         sep = said[1] if said and wanted.sep is None else _separator(text, path, wanted, like, names)
-        header, zeros = _check_cells(path, text, sep, look=not private)
+        header, zeros = _check_cells(path, text, sep)
         text = _rewritten(text, sep) if _RETURN.search(text) else text
-        # Of a private file never: one cell of it would say how all others are read.
-        decimal = decimal or ("," if not private and sep != "," and _has_commas(text, sep) else ".")
-    # A missing name gets the one pandas would give it, so that drop= can take it out.
-    named = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
+        decimal = decimal or ("," if sep != "," and _has_commas(text, sep) else ".")
+    named = _named(header)
     known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal)
     return CsvTable(path, text, named, known, frozenset(named[i] for i in zeros))
+
+
+def _open_private(
+    path: Path, data: bytes, wanted: Wanted, like: TableFormat | None, names: Sequence[str], *, decimal: str
+) -> CsvTable:
+    """Return a private table: its header says how it is written, every line is a record of its own."""
+    data, encoding = _private_encoding(data, path, wanted, like)
+    end, lines = lines_of(data, encoding)
+    if not lines:
+        lines = [""]
+    if lines[0] is None:
+        raise _not_of(encoding, path)
+    said = _SAID_SEP.fullmatch(f"{lines[0].strip()}\n")
+    if said and len(lines) > 1:
+        lines = lines[1:]
+    head = lines[0] or ""
+    _check_text(head, path)
+    _check_header(head, path)
+    sep = said[1] if said and wanted.sep is None else _separator(head, path, wanted, like, names)
+    header, n_lines = header_of(lines, sep, end)
+    text = (
+        sep.join(map(str, range(len(header)))) + "\n" + records_text(path, lines[n_lines:], sep, len(header), end=end)
+    )
+    known = TableFormat("CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal)
+    return CsvTable(path, text, _named(header), known, frozenset())
+
+
+def _named(header: list[str]) -> tuple[str, ...]:
+    """Return the columns' names; a missing one is what pandas would call it, so that drop= can take it out."""
+    return tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
+
+
+def _check_text(text: str, path: Path) -> None:
+    if _BINARY.search(text):
+        raise InvalidInputError(
+            f"{path} is not text: it has control characters in it, as binary files have. Name a table, or say how its "
+            "letters are written (encoding=, --encoding utf-16, say)."
+        )
+
+
+def _check_header(text: str, path: Path) -> None:
+    if not text.strip():
+        raise InvalidInputError(f"{path} is empty: there is no header line. Write the table again.")
 
 
 def _rewritten(text: str, sep: str) -> str:
@@ -201,30 +238,39 @@ def _unreadable(path: Path, why: str) -> InvalidInputError:
     )
 
 
-def _decoded(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None, *, private: bool) -> tuple[str, str]:
-    """Return the text, and the name of its encoding."""
+def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
+    """Return the text of a public file, and the name of its encoding."""
     for mark, name in _BOMS:
         if data.startswith(mark):
             return _strictly(data[len(mark) :] if name == "utf-8" else data, name, path), name
     said = None if wanted.encoding is None else _known(wanted.encoding)
     if said is not None and not wanted.recognise:
         return _strictly(data, said, path), said
-    if private:
-        name = like.encoding if like is not None and like.encoding else "utf-8"
-        # With a mark of its own, what the public file starts with says nothing about this one.
-        name = "utf-8" if name in ("utf-16", "utf-32") else name
-        text = _strictly(data, name, path)
-        if name != "utf-8" and not data.isascii() and _is(data, "utf-8"):
-            warnings.warn(
-                f"{path.name} is read as {name}, as the public file is, and looks like UTF-8: if it is, say "
-                "encoding='utf-8' (--encoding utf-8). (This is private: do not publish it.)",
-                CuratorWarning,
-                stacklevel=5,
-            )
-        return text, name
     plain = "utf-8" if b"\0" not in data and _is(data, "utf-8") else None
     name = plain or said or ("utf-8" if b"\0" in data else "cp1252")
     return _strictly(data, name, path), name
+
+
+def _private_encoding(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None) -> tuple[bytes, str]:
+    """Return a private file without its mark, and its encoding: by its first bytes, what was said, the public file."""
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            order = "" if name == "utf-8" else "-le" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF32_LE) else "-be"
+            return data[len(mark) :], name + order
+    said = None if wanted.encoding is None else _known(wanted.encoding)
+    if said is not None and not wanted.recognise:
+        return data, "utf-8" if said == "utf-8-sig" else said
+    name = like.encoding if like is not None and like.encoding else "utf-8"
+    # With a mark of its own, what the public file starts with says nothing about this one.
+    name = "utf-8" if name in ("utf-16", "utf-32") else name
+    if name != "utf-8" and not data.isascii() and _is(data, "utf-8"):
+        warnings.warn(
+            f"{path.name} is read as {name}, as the public file is, and looks like UTF-8: if it is, say "
+            "encoding='utf-8' (--encoding utf-8). (This is private: do not publish it.)",
+            CuratorWarning,
+            stacklevel=5,
+        )
+    return data, name
 
 
 def _known(encoding: str) -> str:
@@ -251,10 +297,14 @@ def _strictly(data: bytes, encoding: str, path: Path) -> str:
     try:
         return data.decode(encoding)
     except UnicodeError:
-        raise InvalidInputError(
-            f"{path} is not {encoding} text. Say how its letters are written: encoding= (--encoding), such as cp1252 "
-            "(Windows, western Europe), latin-1 or utf-16; or save it as UTF-8."
-        ) from None
+        raise _not_of(encoding, path) from None
+
+
+def _not_of(encoding: str, path: Path) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path} is not {encoding} text. Say how its letters are written: encoding= (--encoding), such as cp1252 "
+        "(Windows, western Europe), latin-1 or utf-16; or save it as UTF-8."
+    )
 
 
 def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, names: Sequence[str] | None) -> str:
@@ -312,11 +362,11 @@ def _exact(pandas: str) -> dict[str, Any]:
     return {} if tuple(map(int, pandas.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
 
 
-def _check_cells(path: Path, text: str, sep: str, *, look: bool) -> tuple[list[str], set[int]]:
-    """Return the header, and columns with leading zeros; refuse rows of another length, which pandas would pad."""
+def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
+    """Return a public file's header, and columns with leading zeros; refuse rows of another length."""
     zeros: set[int] = set()
     mark = re.escape(sep)
-    coded = look and re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
+    coded = re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
     try:
         reader = _reader(text, sep)
         header = [cell.strip() for cell in next(reader, [])]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pate.core.extras import need
-from pate.data.files._arrow import arrow_frame
+from pate.data.files._arrow import arrow_frame, decoded
 from pate.data.files._npz import reason
 from pate.exceptions import InvalidInputError
 
@@ -101,7 +101,7 @@ class Database:
         address = f"file:{quote(str(self.path.absolute()))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as book:
-                book.text_factory = _text
+                book.text_factory = decoded
                 seen = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
                 self._check_table([name for (name,) in book.execute(seen)])
                 cursor = book.execute(self._sql())
@@ -143,14 +143,6 @@ class Database:
             f"{self.path}, {self.part}, cannot be read ({reason(error)}). Is it a {self.kind} file, and does the query "
             "run there? (Its own words are withheld, as they may quote cells.)"
         )
-
-
-def _text(cell: bytes) -> str | bytes:
-    """Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter."""
-    try:
-        return cell.decode()
-    except UnicodeDecodeError:
-        return cell
 
 
 def beside(source: str | os.PathLike[str], ending: str) -> Path:

@@ -148,15 +148,15 @@ def read_table(
     Raises
     ------
     InvalidInputError
-        The file is missing, of another kind, empty, unreadable or truncated; a row has more or fewer cells than the
-        header; a column is not there, stands twice or has no name; a column holds nested values, or dates where the
-        public one has none. Without ``like`` also: a label or group is missing; a number is infinite. Texts name
-        columns and line numbers, never values.
+        The file is missing, of another kind, empty or unreadable; a column is not there, stands twice or has no name; a
+        column holds nested values, or dates where the public one has none. Without ``like`` also: a row has more or
+        fewer cells than the header; a label or group is missing; a number is infinite. Texts name columns and line
+        numbers, never values.
 
     Warns
     -----
     CuratorWarning
-        With ``like``: cells that are not of their column's kind, which count as missing.
+        With ``like``: cells that are not of their column's kind, which count as missing; lines that are no rows.
 
     Notes
     -----
@@ -164,11 +164,10 @@ def read_table(
     a cell that is no finite number in a column of numbers is missing, so is one that is no date of the public form in a
     column of dates; a missing label or owner is left missing (who trains sets that record aside), and a label is the
     number or truth value that its own cell spells, else its text. Public are the names of columns, the number of rows,
-    sheets, tables and files, the declared types of Parquet, DuckDB and npz columns, and that the file is well formed
-    (rows as long as the header, quotes that close, letters of one encoding): whoever writes the file sees to that. How
-    a private CSV file is written follows from its first bytes, its header line and the public file, from no record. A
-    record of a sheet has a cell that is filled: empty lines at the end of one are none. A date before the year 1 or
-    after 9999 is missing.
+    sheets, tables and files, and the declared types of Parquet, DuckDB and npz columns. How a private CSV file is
+    written follows from its first bytes, its header line and the public file, from no record; a line that is no row of
+    the table is a record of missing cells (:mod:`pate.data.files._lines`). A record of a sheet has a cell that is
+    filled: empty lines at the end of one are none. A date before the year 1 or after 9999 is missing.
 
     Examples
     --------

@@ -52,6 +52,9 @@ class PerRecordEngine:
         Its parameters are read at every call; it is never run itself.
     vectorised : bool
         Whether to run records side by side (``vmap``), or one after the other: for modules whose code looks at values.
+    each_its_own : bool
+        Whether ``vmap`` is told of weights that they are one set for each record. It costs more, and lets torch's
+        kernels run that write into a product of weights alone (``nn.GRU``, ``nn.RNN``).
 
     Examples
     --------
@@ -69,9 +72,9 @@ class PerRecordEngine:
         "away; what its code keeps elsewhere (in a global, say) is not seen"
     )
 
-    def __init__(self, module: nn.Module, *, vectorised: bool = True) -> None:
+    def __init__(self, module: nn.Module, *, vectorised: bool = True, each_its_own: bool = False) -> None:
         self.module = module
-        self.vectorised = vectorised
+        self.vectorised, self.each_its_own = vectorised, each_its_own
         self.names = [name for name, p in module.named_parameters() if p.requires_grad]
         size = sum(p.numel() for p in module.parameters() if p.requires_grad)
         self.at_once = max(1, min(type(self).at_once, _KEPT // max(1, size)))
@@ -95,15 +98,16 @@ class PerRecordEngine:
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            vectorised = _side_by_side(trial)
-        if not vectorised:
+            how = _side_by_side(trial)
+        if how is None:
             warnings.warn(
-                "module looks at the values of its rows (control flow, numpy or .item()), so its records cannot be run "
-                "side by side: they are run one after the other, slowly.",
+                "module cannot be run on records side by side (it looks at the values of its rows: control flow, numpy "
+                "or .item(); or torch's vmap has no rule for a part of it): they are run one after the other, slowly.",
                 PerformanceWarning,
                 stacklevel=2,
             )
-        return cls(module, vectorised=vectorised)
+            return cls(module, vectorised=False)
+        return cls(module, each_its_own=how)
 
     def clipped_sum(
         self,
@@ -156,8 +160,11 @@ class PerRecordEngine:
             weights = torch.full((n * k,), 1 / k, device=X.device)
         units = X.reshape(n, k, *X.shape[1:]), y.reshape(n, k), weights.reshape(n, k)
         if self.vectorised:
+            if self.each_its_own:
+                moved = {name: value.expand(n, *value.shape) for name, value in moved.items()}
+            inner = 0 if self.each_its_own else None
             with own_generator(seed, X.device), _no_remarks():
-                each = vmap(grad(self._loss()), (None, 0, 0, 0), randomness="same" if shared else "different")
+                each = vmap(grad(self._loss()), (inner, 0, 0, 0), randomness="same" if shared else "different")
                 found = each(moved, *units)
             return [found[name] for name in self.names]
         rows = []
@@ -221,14 +228,31 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
     ]
 
 
-def _side_by_side(trial: Trial) -> bool:
+def _side_by_side(trial: Trial) -> bool | None:
+    """Return whether records run side by side need weights each its own, None where they cannot be run so at all.
+
+    Raises
+    ------
+    InvalidInputError
+        The gradients of records side by side are others than those of each alone.
+    """
+    if _brings_rules(copy.deepcopy(trial.module), trial.rows[0][:1]):
+        return None
+    for each_its_own in (False, True):
+        fast = PerRecordEngine(trial.module, each_its_own=each_its_own)
+        if _agrees(fast, trial):
+            for rows in trial.rows:
+                for size in SIZES:
+                    _check_gradients_apart(fast, rows[:size], trial.another(rows), torch.arange(size) % trial.n_classes)
+            return each_its_own
+    return None
+
+
+def _agrees(fast: PerRecordEngine, trial: Trial) -> bool:
     """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
-    module, kinds, n_classes = trial.module, trial.rows, trial.n_classes
-    if _brings_rules(copy.deepcopy(module), kinds[0][:1]):
-        return False
-    fast, plain = PerRecordEngine(module), PerRecordEngine(module, vectorised=False)
-    labels = torch.arange(4) % n_classes
-    for rows in (kind[: len(labels)] for kind in kinds[:3]):
+    plain = PerRecordEngine(trial.module, vectorised=False)
+    labels = torch.arange(4) % trial.n_classes
+    for rows in (kind[: len(labels)] for kind in trial.rows[:3]):
         theirs = _flat(plain.gradients(rows, labels, seed=1, shared=True))
         try:
             ours = _flat(fast.gradients(rows, labels, seed=1, shared=True))
@@ -238,9 +262,6 @@ def _side_by_side(trial: Trial) -> bool:
         # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
         if 2 * int(off.sum()) > len(rows):
             raise InvalidInputError(_OTHERS)
-    for rows in kinds:
-        for size in SIZES:
-            _check_gradients_apart(fast, rows[:size], trial.another(rows), torch.arange(size) % n_classes)
     return True
 
 

@@ -1,0 +1,98 @@
+"""Lines of private text files: whatever bytes stand in one, all other records are what they were."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+import warnings
+
+import pytest
+
+from pate.data import read_table
+from pate.exceptions import CuratorWarning
+
+ROWS = [b"5,hello,a", b'6,"quoted, cell",b', b'"7","",a', b",,b", b'8,"say ""hi""",a', b" 9, spaced ,b"]
+ROWS += [b'10,",lead",a', b"11,caf\xc3\xa9,b"]
+HEAD = b"age,note,ill"
+
+
+@pytest.fixture
+def read(tmp_path):
+    (tmp_path / "u.csv").write_text("age,note,ill\n1,x,a\n2,y,b\n")
+    public = read_table(tmp_path / "u.csv", target="ill")
+
+    def of(data):
+        (tmp_path / "p.csv").write_bytes(data)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            table = read_table(tmp_path / "p.csv", target="ill", like=public)
+        told = [str(w.message) for w in said if w.category is CuratorWarning]
+        return [repr(row) for row in zip(table.X["age"], table.X["note"], table.y, strict=True)], told
+
+    return of
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_any_bytes_in_the_place_of_a_line_change_that_record_alone(read, end):
+    usual, told = read(end.join([HEAD, *ROWS]) + end)
+    assert usual[1] == "(6.0, 'quoted, cell', 'b')"
+    assert usual[4] == "(8.0, 'say \"hi\"', 'a')"
+    assert not told
+    draw = random.Random(0)
+    some = [byte for byte in range(256) if byte not in b"\r\n"]
+    for _ in range(50):
+        i, n = draw.randrange(len(ROWS)), draw.randrange(12)
+        line = bytes(
+            draw.choice(b"\",,a1 \t\x00\xff;|'\\") if draw.random() < 0.8 else draw.choice(some) for _ in range(n)
+        )
+        found, _ = read(end.join([HEAD, *ROWS[:i], line, *ROWS[i + 1 :]]) + end)
+        assert len(found) == len(usual), line
+        assert [row for j, row in enumerate(found) if j != i] == [row for j, row in enumerate(usual) if j != i], line
+
+
+def test_each_kind_of_broken_line_is_one_unusable_record_and_told(read):
+    usual, _ = read(b"\n".join([HEAD, *ROWS]) + b"\n")
+    for line in (b"", b"5", b"5,hello", b"5,hello,a,b", b"5,h\x00i,a", b"5,\xff,a", b'5,"hello,a', b'5,"he"llo,a'):
+        found, told = read(b"\n".join([HEAD, line, *ROWS[1:]]) + b"\n")
+        assert found == ["(nan, nan, None)", *usual[1:]]
+        assert len(told) == 1
+        assert f"1 of {len(ROWS)} records cannot be used and contributes nothing: 1 with" in told[0]
+        assert "hello" not in told[0]
+
+
+def test_what_was_written_properly_is_read_as_it_was_written(read):
+    """Cells that span lines too, whatever they hold: nobody can write a cell that makes two records."""
+    draw = random.Random(1)
+    parts = ['"', '""', ",", "\n", "\r\n", "1,2,a", "\n3,forged,b\n", '\n"4","forged","b"\n', " x", "é"]
+    for _ in range(50):
+        notes = ["n" + "".join(draw.choice(parts) for _ in range(draw.randrange(6))) + "n" for _ in range(6)]
+        made = io.StringIO(newline="")
+        quoting = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+        writer = csv.writer(made, quoting=quoting, lineterminator=draw.choice(["\n", "\r\n"]))
+        writer.writerows([["age", "note", "ill"], *([i, note, "ab"[i % 2]] for i, note in enumerate(notes))])
+        found, told = read(made.getvalue().encode())
+        assert found == [repr((float(i), note, "ab"[i % 2])) for i, note in enumerate(notes)]
+        assert not told
+
+
+def test_a_line_of_another_encoding_in_files_of_wide_letters(read):
+    text = "age,note,ill\n5,x,a\n6,\xe9,b\n7,z,a\n"
+    usual, told = read(text.encode("utf-16"))
+    assert usual == ["(5.0, 'x', 'a')", "(6.0, '\xe9', 'b')", "(7.0, 'z', 'a')"]
+    assert not told
+    broken, told = read(text.encode("utf-16").replace("\xe9".encode("utf-16-le"), b"\x00\xd8"))
+    assert broken == [usual[0], "(nan, nan, None)", usual[2]]
+    assert "1 with letters of another encoding" in told[0]
+
+
+def test_a_cell_of_a_parquet_file_that_is_no_text_is_missing(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"t": ["a", "b"], "ill": ["x", "y"]}), tmp_path / "u.parquet")
+    public = read_table(tmp_path / "u.parquet", target="ill")
+    cells = pa.array([b"a", b"\xff\xfe", b"c"], type=pa.binary()).view(pa.string())
+    for column in (cells, cells.dictionary_encode()):
+        pq.write_table(pa.table({"t": column, "ill": ["x", "y", "x"]}), tmp_path / "p.parquet")
+        found = read_table(tmp_path / "p.parquet", target="ill", like=public).X["t"]
+        assert found.isna().tolist() == [False, True, False]
+        assert found.tolist()[::2] == ["a", "c"]
