@@ -3,7 +3,7 @@
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
-from pate.cli import account, audit, compare, experiment, label, ledger, plan, predict, show, statement
+from pate.cli import account, audit, compare, experiment, label, ledger, plan, predict, show, statement, verify
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
@@ -21,6 +21,7 @@ add_commands(
     compare.compare,
     audit.audit,
     statement.statement,
+    verify.verify,
 )
 add_commands(ledger.app, *ledger.COMMANDS, under="ledger ")
 app.add_typer(ledger.app, name="ledger")

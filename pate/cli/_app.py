@@ -26,7 +26,8 @@ app = typer.Typer(
     name="pate",
     cls=CommandGroup,
     help="Learn from private data by letting it vote, and know exactly what it cost.",
-    epilog="Exit codes: 0 done; 1 a check found something, or you said no; 2 refused, and why; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 a check found something, or you said no; 2 refused, and why; 3 a file is unknown; "
+    "130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -51,12 +51,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "pate statement --new-catalogue de.toml",
         "pate statement labels.statement.json --catalogue de.toml --out seite.html",
     ),
+    "verify": (
+        "pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite",
+        "pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...",
+    ),
     "ledger begin": ("pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6",),
     "ledger show": ("pate ledger show patients.csv.ledger.sqlite",),
     "ledger verify": (
         "pate ledger verify patients.csv.ledger.sqlite",
         "pate ledger verify patients.csv.ledger.sqlite --head 3f6c...",
     ),
+    "ledger bind": ("pate ledger bind patients.csv.ledger.sqlite labels.audited.json",),
     "ledger export": ("pate ledger export patients.csv.ledger.sqlite labels.csv",),
     "ledger remaining": ("pate ledger remaining patients.csv.ledger.sqlite --json",),
     "ledger revise": ("pate ledger revise patients.csv.ledger.sqlite --reason 'two wrong diagnoses corrected'",),

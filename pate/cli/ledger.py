@@ -18,6 +18,9 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+Head = Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")]
+#: What a check ends with that found something wrong, or nothing wrong but a file that the ledger does not know.
+_CHANGED, _UNKNOWN = 1, 3
 #: What is paid for where records vote.
 _BALLOTS = ("ballots", "ballot session")
 _LABELS_ELSEWHERE = (
@@ -25,8 +28,6 @@ _LABELS_ELSEWHERE = (
     "public rows, at no further cost. `pate label` wrote them to its CSV file, and the model (.pate) has them for any "
     "row; the same command with another --out writes them again, free."
 )
-#: What a run of ``verify`` that found something ends with.
-_NOT_VERIFIED = 1
 
 
 def _open(path: Path) -> Any:
@@ -104,16 +105,33 @@ def begin(
 
 def verify(
     file: File,
-    head: Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Released files, to be compared with it.")] = None,
+    head: Head = None,
 ) -> None:
     """Check that no row was changed, taken away, put in or moved; ends with 1 if one was."""
+    say_verified(file, files or [], head)
+
+
+def say_verified(ledger: Path, files: list[Path], head: str | None) -> None:
+    """Say whether a ledger is whole and every file as released; end with 1 if not, with 3 if a file is unknown."""
     from pate.ledger import verify_ledger
 
-    found = verify_ledger(file, head=head)
-    say_json({"ok": found.ok, **dataclasses.asdict(found)})
+    found = verify_ledger(ledger, head=head, files=files)
+    say_json({"ok": found.as_released, **dataclasses.asdict(found)})
     answer("\n".join(_plain(line) for line in str(found).splitlines()))
-    if not found.ok:
-        raise typer.Exit(_NOT_VERIFIED)
+    if not found.as_released:
+        changed = not found.ok or any(one.status == "changed" for one in found.files)
+        raise typer.Exit(_CHANGED if changed else _UNKNOWN)
+
+
+def bind(
+    file: File,
+    files: Annotated[list[Path], typer.Argument(help="Files that were made of a release.", show_default=False)],
+) -> None:
+    """Note digests of files that were made of a release later, so that verify knows them; you answer for them."""
+    head = _open(file).bind(*files)
+    say_json({"bound": files, "head": head})
+    answer(f"Bound {', '.join(map(str, files))}; head: {head}")
 
 
 def export(
@@ -151,7 +169,7 @@ def revise(
 
 
 #: In the order of ``pate ledger --help``.
-COMMANDS = (begin, show, verify, export, remaining, revise)
+COMMANDS = (begin, show, verify, bind, export, remaining, revise)
 
 
 def _asked(row: dict[str, Any], what: str) -> str:

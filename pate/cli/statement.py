@@ -17,7 +17,7 @@ def statement(
         Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
     ] = None,
     ledger: Annotated[
-        Path | None, o.option("Also compare epsilon, releases, mechanism and head with this ledger.", o.PRIVACY)
+        Path | None, o.option("Also see that it is, word for word, as this ledger's release has it.", o.PRIVACY)
     ] = None,
     language: Annotated[str, o.option("Of the plain words of the .html page; en ships.", o.OUTPUT)] = "en",
     catalogue: Annotated[

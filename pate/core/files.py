@@ -152,4 +152,15 @@ def write_json(target: str | os.PathLike[str], value: Any, *, mode: int | None =
     >>> write_json(goal, {"a": 1}); json.loads(goal.read_text())
     {'a': 1}
     """
-    write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n", mode=mode)
+    write_text(target, json_text(value), mode=mode)
+
+
+def json_text(value: Any) -> str:
+    r"""Return what :func:`write_json` writes.
+
+    Examples
+    --------
+    >>> json_text([1])
+    '[\n  1\n]\n'
+    """
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"

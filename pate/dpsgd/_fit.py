@@ -39,6 +39,7 @@ from pate.dpsgd.recipes import RecipePlan
 from pate.ledger import Registration
 from pate.networks._devices import held_threads, one_device
 from pate.networks._generators import own_generator
+from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 
 
@@ -208,6 +209,7 @@ def fit_privately(
         releases=releases,
     )
     statement = clf._told(statement)
+    bind_statement(statement, clf.ledger)
     return Fitted(
         reader=reader,
         classes=classes,

@@ -26,6 +26,7 @@ from pate.privacy.words import Guarantee
 from pate.recipes import RecordModel
 from pate.release import LabelRelease, RecordLabels
 from pate.statement._fits import CountedFits
+from pate.statement.files import bind_statement
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.teachers._around import TeachersRows
@@ -134,10 +135,12 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
         self.ledger.check(Registration(unit, classes, n_units=n_units, **known))
 
     def _told_in(self, release: Any) -> Any:
-        """Return a release whose statement tells of the other fits, too."""
+        """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
         if self.ledger is not None:
             self.ledger.warn_of_other_features(release.statement.ledger_releases)
-        return replace(release, statement=self._told(release.statement))
+        told = replace(release, statement=self._told(release.statement))
+        bind_statement(told.statement, self.ledger)
+        return told
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,7 @@ from pate.model._archive import damaged
 from pate.recipes import RecordModel
 from pate.recipes._kept import keep_record_model, read_record_model
 from pate.recipes._kept import made_of as made_of_ballots
+from pate.statement.files import bind_released
 from pate.statement.model import PrivacyStatement
 from pate.students._kept import keep_student, made_of, read_student
 from pate.teachers._rows import column_kinds
@@ -43,7 +45,8 @@ class SavedModel(ByRecords):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and its statement to one file (docs/models.md); it may be passed on as the release may.
 
-        Released statistics, public rows and what follows from them are in it: no private row, vote or teacher.
+        Released statistics, public rows and what follows from them are in it: no private row, vote or teacher. Where
+        there is a ledger, it notes the file's digest first, so that ``pate verify`` knows it.
 
         Parameters
         ----------
@@ -82,7 +85,8 @@ class SavedModel(ByRecords):
                 parts=parts,
             )
             held = {part.name: part.read_bytes() for part in folder.iterdir()}
-        write_model(path, manifest, self.statement_, held)
+        ledger = self.ledger if self.statement_.ledger_releases else None
+        write_model(path, manifest, self.statement_, held, before=partial(bind_released, ledger, ()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,17 +26,21 @@ from pate.jobs._inputs import take
 from pate.jobs._reading import Sources
 from pate.jobs._records import in_planes
 from pate.jobs._shards import ShardRoad
+from pate.jobs._writing import write_labels
+from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.model import Door, Manifest
 from pate.recipes import RecordModel
 from pate.release import LabelRelease, ReleasedLabels
 from pate.representations import Representation
+from pate.statement.files import bind_statement
 from pate.students import ImageStudent, check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.students import try_student as try_on_rows
 from pate.students._kept import keep_student
 from pate.teachers import HeadTeacherEnsemble
 from pate.votes import ABSTAIN
 
+_Labels = TypeVar("_Labels", bound=ReleasedLabels)
 #: Public rows on which it is seen that a student can be kept.
 _TRIED = 100
 _SEED_PATH = (0x57D, 1)
@@ -154,7 +159,12 @@ class Pupil:
         return cls(made, lens, seen, door, voters, random_state)
 
     def learn(
-        self, release: ReleasedLabels, queries: npt.NDArray[np.int64], *, model: RecordModel | None = None
+        self,
+        release: ReleasedLabels,
+        queries: npt.NDArray[np.int64],
+        *,
+        model: RecordModel | None = None,
+        ledger: Ledger | None = None,
     ) -> PATEClassifier:
         """Return the classifier of what was released: public, as the release is.
 
@@ -165,6 +175,8 @@ class Pupil:
             The public rows that it is about.
         model : RecordModel or None
             That of the ballots.
+        ledger : Ledger or None
+            Which binds the model's file when it is saved.
 
         Raises
         ------
@@ -178,7 +190,7 @@ class Pupil:
         classes = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
         kind = "records" if self.student is None else "student"
         said = Manifest.of_classes(classes, kind=kind, door=self.door, settings={"voters": self.voters})
-        return PATEClassifier._of_student(fitted, said, release.statement)
+        return PATEClassifier._of_student(fitted, said, release.statement).set_params(ledger=ledger)
 
     def _fitted(self, release: ReleasedLabels, queries: npt.NDArray[np.int64]) -> Any:
         n_public = int(self.seen.shape[0])
@@ -211,6 +223,10 @@ class LeavesModel:
     queries_: npt.NDArray[np.int64]
     _pupil: Pupil | None = None
     _model: RecordModel | None = None
+    _ledger: Ledger | None = None
+    #: A release whose files were written, with the statement that names them: the model's is the same.
+    _written: ReleasedLabels | None = None
+    _of_files: ReleasedLabels | None = None
 
     @property
     def keeps_model(self) -> bool:
@@ -248,7 +264,21 @@ class LeavesModel:
         """
         if self._pupil is None:
             raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
-        return self._pupil.learn(release, self.queries_, model=self._model)
+        if self._of_files is not None and release is self._written:
+            release = self._of_files
+        return self._pupil.learn(release, self.queries_, model=self._model, ledger=self._ledger)
+
+    def _bound(self, release: _Labels) -> _Labels:
+        """Return a release whose statement the ledger knows."""
+        bind_statement(release.statement, self._ledger)
+        return release
+
+    def _write(
+        self, release: ReleasedLabels, rows: npt.NDArray[np.int64], out: str | os.PathLike[str], **how: Any
+    ) -> list[Path]:
+        paths, statement = write_labels(release, rows, out, ledger=self._ledger, **how)
+        self._written, self._of_files = release, replace(release, statement=statement)
+        return paths
 
 
 def pupil_of_ballots(

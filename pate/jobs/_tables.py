@@ -26,7 +26,6 @@ from pate.jobs._records import BallotRoad
 from pate.jobs._shards import ShardRoad
 from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
-from pate.jobs._writing import write_labels
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
@@ -351,7 +350,7 @@ class LabelJob(LeavesModel):
             self.queries_, release = outcome.queries, outcome.release
         if self._ledger is not None:
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
-        return release
+        return self._bound(release)
 
     def check_records(self) -> tuple[Told, ...]:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners, columns and the ledger.
@@ -417,7 +416,7 @@ class LabelJob(LeavesModel):
         -------
         list of Path
         """
-        return write_labels(
+        return self._write(
             release,
             self.queries_,
             out,

@@ -16,7 +16,7 @@ from pate.exceptions import InvalidInputError
 from pate.jobs._ledgers import check_votes_ledger
 from pate.jobs._plan import VotePlan
 from pate.jobs._student import LeavesModel, Pupil, door_of
-from pate.jobs._writing import check_id, write_labels
+from pate.jobs._writing import check_id
 from pate.jobs.vote_files import read_votes
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism, NoisyHistogram
@@ -215,7 +215,7 @@ class VoteJob(LeavesModel):
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
         self._voter = FileVotes(replace(cast, unit=unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if ledger is None else ledger
-        book = Ledger(place, currency=ledger_currency)
+        self._ledger = book = Ledger(place, currency=ledger_currency)
         data = Registration(unit, cast.classes, n_units=n_units, fingerprint=records)
         check_votes_ledger(book, data, file, new_ledger=new_ledger)
         book.check(data)
@@ -280,7 +280,7 @@ class VoteJob(LeavesModel):
         LabelRelease
             In the order of ``plan.queries``.
         """
-        return self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release
+        return self._bound(self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release)
 
     def write(
         self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
@@ -310,7 +310,7 @@ class VoteJob(LeavesModel):
             One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
             :meth:`run`.
         """
-        return write_labels(
+        return self._write(
             release,
             self._batch.queries,
             out,

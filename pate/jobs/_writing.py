@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path, check_can_write, write_json, write_text
+from pate.core.files import atomic_path, check_can_write, json_text
 from pate.exceptions import InvalidInputError, RunFolderError
+from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.release import LabelRelease, RecordLabels, ReleasedLabels
+from pate.statement.files import bind_released
+from pate.statement.model import PrivacyStatement
 
 #: The statement beside the labels: for machines, for reading and for printing.
 _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
@@ -109,8 +112,12 @@ def write_labels(
     id_name: str | None = None,
     proba: bool = False,
     safe_csv: bool = False,
-) -> list[Path]:
-    """Write the labels of all public rows, and the statement beside them."""
+    ledger: Ledger | None = None,
+) -> tuple[list[Path], PrivacyStatement]:
+    """Write the labels of all public rows, and the statement beside them; return paths and statement.
+
+    With a ledger the files' digests are bound first: whatever lies there after a crash is known to it.
+    """
     paths = _new_paths(out)
     frame = release.to_frame(rows=rows).set_index("row")
     found, lead = sureness(release, proba=proba)
@@ -127,13 +134,15 @@ def write_labels(
     frame["status"] = frame["status"].fillna("not asked")
     content = as_csv(frame, names=names, ids=ids, id_name=id_name, safe_csv=safe_csv)
     statement = release.statement.of_file(paths[0].name, content)
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    # Labels last: without their statement they should not lie around.
+    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)} | {paths[0]: content}
+    if statement.ledger_releases:
+        bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
-        write_json(paths[1], statement.to_dict())
-        write_text(paths[2], statement.text())
-        write_text(paths[3], statement.html())
-        # Last: labels without their statement should not lie around.
-        with atomic_path(paths[0]) as path:
-            path.write_bytes(content)
+        for goal, data in files.items():
+            with atomic_path(goal) as path:
+                path.write_bytes(data)
     except OSError as error:
         for path in paths:
             path.unlink(missing_ok=True)  # none was there before
@@ -141,7 +150,7 @@ def write_labels(
             f"out={os.fspath(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
             "what was paid for: make room or name another file, and the same command gives it for free."
         ) from error
-    return paths
+    return paths, statement
 
 
 def check_proba(plan: Any) -> None:

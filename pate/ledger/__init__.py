@@ -4,6 +4,7 @@ Only public facts are stored: mechanisms, worst-case charges, released answers. 
 cost, never the number of active teachers.
 """
 
+from pate.ledger._files import FileCheck
 from pate.ledger._ledger import Ledger
 from pate.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
 from pate.ledger._verify import verify_ledger
@@ -11,6 +12,7 @@ from pate.ledger._verify import verify_ledger
 __all__ = [
     "KINDS",
     "Answer",
+    "FileCheck",
     "Ledger",
     "LedgerRow",
     "Registration",

@@ -15,6 +15,7 @@ from typing import Any
 
 from pate.exceptions import LedgerError
 from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, canonical, rows_to_store
+from pate.ledger._files import BINDS
 from pate.ledger._rows import LedgerRow
 from pate.privacy.budget import Budget
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
@@ -347,7 +348,8 @@ def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int]
                 for (more,) in connection.execute(
                     "SELECT body FROM entries WHERE release = ? AND kind = 'answers' AND body != '{}'", (number,)
                 ):
-                    body["facts"] = {**decode(more, path), **body["facts"]}
+                    if not more.startswith(BINDS):
+                        body["facts"] = {**decode(more, path), **body["facts"]}
             row = LedgerRow(
                 id=number,
                 created=created,

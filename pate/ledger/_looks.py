@@ -15,6 +15,7 @@ from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import pack_query, unpack_counts, unpack_query
 from pate.ledger._export import write_answers
+from pate.ledger._files import BINDS, Thing
 from pate.ledger._key import mac, read_key
 from pate.ledger._registration import SENSITIVE_KEYS, macs, overlap, sealed
 from pate.ledger._rows import Answer, LedgerRow, Registration, Remaining, Verification
@@ -455,7 +456,11 @@ class LedgerLooks:
         with self._read() as connection:
             if connection is None or not wanted:
                 return ""
-            rows = connection.execute("SELECT release, digest FROM entries ORDER BY seq DESC")
+            # What is bound to a release came after it, and may again: its head stays.
+            rows = connection.execute(
+                "SELECT release, digest FROM entries WHERE substr(body, 1, ?) <> ? ORDER BY seq DESC",
+                (len(BINDS), BINDS),
+            )
             return next((str(digest) for release, digest in rows if release in wanted), "")
 
     @property
@@ -465,23 +470,30 @@ class LedgerLooks:
             row = None if connection is None else _entries.last(connection)
         return "" if row is None else str(row[1])
 
-    def verify(self, *, head: str | None = None) -> Verification:
-        """Check the whole file: schema, chain, answers, charges, seal.
+    def verify(self, *, head: str | None = None, files: Iterable[Thing] = ()) -> Verification:
+        """Check the whole file: schema, chain, answers, charges, seal; and that released files are as released.
 
         Parameters
         ----------
         head : str or None
             A :attr:`head` noted earlier, elsewhere: it must be in the chain, else entries were taken back or rewritten.
+        files : iterable of paths, or of statements' JSON objects (``statement.to_dict()``)
+            Each is *as released* (its bytes are bound; or it is a statement, and all that it says is), *changed* (its
+            name, or the head in its statement, is that of a bound file, its content is not) or *unknown*. Copies are
+            recognised under any name. Only what is proved counts: by the key beside the ledger, or by ``head``.
 
         Returns
         -------
         Verification
-            With the problems found, if any; its truth value is whether there is none.
+            With the problems found, if any; its truth value is whether there is none. ``files`` has one
+            :class:`pate.ledger.FileCheck` for each file, ``as_released`` says whether all is well.
 
         Raises
         ------
         LedgerError
             There is no such file, or it is locked.
+        InvalidInputError
+            One of the files cannot be read.
 
         Examples
         --------
@@ -493,4 +505,4 @@ class LedgerLooks:
         >>> ledger.verify(head=noted).ok, ledger.verify(head="ab" * 32).ok
         (True, False)
         """
-        return verify_ledger(self.path, head=head, timeout=self.timeout)
+        return verify_ledger(self.path, head=head, files=files, timeout=self.timeout)

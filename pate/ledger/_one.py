@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +17,8 @@ from pate.core.tape import playing
 from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._beside import MEANT, ledgers_in, look_beside
-from pate.ledger._key import read_key
+from pate.ledger._files import Thing, described, read_thing, releases_named, signature
+from pate.ledger._key import mac, read_key
 from pate.ledger._looks import LedgerLooks
 from pate.ledger._registration import SENSITIVE_KEYS, merge, sealed
 from pate.ledger._rows import Registration
@@ -163,6 +164,80 @@ class LedgerOfOne(LedgerLooks):
         """
         with self._write() as connection:
             self._register(connection, registration)
+
+    def bind(self, *things: Thing, contents: Mapping[str, bytes] | None = None) -> str:
+        """Note digests of released files under the ledger's key: :meth:`verify` then tells them from edited ones.
+
+        Costs nothing, and says nothing of private records: what is released is public. Releases bind their own
+        statements, and jobs and ``save`` what they write; a file that was made later is bound by whoever answers for
+        it.
+
+        Parameters
+        ----------
+        *things : paths, or statements' JSON objects (``statement.to_dict()``)
+            They are bound to the last release that a statement among them names; without one, to the ledger's last.
+        contents : mapping of str to bytes, or None
+            Files that are about to be written, by their names.
+
+        Returns
+        -------
+        str
+            The digest of the new entry.
+
+        Raises
+        ------
+        LedgerError
+            Nothing was released yet, a statement names a release that is not there, the key file is missing or another
+            one's, or the file could not be written; nothing is bound.
+        InvalidInputError
+            A file cannot be read, or none was named.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> ledger = Ledger(folder / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1)
+        >>> _ = (folder / "labels.csv").write_text("row,label")
+        >>> ledger.bind(folder / "labels.csv") == ledger.head
+        True
+        >>> ledger.verify(files=[folder / "labels.csv"]).as_released
+        True
+        >>> _ = (folder / "labels.csv").write_text("row,other")
+        >>> ledger.verify(files=[folder / "labels.csv"]).files[0].status
+        'changed'
+        """
+        read = [*((Path(name).name, content) for name, content in map(read_thing, things)), *(contents or {}).items()]
+        if not read:
+            raise InvalidInputError("bind must be given a file at least, got none.")
+        told = [described(name, content) for name, content in read]
+        named = [n for _, content in read for n in releases_named(content)]
+        with self._write() as connection:
+            n_releases = len(_entries.read_costs(connection, self.path)[0])
+            release = max(named, default=n_releases)
+            if not 1 <= release <= n_releases:
+                raise LedgerError(
+                    f"the ledger {str(self.path)!r} has {n_releases} releases: nothing of release {release} can be "
+                    "bound. Name the ledger that the files were released from."
+                )
+            key, created = self._signing_key(connection), _now()
+            end = _entries.last(connection)
+            assert end is not None  # there is a release
+            body = {"bound": told, "mac": signature(key, told, release, created, end[1])}
+            return _entries.append(connection, self.path, "answers", created, body=body, release=release).digest
+
+    def _signing_key(self, connection: sqlite3.Connection) -> bytes:
+        """Return the key beside the ledger, made where there never was one."""
+        held = _entries.read_registration(connection, self.path)
+        known = None if held is None else held["key_check"]
+        key = read_key(self.path, make=known is None)
+        if key is None or (known is not None and mac(key, "key", "")[:16] != known):
+            raise LedgerError(
+                f"the key file beside the ledger {str(self.path)!r} is missing, or not the one of its registration: "
+                "nothing was bound. Restore the key file."
+            )
+        return key
 
     def _opening(self, connection: sqlite3.Connection) -> Opening:
         opening = _entries.read_opening(connection, self.path)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pate.core.checks import largest_of, least_of
 from pate.exceptions import InvalidInputError
+from pate.ledger._files import FileCheck
 from pate.privacy.budget import Budget
 from pate.privacy.compose.currency import Opening, Terms
 from pate.privacy.convert import delta_left
@@ -307,6 +308,8 @@ class Verification:
     n_entries, n_releases, n_answers : int
     head : str
         The digest of the last entry. Written down elsewhere it also proves, later, that nothing was taken back.
+    files : tuple of FileCheck
+        What the ledger says of the files that were to be compared with it.
 
     Examples
     --------
@@ -320,16 +323,22 @@ class Verification:
     n_releases: int
     n_answers: int
     head: str
+    files: tuple[FileCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether nothing is wrong with the ledger."""
         return not self.problems
+
+    @property
+    def as_released(self) -> bool:
+        """Whether the ledger and every file are as they were released."""
+        return self.ok and all(file.ok for file in self.files)
 
     def __bool__(self) -> bool:
         return self.ok
 
     def __str__(self) -> str:
         size = f"{self.n_entries} entries, {self.n_releases} releases, {self.n_answers} answers, head {self.head}"
-        lines = [f"{'verified' if self.ok else 'NOT VERIFIED'}: {size}"]
+        lines = [*map(str, self.files), f"{'verified' if self.ok else 'NOT VERIFIED'}: {size}"]
         return "\n".join([*lines, *(f"problem: {p}" for p in self.problems), *(f"note: {n}" for n in self.notes)])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 import os
 import sqlite3
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 from pate.exceptions import LedgerError
 from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, canonical, pack_query, unpack_query
 from pate.ledger._entries import charge_of, decode, is_sealed, most_answers, read_registration, terms_of
+from pate.ledger._files import Bound, FileCheck, Thing, compared, signature
 from pate.ledger._key import mac, read_key
 from pate.ledger._rows import Verification
 from pate.ledger._store import DamagedLedgerError, transaction
@@ -22,16 +26,27 @@ from pate.privacy.compose.currency import Opening, check_currency
 _NAMED = 20
 
 
-def verify_ledger(path: str | os.PathLike[str], *, head: str | None = None, timeout: float = 30.0) -> Verification:
-    """Return what is wrong with a ledger's file, however damaged; see :meth:`pate.Ledger.verify`.
+def verify_ledger(
+    path: str | os.PathLike[str], *, head: str | None = None, files: Iterable[Thing] = (), timeout: float = 30.0
+) -> Verification:
+    """Return what is wrong with a ledger's file, however damaged, and with files that were released from it.
 
     Parameters
     ----------
     path : path
     head : str or None
         A head noted earlier, elsewhere.
+    files : iterable of paths, or of statements' JSON objects (``statement.to_dict()``)
+        See :meth:`pate.Ledger.verify`.
     timeout : float
         Seconds to wait while another process holds the file.
+
+    Raises
+    ------
+    LedgerError
+        There is no such ledger, or it is locked.
+    InvalidInputError
+        One of the files cannot be read.
 
     Examples
     --------
@@ -56,8 +71,25 @@ def verify_ledger(path: str | os.PathLike[str], *, head: str | None = None, time
     more = len(check.problems) - _NAMED
     named = [*check.problems[:_NAMED], *([f"and {more} more"] if more > 0 else [])]
     return Verification(
-        tuple(named), tuple(check.notes), check.n_entries, check.n_releases, check.n_answers, check.previous
+        tuple(named),
+        tuple(check.notes),
+        check.n_entries,
+        check.n_releases,
+        check.n_answers,
+        check.previous,
+        tuple(check.look_at(file) for file in files),
     )
+
+
+def _checked(told: Any) -> dict[str, Any]:
+    """Return what is said of one file, of the types it was written with."""
+    found = {name: told[name] for name in ("name", "object", "parts", "sha256")}
+    texts = [found["name"], *found["parts"].values()]
+    if not all(isinstance(text, str) for text in texts) or not all(
+        isinstance(found[name], str | None) for name in ("object", "sha256")
+    ):
+        raise TypeError("digests of another kind")
+    return found
 
 
 class _Check:
@@ -76,6 +108,17 @@ class _Check:
         #: Open-ended releases, and how many answers each may still get (None: any number).
         self._open_ended: dict[int, int | None] = {}
         self._clock = ""
+        self._key: bytes | None = None
+        self._bound: list[Bound] = []
+        #: Up to this entry the chain is known to be nobody else's: by its key, or by the noted head.
+        self._proved = -1
+
+    def look_at(self, file: Thing) -> FileCheck:
+        """Return whether a file is as released, by the entries that were read."""
+        found = compared(file, self._bound, self._proved, self.n_releases)
+        if found.status != "changed" and self.problems:
+            return FileCheck(found.file, "unknown", "the ledger itself is not verified", found.release)
+        return found
 
     def run(self, connection: sqlite3.Connection) -> None:
         for (line,) in connection.execute("PRAGMA integrity_check(5)"):
@@ -83,6 +126,8 @@ class _Check:
                 self.problems.append(f"the file is damaged: {line}")
         if self.problems:
             return
+        with suppress(LedgerError):  # said when the key is compared
+            self._key = read_key(self._path, make=False)
         seen = self._head is None
         for row in connection.execute(f"SELECT {COLUMNS} FROM entries ORDER BY seq"):
             entry, digest = Entry(*row[:-1]), row[-1]
@@ -100,7 +145,8 @@ class _Check:
                 self.problems.append(f"{name} holds something that pate did not write ({type(error).__name__})")
             self.previous = digest
             self.n_entries += 1
-            seen = seen or digest == self._head
+            if digest == self._head:
+                seen, self._proved = True, max(self._proved, entry.seq)
         self._finish(connection, seen)
 
     def _look(self, connection: sqlite3.Connection, entry: Entry, name: str) -> None:
@@ -120,7 +166,9 @@ class _Check:
             self._look_at_terms(body, name)
         if entry.kind == "release":
             self._look_at_release(entry, body, name)
-        if entry.kind == "answers" and entry.release not in self._open_ended:
+        if entry.kind == "answers" and "bound" in body:
+            self._look_at_files(entry, body, name)
+        elif entry.kind == "answers" and entry.release not in self._open_ended:
             self.problems.append(f"{name} adds answers to release {entry.release}, which was not left open")
         n_answers = self._look_at_answers(connection, entry, name)
         left = None if entry.release is None else self._open_ended.get(entry.release)
@@ -128,6 +176,19 @@ class _Check:
             self._open_ended[entry.release] = left = left - n_answers
             if left < 0:
                 self.problems.append(f"{name} gives release {entry.release} more answers than it was charged for")
+
+    def _look_at_files(self, entry: Entry, body: dict[str, Any], name: str) -> None:
+        """Take up what an entry says of files, if it was written with the key."""
+        told = body["bound"]
+        if entry.release is None or not 1 <= entry.release <= self.n_releases or entry.n_answers:
+            self.problems.append(f"{name} says of files what no release has let out")
+        if self._key is not None:
+            expected = signature(self._key, told, entry.release or 0, entry.created, entry.previous)
+            if not hmac.compare_digest(expected, str(body["mac"])):
+                self.problems.append(f"what {name} says of files was not written with the key beside the ledger")
+                return
+            self._proved = max(self._proved, entry.seq)
+        self._bound += [Bound(entry.release or 0, entry.created, entry.seq, _checked(one)) for one in told]
 
     def _look_at_release(self, entry: Entry, body: dict[str, Any], name: str) -> None:
         self.n_releases += 1

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,7 +147,12 @@ def check_model_path(path: str | os.PathLike[str], *, name: str = "path") -> Pat
 
 
 def write_model(
-    path: str | os.PathLike[str], manifest: Manifest, statement: PrivacyStatement, parts: Mapping[str, bytes]
+    path: str | os.PathLike[str],
+    manifest: Manifest,
+    statement: PrivacyStatement,
+    parts: Mapping[str, bytes],
+    *,
+    before: Callable[[dict[str, bytes]], None] | None = None,
 ) -> None:
     """Write a model file: whole or not at all, and never over anything.
 
@@ -159,6 +164,8 @@ def write_model(
         Of the release that taught it.
     parts : mapping of str to bytes
         Files by name: ``*.safetensors`` or ``*.skops``.
+    before : callable or None
+        Is shown the file's name and bytes before they are written.
 
     Raises
     ------
@@ -187,6 +194,8 @@ def write_model(
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, data in {_MANIFEST: _json(said), _STATEMENT: told, **dict(sorted(parts.items()))}.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), data)
+    if before is not None:
+        before({goal.name: made.getvalue()})
     try:
         with atomic_path(goal) as beside:
             beside.write_bytes(made.getbuffer())

@@ -23,6 +23,7 @@ from pate.release._quote import warn_if_weak
 from pate.release._resume import Claim, fcntl
 from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.release._terms import ReleaseTerms
+from pate.statement.files import bind_statement
 
 
 class BallotSession:
@@ -123,7 +124,9 @@ class BallotSession:
             if self._closed:
                 raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
             self._check(ballots)
-            return self._ask(ballots)
+            release = self._ask(ballots)
+            bind_statement(release.statement, self._ledger)
+            return release
 
     def _check(self, ballots: BallotSum) -> None:
         f, data = ballots.facts, self._data

@@ -18,6 +18,7 @@ from pate.release._ballot_statement import ballot_statement, check_ballots_state
 from pate.release._door import Door
 from pate.release._quote import warn_if_weak
 from pate.release._terms import ReleaseTerms
+from pate.statement.files import bind_statement
 
 
 def release_ballots(
@@ -108,6 +109,7 @@ def release_ballots(
     statement = ballot_statement(
         [facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded, earlier=row is not None
     )
+    bind_statement(statement, ledger)
     return BallotRelease.of(drawn, facts, mechanism, statement)
 
 

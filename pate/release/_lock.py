@@ -19,6 +19,7 @@ from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import make_statement
 from pate.release._terms import ReleaseTerms
+from pate.statement.files import bind_statement
 from pate.votes import ABSTAIN, Votes
 
 
@@ -97,7 +98,9 @@ def release_labels(
     )
     if isinstance(votes, Votes):
         warn_if_weak(budget.delta, votes.n_units, epsilon=budget.epsilon)
-    return released(votes, mechanism, terms)
+    release = released(votes, mechanism, terms)
+    bind_statement(release.statement, ledger)
+    return release
 
 
 def released(

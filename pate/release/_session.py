@@ -21,6 +21,7 @@ from pate.release._pipeline import lean
 from pate.release._resume import Claim
 from pate.release._statement import make_statement
 from pate.release._terms import ReleaseTerms
+from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
@@ -151,7 +152,9 @@ class LabelSession:
             if self._closed:
                 raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
             self._check_whose(votes)
-            return self._ask(votes, on_exhausted)
+            release = self._ask(votes, on_exhausted)
+            bind_statement(release.statement, self._terms.ledger)
+            return release
 
     def stream(self, voter: Voter, batches: Iterable[Any]) -> Iterator[LabelRelease]:
         """Ask about batches of public rows, one release per batch, until all that was paid for is asked.

@@ -22,6 +22,7 @@ from pate.release._door import Door, PaidVotes
 from pate.release._quote import warn_if_weak
 from pate.release._statement import _ACCOUNTING, _NOISE, _others
 from pate.release._terms import ReleaseTerms
+from pate.statement.files import bind_statement
 from pate.statement.model import Assumption, PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.statement.promises import promises
@@ -116,6 +117,7 @@ class VoteCapRun:
         draw, head = self._paid.draw(labels, keys)
         if head is not None:
             self.statement = replace(self.statement, ledger_head=head)
+            bind_statement(self.statement, self._ledger)
         return draw
 
 
@@ -217,4 +219,5 @@ def open_vote_cap(
     if ledger is not None and paid.release is not None:
         head = ledger.releases([paid.release])[0].digest
         statement = replace(statement, ledger_head=head, ledger_releases=(paid.release,))
+        bind_statement(statement, ledger)
     return VoteCapRun(paid, guarantee, statement, ledger=ledger)

@@ -31,6 +31,7 @@ from pate.selection._runs import best_of, one_run, split_units
 from pate.selection._statement import mechanism_of, selection_statement
 from pate.statement._fits import count_selection, counted_elsewhere, join_kin
 from pate.statement.assumptions import check_stated
+from pate.statement.files import bind_statement
 from pate.teachers._cells import private_cells
 from pate.teachers._usable import class_indices, label_column, owned
 
@@ -208,6 +209,7 @@ def private_select(
         model.set_params(**_own_settings(contestants[which], price.noises[which], facts, budget, ledger))
     told = statement(created=created, inner=contestants[which].rests_on(model), ledger=ledger, releases=releases)
     told = told.with_stated(stated)
+    bind_statement(told, ledger)
     join_kin(model, contestants[which].estimator)
     contestants[which].sign(model, told, told.guarantee, price.whole)
     return Selection(

@@ -7,21 +7,28 @@ refuses a file that lacks a field, has one too many, or contradicts itself.
 from __future__ import annotations
 
 import json
-import math
 import os
+import warnings
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pate.core.files import write_text
 from pate.core.strict_json import read_json_file
-from pate.exceptions import InvalidInputError, LedgerError
+from pate.core.tape import playing
+from pate.exceptions import InvalidInputError, LedgerError, PateWarning
 from pate.ledger import Ledger, verify_ledger
-from pate.statement.fields import BY_PAIR
 from pate.statement.model import PrivacyStatement
-from pate.statement.promises import promises
 
-__all__ = ["check_against_ledger", "read_statement", "render_statement", "statement_schema"]
+__all__ = [
+    "bind_released",
+    "bind_statement",
+    "check_against_ledger",
+    "read_statement",
+    "render_statement",
+    "statement_schema",
+]
 
 #: A statement is a page: about 6 kB.
 _MAX_BYTES = 1_000_000
@@ -74,7 +81,7 @@ def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
 
 
 def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[str]) -> None:
-    """Compare a statement with the ledger it names: who edits a file can make a new digest, but no new ledger.
+    """Refuse a statement that is not, word for word, one that the ledger was given: who edits one has no ledger's key.
 
     Parameters
     ----------
@@ -84,8 +91,7 @@ def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[
     Raises
     ------
     InvalidInputError
-        The statement names no release, or its head, releases, epsilon, mechanism, unit, number of units or seeding are
-        not the ledger's.
+        The statement was changed, or the ledger does not know it (see :meth:`pate.Ledger.verify`).
     LedgerError
         There is no such ledger, or it is damaged.
 
@@ -98,60 +104,59 @@ def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[
     >>> votes = Votes.from_counts([[9, 1]])
     >>> s = release_labels(votes, GNMax(sigma=9.0), budget=Budget(2.0, 1e-5), ledger=Ledger(path)).statement
     >>> check_against_ledger(s, path)
-    >>> check_against_ledger(replace(s, guarantee=replace(s.guarantee, epsilon=0.1)), path)
+    >>> check_against_ledger(replace(s, threat_model="nobody"), path)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: the statement is not the ledger's: its epsilon differs. ...
+    pate.exceptions.InvalidInputError: the statement is not the ledger's: changed: its threat_model differs; ...
     """
-    found = verify_ledger(ledger, head=statement.ledger_head or None)
+    found = verify_ledger(ledger, files=[statement.to_dict()])
     if not found.ok:
         raise LedgerError(f"the ledger {os.fspath(ledger)!r} is not verified: {'; '.join(found.problems)}.")
-    if not statement.ledger_releases:
-        raise InvalidInputError("the statement names no release of a ledger. Read it without --ledger.")
-    book = Ledger(ledger)
-    rows, data, total = book.releases(statement.ledger_releases), book.registration or {}, book.total
-    if len(rows) != len(set(statement.ledger_releases)):
-        raise InvalidInputError("the statement is not the ledger's: it names releases that are not there.")
-    g = statement.guarantee
-    # Several releases are covered by the ledger's total alone.
-    held = rows[0].charge.guarantee(g.delta).epsilon if len(rows) == 1 and 0 < g.delta < 1 else None
-    if len(rows) > 1 and total is not None:
-        held = total.epsilon if total.delta == g.delta else None
-    if len(rows) == 1 and rows[0].kind == "DP-SGD":
-        # What a run of DP-SGD promises is counted more tightly than its charge.
-        facts = rows[0].facts
-        held = facts.get("epsilon") if facts.get("delta") == g.delta else None
-    terms = book.remaining().terms if len(rows) > 1 else None
-    cost = terms.filled if terms is not None else rows[0].charge
-    counted = {} if statement.seeded or any(row.kind == "DP-SGD" for row in rows) else promises(cost)
-    if counted and statement.schema == BY_PAIR:  # has no point at epsilon 0
-        counted["curve"] = counted["curve"][: len(statement.curve)]
-    more = [name for name, value in counted.items() if not _close(getattr(statement, name), value)]
-    wrong = [
-        name
-        for name, differs in (
-            *((name, True) for name in more),
-            ("adjacency", g.adjacency != "replace-one"),
-            ("epsilon", held is None or not math.isclose(held, g.epsilon, rel_tol=1e-9)),
-            ("mechanism", any(row.mechanism not in statement.mechanism for row in rows)),
-            ("seeding", statement.seeded != any(row.seeded for row in rows)),
-            ("unit", data.get("unit", statement.unit) != statement.unit),
-            ("number of units", data.get("n_units") not in (None, statement.n_units)),
-        )
-        if differs
-    ]
-    if wrong:
+    (told,) = found.files
+    if not told.ok:
         raise InvalidInputError(
-            f"the statement is not the ledger's: its {', '.join(wrong)} differ{'s' * (len(wrong) == 1)}. It was "
-            "altered, or is of another ledger."
+            f"the statement is not the ledger's: {told.status}: {told.why}. Read it without --ledger, or ask for the "
+            "file as it was released."
         )
 
 
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_close, one, other))
-    if one is None or other is None:
-        return one is other
-    return math.isclose(one, other, rel_tol=1e-9)
+def bind_statement(statement: PrivacyStatement, ledger: Ledger | None) -> None:
+    """Let the ledger know a statement that is about to be handed out; what was paid for never fails for it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.sqlite")
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+    >>> told = release.statement.with_stated({"purpose": "triage"})
+    >>> ledger.verify(files=[told.to_dict()]).files[0].status
+    'changed'
+    >>> bind_statement(told, ledger)
+    >>> ledger.verify(files=[told.to_dict()]).files[0].status
+    'as released'
+    """
+    if statement.ledger_releases:
+        bind_released(ledger, [statement.to_dict()])
+
+
+def bind_released(
+    ledger: Ledger | None, things: Iterable[Mapping[str, Any]] = (), contents: Mapping[str, bytes] | None = None
+) -> None:
+    """Bind what a release hands out (:meth:`pate.Ledger.bind`): a warning says so where that cannot be done.
+
+    Nothing is bound without a ledger, nor in a replay, whose releases are nobody's.
+    """
+    if ledger is None or playing() is not None:
+        return
+    try:
+        ledger.bind(*things, contents=contents)
+    except LedgerError as error:
+        warnings.warn(
+            f"what is released stays as it is, but the ledger could not note its digests, so `pate verify` will not "
+            f"know it: {error} `pate ledger bind LEDGER FILES` (Ledger.bind) notes them later.",
+            PateWarning,
+            stacklevel=3,
+        )
 
 
 def render_statement(

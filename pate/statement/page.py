@@ -50,4 +50,5 @@ def card(s: StatementFields, say: Catalogue) -> str:
 def _commands(s: StatementFields) -> str:
     stem = s.label_file.rpartition(".")[0] or s.label_file or "labels"
     plain = f"pate statement {stem}.statement.json --out page.html"
-    return plain + (f"\npate statement {stem}.statement.json --ledger LEDGER.sqlite" if s.ledger_releases else "")
+    files = f"{s.label_file} {stem}.statement.json".strip()
+    return plain + (f"\npate verify {files} --ledger LEDGER.sqlite" if s.ledger_releases else "")

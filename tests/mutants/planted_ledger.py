@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from planted_accounting import ASKED, GNMAX, TIE, TIE_PRIME
@@ -13,7 +18,10 @@ from wall_looks import DELTA, by_check, by_pair, by_replay
 
 from pate import Accountant, Budget, Charge, ConfidentGNMax, Ledger, Votes, release_labels
 from pate.data import recognised_by
-from pate.ledger import Registration
+from pate.exceptions import PateError
+from pate.ledger import Registration, _one, _verify
+from pate.ledger._chain import canonical
+from pate.ledger._key import key_path
 from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
 from pate.privacy.words import Guarantee
 
@@ -102,6 +110,60 @@ def until_it_is_spent(X, y, groups=None):
     return _told(np.repeat(X[:, :1], int(LATER * LIMIT / cost), axis=1))
 
 
+# ---- released files ----
+
+#: What an officer reads, and a forger would rather have otherwise.
+_FORGED: dict[str, Any] = {
+    "threat_model": "anybody, the curator too", "released": "one number", "noise_source": "a quantum computer",
+    "assumptions": (), "label_file_sha256": "ab" * 32, "mu": 1e-3, "curve": ((1e-6, 1e-3),), "tuning": "none",
+}  # fmt: skip
+
+
+def by_digest(statement: Any, ledger: Ledger) -> bool:
+    """The honest check: word for word what the ledger was given."""
+    return ledger.verify(files=[statement.to_dict()]).as_released
+
+
+def by_some_entries(statement: Any, ledger: Ledger) -> bool:
+    """Epsilon, mechanism and unit are looked up in the ledger; nobody looks at the rest."""
+    (row,) = ledger.releases(statement.ledger_releases)
+    same = row.charge.guarantee(statement.guarantee.delta).epsilon == statement.guarantee.epsilon
+    return same and row.mechanism in statement.mechanism and statement.unit == (ledger.registration or {})["unit"]
+
+
+def _passing_edits(check: Callable[[Any, Ledger], bool]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite")
+        told = release_labels(Votes.from_counts([[9, 1]]), GNMAX, budget=BUDGET, ledger=ledger).statement
+        assert check(told, ledger)
+        passed = [name for name, value in _FORGED.items() if check(replace(told, **{name: value}), ledger)]
+    return f"an edited {passed[0]} passes" if passed else ""
+
+
+def _without_a_key(key: bytes, *signed: Any) -> str:
+    """Whoever has the ledger can make this."""
+    return hashlib.sha256(canonical(signed).encode()).hexdigest()
+
+
+def _forger_binds(patches: list[Any]) -> str:
+    """Somebody with the ledger and a key of their own binds a file; the check has the curator's key again."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        ledger, file = Ledger(Path(folder) / "ledger.sqlite"), Path(folder) / "labels.csv"
+        release_labels(Votes.from_counts([[9, 1]]), GNMAX, budget=BUDGET, ledger=ledger)
+        file.write_text("row,label\n0,forged\n")
+        key = key_path(ledger.path).read_text()
+        key_path(ledger.path).write_text("ab" * 32)
+        with mock.patch.object(Ledger, "_signing_key", return_value=b"\xab" * 32):
+            ledger.bind(file)
+        key_path(ledger.path).write_text(key)
+        try:
+            return "a forger's file passes" if ledger.verify(files=[file]).as_released else ""
+        except PateError:
+            return ""
+
+
 # ---- the same people again ----
 
 
@@ -172,6 +234,22 @@ MUTANTS = (
         "teachers dropped by data-dependent cost",
         "individual accounting that takes the exact loss for a filter",
         {"replay": by_replay(everybody, without_the_expensive, teachers, one_switches)},
+    ),
+    Mutant(
+        "an edited statement passes the check",
+        "our own first check, which compared a few entries with the ledger",
+        {"check": by_check(lambda: by_digest, lambda: by_some_entries, _passing_edits)},
+    ),
+    Mutant(
+        "released files signed without a key",
+        "hash chains and lists of checksums, which whoever edits a file makes anew",
+        {
+            "check": by_check(
+                list,
+                lambda: [mock.patch.object(module, "signature", _without_a_key) for module in (_one, _verify)],
+                _forger_binds,
+            )
+        },
     ),
     Mutant(
         "a fresh budget for the same people",

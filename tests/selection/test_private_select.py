@@ -101,7 +101,7 @@ def test_the_ledger_is_charged_once_and_before_the_first_fit(ledger):
     assert "candidates: a:" in row.mechanism
     assert row.facts["candidates"] == ["a"]
     assert found.statement.ledger_releases == (1,)
-    assert found.statement.ledger_head == ledger.head
+    assert found.statement.ledger_head == ledger.head_of([1])
     assert ledger.verify().ok
 
 

@@ -261,12 +261,13 @@ def test_the_ledger_catches_whoever_made_a_new_digest(tmp_path):
     assert run("a.json", "--ledger", path).returncode == 0
     less = replace(statement.guarantee, epsilon=statement.guarantee.epsilon / 2)
     for at, new, what in (
-        (("guarantee",), less, "epsilon"),
-        (("mechanism",), "GNMax(sigma=80.0), 250 teachers, 3 classes", "mechanism"),
-        (("unit",), "group", "unit"),
-        (("n_units",), 9000, "number of units"),
-        (("ledger_releases",), (2,), "releases that are not there"),
-        (("ledger_releases",), (), "no release"),
+        (("guarantee",), less, "changed: its guarantee.epsilon"),
+        (("mechanism",), "GNMax(sigma=80.0), 250 teachers, 3 classes", "changed: its mechanism differs"),
+        (("unit",), "group", "changed: .*unit differ"),
+        (("n_units",), 9000, "changed: its n_units differs"),
+        (("ledger_releases",), (2,), "changed: its ledger_releases differs"),
+        (("ledger_releases",), (), "changed: its ledger_releases differs"),
+        (("ledger_head",), "ab" * 32, "unknown: no file of this name or content"),
     ):
         edited = with_new_digest(values, at, new)
         with pytest.raises(InvalidInputError, match=what):
@@ -275,7 +276,7 @@ def test_the_ledger_catches_whoever_made_a_new_digest(tmp_path):
     write_json(tmp_path / "b.json", edited)
     done = run("b.json", "--ledger", path)
     assert done.returncode == 2
-    assert "not verified" in done.stderr
+    assert "unknown" in done.stderr
     assert run("a.json", "--ledger", "none.sqlite").returncode == 2
 
 
