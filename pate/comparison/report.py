@@ -324,7 +324,7 @@ class ComparisonReport:
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
         >>> ComparisonReport(cells=(cell,), dataset="digits").plot().ax_.get_ylabel()
-        'accuracy on the test rows'
+        'accuracy on the test rows, one repeat'
         """
         from pate.report.plots import Display
 

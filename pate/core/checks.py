@@ -99,7 +99,7 @@ def least_of(*values: float) -> float:
 
 
 def _known(value: float) -> float:
-    if math.isnan(value):
+    if value != value:  # NaN alone; whole numbers beyond floats and what is no number at all are not this check's
         raise InvalidInputError(
             "a cost came out as no number: these settings are beyond what floats hold. Take less extreme noise, "
             "thresholds or orders."

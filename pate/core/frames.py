@@ -62,6 +62,8 @@ def plain_rows(X: Any, *, name: str = "X") -> Any:
 
 def _refuse_several(X: Any, name: str) -> None:
     """Refuse several arrays of rows at once: their shapes say it, no cell is looked at."""
+    if hasattr(X, "tocsr"):  # a sparse array may be a dict of its cells
+        return
     held = list(X.values()) if isinstance(X, Mapping) else list(X)
     shapes = [tuple(getattr(part, "shape", ())) for part in held]
     several = len(held) > 1 and all(len(s) > 1 and s[0] == shapes[0][0] for s in shapes)

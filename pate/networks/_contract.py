@@ -123,8 +123,8 @@ def several_inputs(module: nn.Module) -> str:
 
     Examples
     --------
-    >>> several_inputs(nn.Bilinear(2, 2, 3))[:46]
-    ' forward takes 2 inputs (input1, input2), and a'
+    >>> several_inputs(nn.Bilinear(2, 2, 3))[:41]
+    ' forward takes 2 inputs (input1, input2),'
     >>> several_inputs(nn.Linear(2, 3))
     ''
     """

@@ -89,7 +89,8 @@ class Guarantee:
     adaptivity: str = "adaptive"
 
     def __post_init__(self) -> None:
-        largest_of(self.epsilon, self.delta)
+        largest_of(self.epsilon)  # neither may be NaN
+        largest_of(self.delta)
 
     def __str__(self) -> str:
         order = "" if self.order is None else f" (order {self.order:g})"

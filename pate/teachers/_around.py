@@ -22,17 +22,7 @@ from pate.teachers._usable import as_column, label_column
 
 
 class TeachersRows(BaseEstimator):
-    """What :class:`pate.PATEClassifier` checks of the rows and labels that it is given; a mixin.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> from pate import TeacherEnsemble
-    >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=[0, 1])
-    >>> TeachersRows()._check_private([["a", 1.0], ["b", 2.0]], [0, 1], teachers)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X must hold numbers for GaussianNB, got texts in column 0. ...
-    """
+    """What :class:`pate.PATEClassifier` checks of the rows and labels that it is given; a mixin."""
 
     estimator: Any = None
     #: Shape of one public row where rows are images: public.

@@ -205,7 +205,7 @@ def test_persons_are_attacked_as_one(rows):
 
 def test_a_finished_attack_is_not_fitted_again(rows, tmp_path):
     place = tmp_path / "attack.private"
-    more = {"n_shadows": 8, "folder": place, "published": True}
+    more = {"n_shadows": 8, "checkpoint_dir": place, "published": True}
     first = attack(Memory(), *rows, **more, random_state=3)
     FITS.clear()
     again = attack(Memory(), *rows, attack=("lira", "rmia"), **more)

@@ -54,7 +54,7 @@ def test_a_claim_of_a_huge_epsilon_is_not_made_smaller():
 
 
 def test_a_folder_holds_one_release_and_one_score(tmp_path):
-    kind = {"claim": Claim.gaussian(1.0), "n_runs": 400, "batch": 100, "published": True, "seed": 0}
+    kind = {"claim": Claim.gaussian(1.0), "n_runs": 400, "batch": 100, "published": True, "random_state": 0}
     worlds = np.zeros(1), np.ones(1)
     first = audit.game(NoisySum(1.0), *worlds, checkpoint_dir=tmp_path / "a", **kind)
     again = audit.game(NoisySum(1.0), *worlds, checkpoint_dir=tmp_path / "a", **kind)
@@ -127,7 +127,7 @@ def test_a_law_of_numbers_without_a_scale_is_refused(scale):
 
 @pytest.mark.parametrize("seed", [-1, "x", 1.5])
 def test_a_seed_that_is_none_is_named(seed):
-    with pytest.raises(InvalidInputError, match="seed must be a whole number >= 0"):
+    with pytest.raises(InvalidInputError, match="random_state must be a whole number >= 0"):
         audit.game(NoisySum(1.0), np.zeros(1), np.ones(1), claim=(1.0, 1e-5), n_runs=10, random_state=seed)
 
 
@@ -157,7 +157,7 @@ def test_a_private_claim_makes_a_pair_private():
 
 def test_a_folder_is_looked_at_under_one_claim(tmp_path):
     worlds = np.zeros(2), np.array([1.0, -1.0])
-    options = {"n_runs": 100, "batch": 50, "seed": 0, "published": True, "folder": tmp_path / "game"}
+    options = {"n_runs": 100, "batch": 50, "random_state": 0, "published": True, "checkpoint_dir": tmp_path / "game"}
     game(NoisySum(1.0), *worlds, claim=Claim.gaussian(2.0), **options)
     with pytest.raises(InvalidInputError, match="claim is another"):
         game(NoisySum(1.0), *worlds, claim=Claim.gaussian(1.5), **options)

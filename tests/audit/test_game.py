@@ -148,7 +148,7 @@ def test_another_librarys_sampler_is_played():
 def test_workers_and_folders_change_nothing(tmp_path):
     how = {"claim": Claim.gaussian(1.0), "score": value, "n_runs": 60, "random_state": 5, "published": True}
     alone = game(noisy, 0.0, 1.0, **how)
-    for more in ({"n_jobs": 2}, {"folder": tmp_path / "game"}, {"folder": tmp_path / "game"}):
+    for more in ({"n_jobs": 2}, {"checkpoint_dir": tmp_path / "game"}, {"checkpoint_dir": tmp_path / "game"}):
         assert game(noisy, 0.0, 1.0, **how, **more).figures == alone.figures
     # Stopped while workers are at it.
     early = {**how, "claim": Claim.gaussian(0.01), "n_runs": 400}
@@ -268,6 +268,6 @@ def test_a_bound_by_a_gaussian_curve_is_an_estimate_where_the_claim_is_none():
 )
 def test_bad_settings_are_refused_at_the_door(bad):
     with pytest.raises(InvalidInputError):
-        game(NoisySum(1.0), ZERO, ONE, **{"claim": (1.0, 1e-5), "n_runs": 10, "seed": 0, "batch": 10, **bad})
+        game(NoisySum(1.0), ZERO, ONE, **{"claim": (1.0, 1e-5), "n_runs": 10, "random_state": 0, "batch": 10, **bad})
     with pytest.raises(InvalidInputError, match="release must be"):
         game(3, ZERO, ONE, claim=(1.0, 1e-5))

@@ -645,7 +645,14 @@ def test_estimators_of_functions_as_teachers_are_looked_at():
 
 
 def test_pairs_that_were_refused_are_counted():
-    found = audited(private_model(), kinds=["flip", "missing"])
+    model = private_model()
+
+    def wary(X, y):
+        if np.isnan(X).any():
+            raise InvalidInputError("missing")
+        return model.fit(X, y).predict(P)
+
+    found = audited(wary, kinds=["flip", "missing"])
     assert not found.refuted
     assert (found["pairs refused"].value, found["pairs refused"].of) == (1, "2 pairs")
     assert found["pairs that leak"].of == "1 pairs"

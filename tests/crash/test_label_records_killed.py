@@ -26,7 +26,8 @@ rows.assign(ill=np.where(rows.a > 0, "yes", "no"), who=np.arange(700) // 2).to_c
 
 def job(ledger, **options):
     return LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
-                    budget=Budget(4.0, 1e-4), ledger=ledger, new_ledger=not ledger.exists(),
+                    budget=Budget(4.0, 1e-4), ledger=ledger,
+                    new_ledger=not (ledger.exists() and Ledger(ledger).releases()),
                     checkpoint_dir=folder / "maps", **options)
 
 def run(ledger, out, **options):

@@ -7,6 +7,7 @@ import itertools
 import math
 import time
 import uuid
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +24,7 @@ from pate.core.secret import beside_ledger, fresh_secret, kept_secret
 from pate.data import read_table
 from pate.data._ids import distinct_ids, id_bytes
 from pate.data.partition import Partition, partition
+from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 
 # --- nobody else moves ---------------------------------------------------------------------------------------------
@@ -223,6 +225,7 @@ def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
             GaussianNB(), n_teachers=8, budget=Budget(1e4, 1e-5), classes=(0, 1), mechanism=GNMax(1.0), n_queries=20,
             ledger=ledger, random_state=0, **options,
         )  # fmt: skip
+        warnings.simplefilter("ignore", CuratorWarning)  # of two ledgers for the same records
         return clf.fit_keeping(X, Y, X_public=X[:50] + 1)[0].partition_.fingerprint()
 
     a, b = (Ledger(tmp_path / f"{n}.sqlite") for n in "ab")
@@ -245,6 +248,7 @@ def test_every_version_of_the_records_is_cut_by_a_secret_of_its_own(tmp_path, gr
             ledger=ledger, random_state=0,
         )  # fmt: skip
         groups = np.arange(200) // 4 if grouped else None
+        warnings.simplefilter("ignore", CuratorWarning)  # of two ledgers for the same records
         before = clf.fit_keeping(X, Y, X_public=X[:50] + 1, groups=groups)[0].partition_.fingerprint()
         ledger.revise("one record was looked at again")
         assert not beside_ledger(ledger.path).exists()

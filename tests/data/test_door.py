@@ -322,23 +322,23 @@ FEW = ("complex cells", "complex list", "date list", "date cells", "day column",
 OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
 
 
-@pytest.mark.parametrize(("kind", "X", "text"), list(kinds()), ids=[kind for kind, _, _ in kinds()])
 @pytest.mark.parametrize("taker", TAKERS)
-def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker, kind, X, text):
-    if taker.startswith("TableEncoder") and kind == "same names":
-        pytest.skip("an encoder names columns as its table does, and scikit-learn refuses the names itself")
-    if kind == "ragged" and taker in OF_PRIVATE_ROWS:
-        pytest.skip("the one row of another length is left out")
-    if taker == "PATEClassifier" and kind.endswith(" column") and kind in FEW:
-        text = "must be a DataFrame"  # as the public rows are none
-    elif kind in FEW and taker in OF_PRIVATE_ROWS:
-        with pytest.warns(CuratorWarning, match="records cannot be used"):
-            TAKERS[taker](X)
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(InvalidInputError, match=text):
-            TAKERS[taker](X)
+def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
+    private = taker in OF_PRIVATE_ROWS
+    for kind, X, text in kinds():
+        if taker.startswith("TableEncoder") and kind == "same names":
+            continue  # an encoder names columns as its table does, and scikit-learn refuses the names itself
+        if kind == "ragged" and private:
+            continue  # the one row of another length is left out
+        as_public = taker == "PATEClassifier" and kind.endswith(" column") and kind in FEW
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            if kind in FEW and private and not as_public:
+                TAKERS[taker](X)
+                assert any("records cannot be used" in str(one.message) for one in said), kind
+                continue
+            with pytest.raises(InvalidInputError, match="must be a DataFrame" if as_public else text):
+                TAKERS[taker](X)
 
 
 @pytest.mark.parametrize(

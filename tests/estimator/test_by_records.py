@@ -91,7 +91,7 @@ def test_tables_with_categories_and_missing_cells(classes):
     assert clf.feature_names_in_.tolist() == ["age", "town", "job", "income"]
     assert clf.classes_.tolist() == classes
     assert set(clf.release_.values()) <= set(classes)
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="other columns than the rows of fit"):
         clf.predict(test.rename(columns={"age": "years"}))
 
 

@@ -14,6 +14,9 @@ from pate.exceptions import InvalidInputError
 from pate.records import RecordVoters, _persons, _work, ballots
 from pate.records.ballots import GRID, centred, class_sums, delta_squared, exact_product, quantised, quantised_residuals
 
+#: Records that cannot be used are drawn among the others.
+pytestmark = pytest.mark.filterwarnings("ignore:.*records cannot be used:pate.exceptions.CuratorWarning")
+
 D = 3
 ADJACENCIES = ("replace-one", "add-or-remove")
 

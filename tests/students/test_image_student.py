@@ -185,9 +185,9 @@ def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
-    file = tmp_path / "kept.safetensors"
-    settings = QUICK | {"epochs": 1, "checkpoint_dir": file}
+    settings = QUICK | {"epochs": 1, "checkpoint_dir": tmp_path / "kept"}
     ImageStudent(**settings).fit(IMAGES, TRUTH)
+    (file,) = (tmp_path / "kept").iterdir()
     changed = IMAGES.copy()
     changed[7, 3, 3] += 0.01
     for student, X, y in (
@@ -201,7 +201,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(InvalidInputError, match="no intact file"):
         ImageStudent(**settings).fit(IMAGES, TRUTH)
-    with pytest.raises(InvalidInputError, match="random_state must be given with a checkpoint"):
+    with pytest.raises(InvalidInputError, match="random_state must be given with checkpoint_dir"):
         ImageStudent(**settings | {"random_state": None}).fit(IMAGES, TRUTH)
 
 
