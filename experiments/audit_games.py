@@ -187,7 +187,7 @@ def zeros(labels: np.ndarray) -> np.ndarray:
 
 def whole_games(config: Config) -> Iterator[dict[str, Any]]:
     """Yield what `pate.audit.game` itself says, once each, from samples of the mechanisms: and when it stopped."""
-    how: dict[str, Any] = {"seed": config.seed, "published": True, "false_alarms": config.false_alarms}
+    how: dict[str, Any] = {"random_state": config.seed, "published": True, "false_alarms": config.false_alarms}
     n = max(config.histogram_runs)
     for factor in (1.0, 0.9):
         release, worlds = NoisySum(factor / config.mu), (np.zeros(1), np.ones(1))

@@ -157,7 +157,7 @@ def private_select(
     source = NoiseSource(noise_seed)
     if ledger is not None and not isinstance(ledger, Ledger):
         raise InvalidInputError(f"ledger must be a pate.Ledger or None, got {shown(ledger)}.")
-    rows, labels, n_units = _read(X, y, groups, values, X_public)
+    rows, labels, owners, n_units = _read(X, y, groups, values, X_public)
     facts = Facts(
         classes=values,
         unit="record" if groups is None else "group",
@@ -172,7 +172,7 @@ def private_select(
     for contestant in contestants:
         contestant.check_rows(rows)
     drawn = _weights(weights, len(contestants))
-    known = {} if ledger is None else recognised_by(rows.X, labels, groups)
+    known = {} if ledger is None else recognised_by(rows.X, labels, owners)
     data = Registration(facts.unit, values, n_units=n_units, **known)
     if ledger is not None:
         ledger.check(data)
@@ -223,7 +223,7 @@ def private_select(
     )
 
 
-def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) -> tuple[PrivateRows, Any, int]:
+def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) -> tuple[PrivateRows, Any, Any, int]:
     X, readable = quietly("X", private_cells, X, texts=True, like=X_public)
     rows = read_rows(X)
     n = int(rows.shape[0])
@@ -233,11 +233,11 @@ def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) 
     owners, known = quietly("groups", owned, groups, n)
     usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: known})
     if groups is None:
-        return PrivateRows(rows, target, None, np.arange(n)), labels, n
+        return PrivateRows(rows, target, None, np.arange(n)), labels, None, n
     codes, ids = distinct_ids(owners, n)
     # By number, so that what comes in (ids of any kind) is told apart alike in every part.
     unit_of = np.where(known, codes, -1).astype(np.int64)
-    return PrivateRows(rows, target, unit_of, unit_of), labels, len(ids)
+    return PrivateRows(rows, target, unit_of, unit_of), labels, owners, len(ids)
 
 
 def _held(holdout: Any, n_units: int) -> int:

@@ -57,6 +57,8 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         X = _listed(X, _columns_of(like), texts=is_texts_column(like))
     elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
         X = X.to_numpy(dtype=object)
+    if finite and (not hasattr(X, "dtype") or isinstance(X, np.ma.MaskedArray)):
+        X = _finite(X)
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "O":
         mask, X = np.ma.getmaskarray(X), X.data.copy()
         X[mask] = None
@@ -75,6 +77,15 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         rows[:, j], fine = _column(rows[:, j], texts, finite)
         readable &= fine
     return rows.reshape(X.shape), readable
+
+
+def _finite(X: Any) -> Any:
+    """Return lists of numbers, or a masked array of them, with NaN in place of infinity; what holds none as it is."""
+    rows = np.asarray(X.data if isinstance(X, np.ma.MaskedArray) else X)
+    if rows.dtype.kind != "f" or not np.isinf(rows).any():
+        return X
+    rows = np.where(np.isinf(rows), np.nan, rows)
+    return np.ma.array(rows, mask=np.ma.getmaskarray(X)) if isinstance(X, np.ma.MaskedArray) else rows
 
 
 def _columns_of(like: Any) -> int | None:
@@ -209,10 +220,11 @@ def _frame(X: Any, texts: bool, like: Any, finite: bool) -> tuple[Any, Mask]:
     for j, (name, kind) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         column = X.iloc[:, j]
         if holds_numbers(kind):
-            if finite and isinstance(kind, np.dtype) and kind.kind == "f" and np.isinf(column.to_numpy()).any():
-                changed[j] = column.mask(np.isinf(column))
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan) if finite else np.zeros(0)
+            if np.isinf(values).any():  # of pandas' and Arrow's own types too
+                changed[j] = pd.Series(np.where(np.isinf(values), np.nan, values), index=X.index)
             continue
-        complexes = isinstance(kind, np.dtype) and kind.kind == "c" and (column.to_numpy().imag == 0).any()
+        complexes = isinstance(kind, np.dtype) and kind.kind == "c"
         if complexes:
             column, kind = column.astype(object), np.dtype(object)  # one cell makes a column complex
         if kind != np.dtype(object) and not isinstance(kind, pd.StringDtype):

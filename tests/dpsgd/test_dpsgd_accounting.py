@@ -205,7 +205,7 @@ def test_a_fit_is_charged_before_it_begins_and_stays_charged(records, tmp_path, 
     assert clf.guarantee_.epsilon <= 3.0
     check_against_ledger(clf.statement_, ledger.path)
     less = replace(clf.statement_, guarantee=replace(clf.guarantee_, epsilon=clf.guarantee_.epsilon / 2))
-    with pytest.raises(InvalidInputError, match="its guarantee.epsilon, .*differ"):
+    with pytest.raises(InvalidInputError, match=r"its guarantee\.epsilon, .*differ"):
         check_against_ledger(less, ledger.path)
     left = ledger.remaining().left
     # The same fit again draws new noise: a second spend.

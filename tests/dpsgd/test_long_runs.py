@@ -112,7 +112,8 @@ def test_a_run_taken_up_is_charged_once(tmp_path):
     for step in (2, 5):
         with pytest.raises(Killed):
             make(ledger=ledger, checkpoint_dir=tmp_path / "a", callbacks=[kill_at(step)]).fit(X, Y)
-    other = Ledger(tmp_path / "m.sqlite", currency="renyi", total=Budget(4.0, 1e-3))
+    (tmp_path / "elsewhere").mkdir()
+    other = Ledger(tmp_path / "elsewhere" / "m.sqlite", currency="renyi", total=Budget(4.0, 1e-3))
     with pytest.raises(InvalidInputError, match="ledger must be the one that was charged"):
         make(ledger=other, checkpoint_dir=tmp_path / "a").fit(X, Y)
     with pytest.raises(InvalidInputError, match="another run"):

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd.recipes import DPSGDRecipe, recipe
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.representations import KernelPCA
 
 X, Y = load_digits(return_X_y=True)
@@ -107,7 +107,8 @@ def test_mixed_tables():
     secret.iloc[3, 0] = "SECRET"
     said = ""
     try:
-        make(classes=["no", "yes"], budget=Budget(8.0, 1e-3)).fit(secret, labels[:700], X_public=frame[700:])
+        with pytest.warns(CuratorWarning, match="1 of 700 records cannot be used"):
+            make(classes=["no", "yes"], budget=Budget(8.0, 1e-3)).fit(secret, labels[:700], X_public=frame[700:])
     except InvalidInputError as error:
         said = str(error)
     assert "SECRET" not in said

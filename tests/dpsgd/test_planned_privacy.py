@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd._canaries import Canaries
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.representations import FromModule, KernelPCA
 
 RNG = np.random.default_rng(0)
@@ -76,9 +77,7 @@ def test_a_callers_module_is_not_vouched_for():
     assert said(clf)["own row only"].by == "nobody"
 
 
-@pytest.mark.parametrize(
-    "rows", [np.zeros((377, 0)), np.zeros(377), ["a text"] * 377, sparse.csr_matrix(np.ones((377, 5)))]
-)
+@pytest.mark.parametrize("rows", [np.zeros((377, 0)), np.zeros(377), ["a text"] * 377])
 @pytest.mark.parametrize("module", [None, "linear"])
 def test_an_error_tells_no_number_of_records(rows, module):
     more = {"module": module, "expected_batch_size": 50} if module else {}
@@ -114,7 +113,11 @@ def test_a_cell_of_another_kind_changes_no_other_row_and_no_setting(cell):
     table = pd.DataFrame({"n": np.arange(600) % 50, "x": X[:, 1], "b": X[:, 2] > 0, "c": np.array(list("uvw"))[Y]})
     odd = table[PRIVATE].astype(object)
     odd.iloc[7] = [cell] * 4
-    a, b = (make(noise_multiplier=9.0).fit(rows, Y[PRIVATE], X_public=table[PUBLIC]) for rows in (table[PRIVATE], odd))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CuratorWarning)
+        a, b = (
+            make(noise_multiplier=9.0).fit(rows, Y[PRIVATE], X_public=table[PUBLIC]) for rows in (table[PRIVATE], odd)
+        )
     assert (a.recipe_, a.n_steps_, a.sample_rate_) == (b.recipe_, b.n_steps_, b.sample_rate_)
     moved = a._road.transform(table[PRIVATE]) != b._road.transform(odd)
     assert set(np.flatnonzero(moved.any(axis=1))) <= {7}

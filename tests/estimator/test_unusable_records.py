@@ -93,7 +93,7 @@ TAKERS = {
         True,
     ),
     "head teachers": (lambda X, y, g: votes(HeadTeacherEnsemble(PCA, 4, **CUT), X, y, g), False),
-    "record voters": (lambda X, y, g: RecordVoters(None, SPACE, classes=(0, 1)).cast(X, y, g).sums, True),
+    "record voters": (lambda X, y, g: RecordVoters(None, SPACE, classes=(0, 1)).cast(X, y, groups=g).sums, True),
     "PATE by records": (
         lambda X, y, g: pate().fit(X, y, X_public=PUBLIC, groups=g).predict_proba(PUBLIC),
         False,
@@ -109,7 +109,7 @@ TAKERS = {
     "private kNN": (
         lambda X, y, g: PrivateKNN(
             budget=BUDGET, classes=(0, 1), random_state=0, noise_seed=1, overlap_is_public=True, n_queries=5
-        ).fit(X, y, PUBLIC, g).release_.labels,
+        ).fit(X, y, X_public=PUBLIC, groups=g).release_.labels,
         False,
     ),
     "private selection": (

@@ -183,7 +183,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InvalidInputError, match=r"must be a \.npy, \.npz, \.csv file, got 'votes.xlsx'"):
         read_votes(tmp_path / "votes.xlsx")
     (tmp_path / "words.csv").write_text("yes,no\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"words.csv cannot be read as numbers \(ValueError\)"):
+    with pytest.raises(InvalidInputError, match=r"words\.csv is no file of votes: its first line holds texts"):
         read_votes(tmp_path / "words.csv")
     whole = save(tmp_path, COUNTS).read_bytes()
     (tmp_path / "half.npy").write_bytes(whole[: len(whole) // 2])

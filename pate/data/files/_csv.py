@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pate.data._like import cell_reader
 from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted
 from pate.data.files._limits import gunzip
-from pate.data.files._lines import header_of, lines_of, records_text
+from pate.data.files._lines import Odd, header_of, lines_of, records_text
 from pate.data.files._npz import reason
 from pate.exceptions import CuratorWarning, InvalidInputError
 
@@ -173,12 +173,12 @@ def _open_private(
     end, lines = lines_of(data, encoding)
     if not lines:
         lines = [""]
-    if lines[0] is None:
+    if isinstance(lines[0], Odd):
         raise _not_of(encoding, path)
     said = _SAID_SEP.fullmatch(f"{lines[0].strip()}\n")
     if said and len(lines) > 1:
         lines = lines[1:]
-    head = lines[0] or ""
+    head = lines[0]
     _check_text(head, path)
     _check_header(head, path)
     sep = said[1] if said and wanted.sep is None else _separator(head, path, wanted, like, names)

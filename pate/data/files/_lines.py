@@ -34,16 +34,22 @@ from pate.data._unusable import usable_records
 #: Encodings whose letters are whole numbers of so many bytes, and what decodes a piece of them.
 _WIDE = {"utf-16": 2, "utf-16-le": 2, "utf-16-be": 2, "utf-32": 4, "utf-32-le": 4, "utf-32-be": 4}
 _NO_LETTER = "\ufffd"
+
+
+class Odd(str):
+    """A line that is no text of its file's encoding: its quotes still say where its record ends, and nothing else."""
+
+
 _CELLS, _LETTERS = "another number of cells than the header, or quotes that do not close", "letters of another encoding"
 
 
-def lines_of(data: bytes, encoding: str) -> tuple[str, list[str | None]]:
-    r"""Return how lines end, by the first one, and the lines, None for one that is not of this encoding.
+def lines_of(data: bytes, encoding: str) -> tuple[str, list[str]]:
+    r"""Return how lines end, by the first one, and the lines, :class:`Odd` where one is not of this encoding.
 
     Examples
     --------
     >>> lines_of(b"a,b\r\n1,\xff\n2,3\n", "utf-8")
-    ('\n', ['a,b\r', None, '2,3'])
+    ('\n', ['a,b\r', '1,�', '2,3'])
     >>> lines_of(b"a\r1\n2\r", "utf-8")
     ('\r', ['a', '1\n2'])
     """
@@ -51,7 +57,7 @@ def lines_of(data: bytes, encoding: str) -> tuple[str, list[str | None]]:
         text = data.decode(encoding, errors="replace")
         end = _end(text, "\n", "\r")
         wide = text.split(end)
-        return end, [None if _NO_LETTER in line else line for line in (wide[:-1] if not wide[-1] else wide)]
+        return end, [Odd(line) if _NO_LETTER in line else line for line in (wide[:-1] if not wide[-1] else wide)]
     end = _end(data, "\n".encode(encoding), "\r".encode(encoding)).decode(encoding)
     pieces = data.split(end.encode(encoding))
     return end, [_letters(piece, encoding) for piece in (pieces[:-1] if not pieces[-1] else pieces)]
@@ -62,22 +68,25 @@ def _end(data: AnyStr, new_line: AnyStr, carriage: AnyStr) -> AnyStr:
     return carriage if back >= 0 and (line < 0 or back + len(carriage) < line) else new_line
 
 
-def _letters(piece: bytes, encoding: str) -> str | None:
+def _letters(piece: bytes, encoding: str) -> str:
     try:
         text = piece.decode(encoding)
         text.encode()  # some encodings give halves of letters
     except UnicodeError:
-        return None
+        try:
+            return Odd(piece.decode(encoding, errors="replace").encode(errors="replace").decode())
+        except (UnicodeError, LookupError, NotImplementedError):  # an encoding that cannot pass over anything
+            return Odd(piece.decode("latin-1"))
     return text
 
 
-def records_text(path: Path, lines: Sequence[str | None], sep: str, n_cells: int, *, end: str = "\n") -> str:
+def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> str:
     r"""Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
 
     Parameters
     ----------
     path : Path
-    lines : sequence of str or None
+    lines : sequence of str
         From :func:`lines_of`, without the header.
     sep : str
     n_cells : int
@@ -100,30 +109,35 @@ def records_text(path: Path, lines: Sequence[str | None], sep: str, n_cells: int
     """
     made, letters, cells = io.StringIO(newline=""), [], []
     quoted = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    odd = [i for i, line in enumerate(lines) if line is not None and line.count('"') % 2]
-    row = _row_of(sep)
+    odd = [i for i, line in enumerate(lines) if line.count('"') % 2]
+    row, cell = _row_of(sep, end)
     i = 0
     while i < len(lines):
         line, last = lines[i], i
-        text = line.strip("\r") if line is not None and end == "\n" else line
-        found = None
-        if text is not None and not any(sign in text for sign in '"\r\n\0'):
+        text = line.strip("\r") if end == "\n" else line
+        found, known = None, not isinstance(line, Odd)
+        if known and not any(sign in text for sign in '"\r\n\0'):
             if text.count(sep) == n_cells - 1:
                 found = text.split(sep)
                 made.write(text + "\n")
-        elif text is not None and "\0" not in text:
-            found = _cells(text, sep)
+        else:
+            found = _cells(text, sep) if known and "\0" not in text else None
             at = bisect.bisect_right(odd, i)
             if found is None and 0 < at < len(odd) and odd[at - 1] == i:
-                found, last = _joined(lines[i : odd[at] + 1], end, row, sep), odd[at]
-            if found is None or len(found) != n_cells:
-                found, last = None, i
-            else:
+                # Where a record ends is said by quotes alone: what else its cells hold decides whether it is of use.
+                some = lines[i : odd[at] + 1]
+                text = _text(some, end)
+                if _n_cells(text, row, cell) == n_cells:
+                    last, known = odd[at], not any(isinstance(one, Odd) for one in some)
+                    found = _cells(text, sep) if known and "\0" not in text else None
+            if found is not None and len(found) != n_cells:
+                found = None
+            if found is not None:
                 quoted.writerow(found)
         if found is None:
             quoted.writerow([""] * n_cells)
-        letters.append(line is not None)
-        cells.append(line is None or found is not None)
+        letters.append(known)
+        cells.append(not known or found is not None)
         i = last + 1
     checks: dict[str, Mask] = {_LETTERS: np.array(letters, dtype=bool), _CELLS: np.array(cells, dtype=bool)}
     if len(lines):
@@ -131,7 +145,7 @@ def records_text(path: Path, lines: Sequence[str | None], sep: str, n_cells: int
     return made.getvalue()
 
 
-def header_of(lines: Sequence[str | None], sep: str, end: str) -> tuple[list[str], int]:
+def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]:
     r"""Return the cells of the header, and how many lines it takes.
 
     Examples
@@ -139,32 +153,43 @@ def header_of(lines: Sequence[str | None], sep: str, end: str) -> tuple[list[str
     >>> header_of(['a,"b', 'c"', "1,2"], ",", "\n")
     (['a', 'b\nc'], 2)
     """
-    first = lines[0] or ""
-    text = first.removesuffix("\r") if end == "\n" else first
+    text = lines[0].removesuffix("\r") if end == "\n" else lines[0]
     found = _cells(text, sep)
     if found is None and text.count('"') % 2:
-        last = next((i for i, line in enumerate(lines[1:], 1) if line is not None and line.count('"') % 2), 0)
-        joined = _joined(lines[: last + 1], end, _row_of(sep), sep) if last else None
+        last = next((i for i, line in enumerate(lines[1:], 1) if line.count('"') % 2), 0)
+        text = _text(lines[: last + 1], end)
+        whole = last and not any(isinstance(line, Odd) for line in lines[: last + 1]) and "\0" not in text
+        joined = _cells(text, sep) if whole and _n_cells(text, *_row_of(sep, end)) else None
         if joined is not None:
             return [cell.strip() for cell in joined], last + 1
     return [cell.strip() for cell in found or []], 1
 
 
-def _row_of(sep: str) -> re.Pattern[str]:
-    """Return what a row looks like, as writers of CSV files write it."""
+def _row_of(sep: str, end: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what a row looks like, and a cell, as writers of CSV files write them.
+
+    Some leave a carriage return without quotes where lines end otherwise.
+    """
     mark = re.escape(sep)
-    cell = rf'(?: *+"(?:[^"]++|"")*+"|[^"{mark}\r\n]*+)'
-    return re.compile(rf"{cell}(?:{mark}{cell})*+")
+    cell = rf'(?: *+"(?:[^"]++|"")*+"|[^"{mark}{re.escape(end)}]*+)'
+    return re.compile(rf"{cell}(?:{mark}{cell})*+"), re.compile(cell)
 
 
-def _joined(lines: Sequence[str | None], end: str, row: re.Pattern[str], sep: str) -> list[str] | None:
-    """Return the cells of lines that are one row together, None where they are not."""
-    known = [line for line in lines if line is not None]
-    if len(known) < len(lines):
-        return None
-    text = end.join(known)
-    text = text.removesuffix("\r") if end == "\n" else text
-    return _cells(text, sep) if "\0" not in text and row.fullmatch(text) else None
+def _text(lines: Sequence[str], end: str) -> str:
+    text = end.join(lines)
+    return text.removesuffix("\r") if end == "\n" else text
+
+
+def _n_cells(text: str, row: re.Pattern[str], cell: re.Pattern[str]) -> int:
+    """Return how many cells a row has; 0 for what is none."""
+    if not row.fullmatch(text):
+        return 0
+    at, n = 0, 0
+    while at <= len(text):
+        found = cell.match(text, at)
+        assert found is not None  # a cell may be empty
+        at, n = found.end() + 1, n + 1
+    return n
 
 
 def _cells(text: str, sep: str) -> list[str] | None:
