@@ -9,6 +9,7 @@ import typer
 
 from pate.cli import _options as o
 from pate.cli._app import answer, say_json
+from pate.cli.ledger import Head
 
 
 def statement(
@@ -19,6 +20,7 @@ def statement(
     ledger: Annotated[
         Path | None, o.option("Also see that it is, word for word, as this ledger's release has it.", o.PRIVACY)
     ] = None,
+    head: Head = None,
     language: Annotated[str, o.option("Of the plain words of the .html page; en ships.", o.OUTPUT)] = "en",
     catalogue: Annotated[
         Path | None, o.option("Your own translation of those words; comes before --language.", o.OUTPUT)
@@ -42,7 +44,7 @@ def statement(
         return
     held = read_statement(file)
     if ledger is not None:
-        check_against_ledger(held, ledger)
-    made = render_statement(file, out, language=language, catalogue=catalogue)
+        check_against_ledger(held, ledger, head=head)
+    made = render_statement(held, out, language=language, catalogue=catalogue)
     say_json({"statement": held.to_dict(), "compared_with": ledger, "file": out, "catalogue": new_catalogue})
     answer(made.rstrip() if out is None else f"Wrote {out}")

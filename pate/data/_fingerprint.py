@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from typing import Any
@@ -80,7 +81,7 @@ def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
 
 #: So many rows, and owners, stand for a data set when it is compared with another one.
 SKETCH_SIZE = 256
-_NUMBERED = re.compile(r"(\D*)(\d{1,18})(\D*)")
+_NUMBER = re.compile(r"([0-9]{1,18})")
 #: Ids that fill this much of their range only count: other tables have the same ones.
 _COUNTING = 0.25
 
@@ -125,7 +126,8 @@ def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) 
     once = [digest for digest, times in Counter(digests).items() if times == 1]
     return {
         "fingerprint": records_fingerprint(labels, groups),
-        "contents": hashlib.sha256(b"".join(digests)).hexdigest() if digests else None,
+        # Also where the rows cannot be read so: whether there is one is seen in a ledger without its key.
+        "contents": hashlib.sha256(b"".join(digests)).hexdigest(),
         "sketch": tuple(tuple(d.hex() for d in sorted(some)[:SKETCH_SIZE]) for some in (once, owners)),
     }
 
@@ -146,18 +148,20 @@ def _owner_names(groups: Any) -> set[str]:
 
 
 def _only_count(names: set[str]) -> bool:
-    """Return whether ids are whole numbers, behind few texts such as P, that fill a quarter of their ranges.
+    """Return whether ids are whole numbers, between few texts such as P, that fill a quarter of their ranges.
 
     Examples
     --------
     >>> _only_count({"P1", "P2", "P4"}), _only_count({"P1007", "P2", "P94031"}), _only_count({"Ada", "Bob"})
     (True, False, False)
+    >>> _only_count({f"S{site}-P{i:03}" for site in (1, 2) for i in range(9)})
+    True
     """
-    numbers: dict[tuple[str, str], list[int]] = {}
+    numbers: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
     for name in names:
-        parts = _NUMBERED.fullmatch(name)
-        if parts is None:
+        parts = _NUMBER.split(name)
+        if len(parts) == 1:
             return False
-        numbers.setdefault((parts[1], parts[3]), []).append(int(parts[2]))
-    span = sum(max(held) - min(held) + 1 for held in numbers.values())
+        numbers.setdefault(tuple(parts[::2]), []).append(tuple(map(int, parts[1::2])))
+    span = sum(math.prod(max(place) - min(place) + 1 for place in zip(*held, strict=True)) for held in numbers.values())
     return len(numbers) * 2 <= len(names) and len(names) >= _COUNTING * span

@@ -72,7 +72,7 @@ def check_absent(book: Ledger | None) -> None:
     if book.registration is not None:  # one that was opened with a total, and charged nothing yet, is new
         raise InvalidInputError(
             f"new_ledger (--new-ledger) starts one, but there is a ledger {str(book.path)!r} already. Leave it out to "
-            "go on with that one, or name another file (ledger=, --ledger)."
+            "go on with that one, or name another file: ledger= (--ledger)."
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pate.exceptions import LedgerError
+from pate.exceptions import CuratorWarning, LedgerError
+from pate.ledger._key import key_path
 from pate.ledger._looks import LedgerLooks
 from pate.ledger._rows import Registration
 
@@ -67,7 +69,8 @@ def look_beside(
         if _knows(book, data):
             return (
                 f"{what} holds the private data set of the ledger {str(book.path)!r}. Another ledger would grant its "
-                f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger), or {meant} if that is meant."
+                f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger {str(book.path)!r}), or {meant} if "
+                "that is meant."
             )
     share, path = max(((book.overlap(data), str(book.path)) for book in ledgers), default=(0.0, ""))
     if share >= LARGELY:
@@ -75,8 +78,15 @@ def look_beside(
             f"{what} and the private data set of the ledger {path!r} are largely of the same {members}: of one of them "
             f"about {share:.0%} stand in the other too. (That is private: do not publish it.) Another ledger would "
             "grant them a whole budget once more. If it is that data set, corrected or added to, say so there (pate "
-            f"ledger revise) and pass ledger={path!r} (--ledger). If these are others, or that is meant, "
+            f"ledger revise) and pass ledger={path!r} (--ledger {path!r}). If these are others, or that is meant, "
             f"{meant}."
+        )
+    blind = next((book for book in ledgers if _is_blind(book, data)), None)
+    if blind is not None:
+        return (
+            f"the ledger {str(blind.path)!r} has no key file beside it, so that whether {what} is its private data set "
+            "cannot be seen. Another ledger would then grant its whole budget once more. Restore the key file; if "
+            f"these are other data, {meant}."
         )
     lost = next((path for path in _releases_like(data, folders) if not _is_held(path, ledgers)), None)
     if lost is not None:
@@ -93,8 +103,15 @@ def _knows(book: LedgerLooks, data: Registration) -> bool:
     if data.fingerprint is None or not book.recognises(data.fingerprint):
         return False
     in_order = book.recognises(data.fingerprint.partition(":")[0])
-    told_apart = data.unit == "record" and len(data.sketch[0]) >= _FEWEST and book.has_sketch
+    n_once = 0 if data.sketch is None else len(data.sketch[0])
+    told_apart = data.unit == "record" and n_once >= _FEWEST and book.has_sketch
     return in_order or not told_apart or book.overlap(data) >= LARGELY
+
+
+def _is_blind(book: LedgerLooks, data: Registration) -> bool:
+    """Return whether a ledger of such units once could recognise its records, and cannot: its key is gone."""
+    held = book.registration
+    return bool(held and held["fingerprinted"] and held["unit"] == data.unit) and not key_path(book.path).exists()
 
 
 def ledgers_in(kind: Callable[..., LedgerLooks], folders: Iterable[Path]) -> Iterator[LedgerLooks]:
@@ -108,13 +125,22 @@ def ledgers_in(kind: Callable[..., LedgerLooks], folders: Iterable[Path]) -> Ite
     []
     """
     for folder in dict.fromkeys(folder.absolute() for folder in folders):
-        for path in sorted(folder.glob("*.sqlite")):
+        # Whatever a ledger is called, its key lies beside it.
+        keyed = (key.with_name(key.name.removesuffix(".key")) for key in folder.glob("*.key"))
+        for path in sorted({*folder.glob("*.sqlite"), *(path for path in keyed if path.is_file())}):
             try:
                 book = kind(path, timeout=_PATIENCE)
                 if book.registration is not None:
                     yield book
-            except LedgerError:  # no ledger, or one that cannot be read
-                continue
+            except LedgerError as error:
+                if not key_path(path).exists():  # no ledger
+                    continue
+                warnings.warn(
+                    f"whether {str(path)!r} knows these records cannot be seen, as it cannot be read now: {error} If "
+                    "it may be theirs, stop here: another ledger would grant its whole budget once more.",
+                    CuratorWarning,
+                    stacklevel=3,
+                )
 
 
 def _releases_like(data: Registration, folders: Iterable[Path]) -> Iterator[Path]:
@@ -136,7 +162,7 @@ def _is_held(path: Path, ledgers: Iterable[LedgerLooks]) -> bool:
 def _statement(path: Path) -> dict[str, Any]:
     """Return the statement in a file, not checked: here it only shows that there was a release."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return {}
         if path.suffix == ".json":
             found = json.loads(path.read_bytes())

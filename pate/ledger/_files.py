@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,17 +63,22 @@ class FileCheck:
 
     def __str__(self) -> str:
         status = self.status.upper() if self.status == _CHANGED else self.status
-        return f"{self.file or 'the statement'}: {status}: {self.why}"
+        # A name may hold a line's end, and what follows it could pass for another file's line.
+        return " ".join(f"{self.file or 'the statement'}: {status}: {self.why}".splitlines())
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One file as an entry holds it: the entry's release, time and number, and what :func:`described` found."""
+    """One file as an entry holds it: the entry's release, time and number, and what :func:`described` found.
+
+    ``signed``: whether the key that is beside the ledger now signed the entry.
+    """
 
     release: int
     created: str
     entry: int
     told: Mapping[str, Any]
+    signed: bool = False
 
     def __str__(self) -> str:
         name = self.told["name"] or "the statement"
@@ -96,6 +101,8 @@ def read_thing(thing: Thing) -> tuple[str, bytes | Mapping[str, Any]]:
     if isinstance(thing, Mapping):
         return "", thing
     path = Path(thing)
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise InvalidInputError(f"{str(path)!r} is no file. Name the files themselves.")
     try:
         return os.fspath(thing), path.read_bytes()
     except OSError as error:
@@ -129,7 +136,7 @@ def described(name: str, content: bytes | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(content, Mapping):
         return told | _of_object(content)
     told["sha256"] = hashlib.sha256(content).hexdigest()
-    if content[:1] == b"{":
+    if _may_be_json(content):
         told |= _of_object(_object(content))
     elif content[:2] == b"PK":
         for member, data in _members(content).items():
@@ -139,6 +146,11 @@ def described(name: str, content: bytes | Mapping[str, Any]) -> dict[str, Any]:
             if member == "statement.json":
                 told["object"] = found["object"]
     return told
+
+
+def _may_be_json(data: bytes) -> bool:
+    """Return whether an object of JSON may follow, however it is spaced."""
+    return data[:1000].lstrip(b" \t\r\n")[:1] == b"{"
 
 
 def _object(data: bytes) -> Any:
@@ -196,12 +208,28 @@ def releases_named(content: bytes | Mapping[str, Any]) -> list[int]:
     >>> releases_named(b'{"ledger_releases": [1, 2]}'), releases_named(b"row,label")
     ([1, 2], [])
     """
+    named = _said(content).get("ledger_releases")
+    return [n for n in named if isinstance(n, int)] if isinstance(named, list) else []
+
+
+def head_named(content: bytes | Mapping[str, Any]) -> str:
+    """Return the head of a ledger that a statement, or the one in a model, names; "" of other files.
+
+    Examples
+    --------
+    >>> head_named(b'{"ledger_head": "ab"}'), head_named(b"row,label")
+    ('ab', '')
+    """
+    named = _said(content).get("ledger_head")
+    return named if isinstance(named, str) else ""
+
+
+def _said(content: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     said: Any = content
     if isinstance(content, bytes):
         data = _members(content).get("statement.json", b"") if content[:2] == b"PK" else content
-        said = _object(data) if data[:1] == b"{" else None
-    named = said.get("ledger_releases") if isinstance(said, Mapping) else None
-    return [n for n in named if isinstance(n, int)] if isinstance(named, list) else []
+        said = _object(data) if _may_be_json(data) else None
+    return said if isinstance(said, Mapping) else {}
 
 
 def signature(key: bytes, told: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
@@ -215,7 +243,7 @@ def signature(key: bytes, told: Sequence[Mapping[str, Any]], release: int, creat
     return mac(key, "files", canonical([list(told), release, created, previous]))
 
 
-def compared(thing: Thing, bound: Sequence[Bound], proved: int, n_releases: int) -> FileCheck:
+def compared(thing: Thing, bound: Sequence[Bound], proved: Callable[[Bound], bool], n_releases: int) -> FileCheck:
     """Return whether a file is as released.
 
     Parameters
@@ -223,8 +251,8 @@ def compared(thing: Thing, bound: Sequence[Bound], proved: int, n_releases: int)
     thing : path, or the JSON object of a statement
     bound : sequence of Bound
         Of the whole ledger, which is verified.
-    proved : int
-        Entries up to this number are known not to be somebody else's.
+    proved : callable
+        Whether an entry is known not to be somebody else's.
     n_releases : int
 
     Raises
@@ -235,7 +263,7 @@ def compared(thing: Thing, bound: Sequence[Bound], proved: int, n_releases: int)
     file, content = read_thing(thing)
     name = Path(file).name
     told = described(name, content)
-    in_statement = not isinstance(content, bytes) or content[:1] == b"{"
+    in_statement = not isinstance(content, bytes) or _may_be_json(content)
     same = [
         one
         for one in bound
@@ -243,8 +271,11 @@ def compared(thing: Thing, bound: Sequence[Bound], proved: int, n_releases: int)
         or (in_statement and told["object"] is not None and one.told["object"] == told["object"])
     ]
     if same:
-        best = max(same, key=lambda one: (one.entry <= proved, one.told["name"] == name, one.entry))
-        if best.entry <= proved:
+        # A statement is also in its model: a file is said to be what it is.
+        best = max(
+            same, key=lambda one: (proved(one), one.told["name"] == name, not _differing(told, one.told), one.entry)
+        )
+        if proved(best):
             return FileCheck(file, _AS_RELEASED, str(best), best.release)
         why = (
             "it is as the ledger says, but whoever has no key could have written such a ledger: lay the ledger's key "

@@ -117,8 +117,8 @@ class LedgerLooks:
         with self._read() as connection:
             held = None if connection is None else _entries.read_registration(connection, self.path)
         sketch = None if held is None else held.get("sketch")
-        key = None if sketch is None or not any(data.sketch) else read_key(self.path, make=False)
-        if sketch is None or key is None:
+        key = None if sketch is None or not any(data.sketch or ()) else read_key(self.path, make=False)
+        if sketch is None or key is None or data.sketch is None:
             return 0.0
         with _entries.plain(self.path):
             return overlap(key, sketch, data.sketch)

@@ -17,7 +17,7 @@ from pate.core.tape import playing
 from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._beside import MEANT, ledgers_in, look_beside
-from pate.ledger._files import Thing, described, read_thing, releases_named, signature
+from pate.ledger._files import Thing, described, head_named, read_thing, releases_named, signature
 from pate.ledger._key import mac, read_key
 from pate.ledger._looks import LedgerLooks
 from pate.ledger._registration import SENSITIVE_KEYS, merge, sealed
@@ -84,7 +84,7 @@ class LedgerOfOne(LedgerLooks):
             if connection is not None:
                 merge(connection, self.path, registration, make_key=False)
                 known = _entries.read_registration(connection, self.path) is not None
-        if registration.contents is not None or any(registration.sketch):
+        if registration.contents is not None or registration.sketch is not None:
             self._checked = registration
         if not known and not self._looked_beside and registration.fingerprint is not None:
             said = self.look_beside("what was given", self._full(registration), meant="ignore this warning")
@@ -221,6 +221,13 @@ class LedgerOfOne(LedgerLooks):
                     f"the ledger {str(self.path)!r} has {n_releases} releases: nothing of release {release} can be "
                     "bound. Name the ledger that the files were released from."
                 )
+            for head in filter(None, (head_named(content) for _, content in read)):
+                if not connection.execute("SELECT 1 FROM entries WHERE digest = ?", (head,)).fetchone():
+                    raise LedgerError(
+                        f"a statement names the head {head[:16]}..., which is not in the ledger {str(self.path)!r}: it "
+                        "is another ledger's, or was changed. Nothing was bound. Name the ledger that it was released "
+                        "from."
+                    )
             key, created = self._signing_key(connection), _now()
             end = _entries.last(connection)
             assert end is not None  # there is a release

@@ -151,7 +151,8 @@ def merge(
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}
     held_sketch, revised = known.get("sketch"), known.get("fingerprint") is None
-    if make_key and key is not None and any(registration.sketch) and (held_sketch is None or revised):
+    # By what was looked at, not by what was found: whether any row stands once is private.
+    if make_key and key is not None and registration.sketch is not None and (held_sketch is None or revised):
         merged["sketch"] = sealed_sketch(key, registration.sketch)
     elif held_sketch is not None:
         merged["sketch"] = held_sketch

@@ -113,9 +113,10 @@ class Registration:
     adjacency : str
     contents : str or None
         A digest of their features, likewise: by it a ledger tells that stored answers are of other features.
-    sketch : (tuple of str, tuple of str)
+    sketch : (tuple of str, tuple of str) or None
         Digests of some of the rows, and of some of the people, likewise: by them a ledger tells that another data set
-        is largely of the same ones. All three are of :func:`pate.data.recognised_by`.
+        is largely of the same ones. All three are of :func:`pate.data.recognised_by`. Empty ones are kept, too, filled
+        up: that no row stands once is private. None: nobody looked.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class Registration:
     fingerprint: str | None = field(default=None, repr=False)
     adjacency: str = "replace-one"
     contents: str | None = field(default=None, repr=False)
-    sketch: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), repr=False)
+    sketch: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.unit not in ("record", "group"):

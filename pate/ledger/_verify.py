@@ -68,6 +68,10 @@ def verify_ledger(
             check.notes.append("others than its owner may read or write the file (chmod 600)")
     except OSError:
         pass
+    looked_at = tuple(check.look_at(file) for file in files)
+    of = sorted({one.release for one in looked_at if one.ok and one.release is not None})
+    if len(of) > 1:
+        check.notes.append(f"the files are of several releases: {', '.join(map(str, of))}")
     more = len(check.problems) - _NAMED
     named = [*check.problems[:_NAMED], *([f"and {more} more"] if more > 0 else [])]
     return Verification(
@@ -77,7 +81,7 @@ def verify_ledger(
         check.n_releases,
         check.n_answers,
         check.previous,
-        tuple(check.look_at(file) for file in files),
+        looked_at,
     )
 
 
@@ -110,15 +114,20 @@ class _Check:
         self._clock = ""
         self._key: bytes | None = None
         self._bound: list[Bound] = []
-        #: Up to this entry the chain is known to be nobody else's: by its key, or by the noted head.
-        self._proved = -1
+        #: What the last registration says of the key; after a key was lost and the records revised it is another one.
+        self._key_check: str | None = None
+        #: Up to these entries the chain is known to be nobody else's: by its key, and by the noted head.
+        self._by_key = self._by_head = -1
 
     def look_at(self, file: Thing) -> FileCheck:
         """Return whether a file is as released, by the entries that were read."""
-        found = compared(file, self._bound, self._proved, self.n_releases)
+        found = compared(file, self._bound, self._is_proved, self.n_releases)
         if found.status != "changed" and self.problems:
             return FileCheck(found.file, "unknown", "the ledger itself is not verified", found.release)
         return found
+
+    def _is_proved(self, one: Bound) -> bool:
+        return one.entry <= self._by_head or (one.signed and one.entry <= self._by_key)
 
     def run(self, connection: sqlite3.Connection) -> None:
         for (line,) in connection.execute("PRAGMA integrity_check(5)"):
@@ -146,7 +155,7 @@ class _Check:
             self.previous = digest
             self.n_entries += 1
             if digest == self._head:
-                seen, self._proved = True, max(self._proved, entry.seq)
+                seen, self._by_head = True, entry.seq
         self._finish(connection, seen)
 
     def _look(self, connection: sqlite3.Connection, entry: Entry, name: str) -> None:
@@ -162,6 +171,8 @@ class _Check:
             total = Budget(body["total"]["epsilon"], body["total"]["delta"])
             terms = None if body["limit"] is None else terms_of(body, total)
             self._opening = Opening(total, check_currency(body["currency"]), body["failure_delta"], terms)
+        if entry.kind == "registered":
+            self._key_check = body["key_check"] or self._key_check
         if entry.kind == "terms":
             self._look_at_terms(body, name)
         if entry.kind == "release":
@@ -182,13 +193,20 @@ class _Check:
         told = body["bound"]
         if entry.release is None or not 1 <= entry.release <= self.n_releases or entry.n_answers:
             self.problems.append(f"{name} says of files what no release has let out")
+        signed = False
         if self._key is not None:
             expected = signature(self._key, told, entry.release or 0, entry.created, entry.previous)
-            if not hmac.compare_digest(expected, str(body["mac"])):
+            signed = hmac.compare_digest(expected, str(body["mac"]))
+            if signed:
+                self._by_key = entry.seq
+            elif self._key_check in (None, mac(self._key, "key", "")[:16]):
                 self.problems.append(f"what {name} says of files was not written with the key beside the ledger")
                 return
-            self._proved = max(self._proved, entry.seq)
-        self._bound += [Bound(entry.release or 0, entry.created, entry.seq, _checked(one)) for one in told]
+            else:  # one was lost, and Ledger.revise called: what it signed only a noted head proves
+                self.notes.append(
+                    f"what {name} says of files was signed with another key than the one beside the ledger"
+                )
+        self._bound += [Bound(entry.release or 0, entry.created, entry.seq, _checked(one), signed) for one in told]
 
     def _look_at_release(self, entry: Entry, body: dict[str, Any], name: str) -> None:
         self.n_releases += 1

@@ -80,13 +80,17 @@ def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
     return PrivacyStatement.from_dict(read_json_file(path, what="statement", most_bytes=_MAX_BYTES))
 
 
-def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[str]) -> None:
+def check_against_ledger(
+    statement: PrivacyStatement, ledger: str | os.PathLike[str], *, head: str | None = None
+) -> None:
     """Refuse a statement that is not, word for word, one that the ledger was given: who edits one has no ledger's key.
 
     Parameters
     ----------
     statement : PrivacyStatement
     ledger : path
+    head : str or None
+        A head noted earlier, elsewhere: it proves what lies before it also where the key is not.
 
     Raises
     ------
@@ -108,7 +112,7 @@ def check_against_ledger(statement: PrivacyStatement, ledger: str | os.PathLike[
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: the statement is not the ledger's: changed: its threat_model differs; ...
     """
-    found = verify_ledger(ledger, files=[statement.to_dict()])
+    found = verify_ledger(ledger, head=head, files=[statement.to_dict()])
     if not found.ok:
         raise LedgerError(f"the ledger {os.fspath(ledger)!r} is not verified: {'; '.join(found.problems)}.")
     (told,) = found.files
@@ -160,7 +164,7 @@ def bind_released(
 
 
 def render_statement(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | PrivacyStatement,
     out: str | os.PathLike[str] | None = None,
     *,
     language: str = "en",
@@ -170,8 +174,8 @@ def render_statement(
 
     Parameters
     ----------
-    path : path
-        The JSON file.
+    path : path or PrivacyStatement
+        The JSON file, or what was read from it: a file that was checked is not read again.
     out : path or None
         Where to write the page: ``.html`` or ``.txt``. None writes nothing.
     language : str
@@ -213,7 +217,7 @@ def render_statement(
             f"{name} must go with an .html page: plain text is the record alone, whose words are the statement's own. "
             "Name the page, page.html for example."
         )
-    s = read_statement(path)
+    s = path if isinstance(path, PrivacyStatement) else read_statement(path)
     made = s.html(language=language, catalogue=catalogue) if as_page else s.text()
     if goal is not None:
         try:

@@ -7,14 +7,19 @@ import io
 import random
 import warnings
 
+import pandas as pd
 import pytest
 
 from pate.data import read_table
+from pate.data.files._csv import open_csv
+from pate.data.files._formats import Wanted
 from pate.exceptions import CuratorWarning
 
 ROWS = [b"5,hello,a", b'6,"quoted, cell",b', b'"7","",a', b",,b", b'8,"say ""hi""",a', b" 9, spaced ,b"]
 ROWS += [b'10,",lead",a', b"11,caf\xc3\xa9,b"]
 HEAD = b"age,note,ill"
+
+FORGED = "\nevil,Paris,99\nevil,Paris,99\n"
 
 
 @pytest.fixture
@@ -96,3 +101,19 @@ def test_a_cell_of_a_parquet_file_that_is_no_text_is_missing(tmp_path):
         found = read_table(tmp_path / "p.parquet", target="ill", like=public).X["t"]
         assert found.isna().tolist() == [False, True, False]
         assert found.tolist()[::2] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["a\0" + FORGED, "Rome", 2], ["a" + FORGED, "R\rome", 2], ["a" + FORGED, "R\u0416me", 2]],
+    ids=["NUL", "carriage return", "foreign letter"],
+)
+def test_no_cell_makes_records_of_the_lines_in_another(cells, tmp_path):
+    """Where a record ends hangs on quotes and cells alone, whatever else stands in it."""
+    kinds = {"note": "text", "city": "text", "age": "numeric"}
+    path, wanted = tmp_path / "private.csv", Wanted()
+    for third in (["fine", "Rome", 2], cells):
+        pd.DataFrame([["hello", "Oslo", 1], third, ["x", "Bern", 3]], columns=list(kinds)).to_csv(path, index=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CuratorWarning)
+            assert len(open_csv(path, wanted, names=list(kinds)).frame([], kinds)) == 3

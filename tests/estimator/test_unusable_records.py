@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.naive_bayes import GaussianNB
@@ -243,3 +244,11 @@ def test_the_gradient_of_an_unusable_record_is_zero_whatever_engine_clipping_and
                 torch.testing.assert_close(sums[0], sums[1], rtol=1e-6, atol=1e-7)
                 assert float(sums[1].norm()) > 0
                 assert not sums[2].any()
+
+
+@pytest.mark.parametrize("form", [lambda X: X.tolist(), np.ma.array, lambda X: pd.DataFrame(X).astype("Float64")])
+def test_one_infinity_is_its_records_own_matter_in_whatever_holds_it(form):
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20
+    X[3, 1] = np.inf
+    with pytest.warns(CuratorWarning, match="1 of 40 records cannot be used"):
+        DPSGDClassifier("linear", budget=Budget(3.0, 1e-3), classes=[0, 1], expected_batch_size=8).fit(form(X), y)
