@@ -29,6 +29,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember the tests that are long and do not say so; twice the limit, as a busy machine counts more."""
     if (
         report.when == "teardown"
+        and report.nodeid.startswith("tests/")  # what people read and type is always run
         and getattr(report, "cpu_seconds", 0) > 2 * LONG
         and not {"long", "slow"} & set(report.keywords)
     ):

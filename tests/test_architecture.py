@@ -303,6 +303,7 @@ def test_privacy_needs_numbers_and_the_standard_library_only():
         assert ok, str(arrow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
@@ -431,6 +432,7 @@ def callers_of(*names: str) -> set[str]:
     return {m if m.startswith("release.") else m.split(".")[0] for m in found}
 
 
+@pytest.mark.long
 def test_only_the_door_draws_noise_and_writes_charges():
     """Whoever samples a mechanism or makes a noise source outside the door would release past the budget."""
     # A source makes its own children. An audit samples made-up votes; the door makes a run of capped votes.

@@ -43,6 +43,7 @@ def public_names() -> list[tuple[str, str]]:
     return [(package, name) for package in PACKAGES for name in getattr(import_module(package), "__all__", [])]
 
 
+@pytest.mark.long
 def test_every_example_says_what_comes_out():
     assert sum(">>> " in path.read_text(encoding="utf-8") for path in trees()) > 100
     found = {str(path.relative_to(ROOT)): list(silent(tree)) for path, tree in trees().items()}

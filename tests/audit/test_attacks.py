@@ -141,6 +141,7 @@ def test_all_records_told_together_refute_no_sooner_than_a_claim_allows():
     assert np.mean(highest) > 1.0  # it did bet
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "model",
     [
@@ -236,6 +237,7 @@ def test_workers_give_what_one_process_gives(blobs):
     assert one.figures == two.figures
 
 
+@pytest.mark.long
 def test_any_classifier_and_any_rows(blobs):
     X, y = blobs
     names = np.array(["low", "middle", "high"])[y]

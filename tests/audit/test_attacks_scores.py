@@ -161,6 +161,7 @@ def test_probabilities_that_come_in_steps_are_no_certainties():
     assert not wrong.any()
 
 
+@pytest.mark.long
 def test_intervals_of_few_targets_are_wide_enough():
     """Of 32 pairs 4 are targets: 12 of 16 parts that are left out move little, and are no 15 degrees of freedom."""
     rng = np.random.default_rng(0)

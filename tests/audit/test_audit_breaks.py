@@ -31,6 +31,7 @@ def test_discrete_scores_of_a_users_generator_refute_no_true_claim(seed):
     assert curve_test(out, in_, Claim.of((float(np.log(1.3)), 0.0))).p_value > 1e-3
 
 
+@pytest.mark.long
 def test_a_pair_whose_epsilon_no_float_can_show_is_bounded_from_below_by_a_number_it_exceeds():
     low, high = given_pair([[5, 5]] * 2000, [[4, 6]] * 2000, noise=GaussianNoise(0.5)).epsilon(1e-5).epsilon
     assert 600 < low < 7000

@@ -94,6 +94,7 @@ class Tags(HTMLParser):
         self.texts.append(data)
 
 
+@pytest.mark.long
 def test_the_page_says_what_was_tried_and_what_came_of_it():
     page = audit(private()).html()
     for said in ("No claim was refuted by 4 audits (law, pair, game and attack).", "20,000 releases", "suggests only",
@@ -178,6 +179,7 @@ def test_a_statement_cites_what_was_tried_and_no_more():
         statement.with_audits([private().to_dict(include_sensitive=True)])
 
 
+@pytest.mark.long
 def test_all_text_is_escaped():
     evil = result(**dict.fromkeys(("target", "claim", "tried", "finding", "limits"), EVIL), picture=replace(
         roc(), x_label=EVIL, curves=[replace(c, label=EVIL) for c in roc().curves]),
@@ -191,6 +193,7 @@ def test_all_text_is_escaped():
         assert EVIL in " ".join(reader.texts)
 
 
+@pytest.mark.long
 def test_the_page_asks_nothing_of_the_network_and_repeats_no_id(folder):
     for page in ((folder / f"audit{name}.html").read_text(encoding="utf-8") for name in ("", ".sensitive")):
         assert not re.search(r"<(script|link|img|iframe|object)|@import|url\((?!#)|\ssrc=|\shref='http", page)
@@ -257,6 +260,7 @@ def paths(value, at=()):
         yield from paths(entry, (*at, key))
 
 
+@pytest.mark.long
 @settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([at for at in paths(GOOD) if at]), ODD, st.booleans())
 def test_whatever_is_read_is_an_audit_or_refused(at, odd, drop):
@@ -367,6 +371,7 @@ def test_the_worst_neighbour_is_the_worst_of_all(mechanism, reverse):
         assert sum(far(p, q) for p, q in laws) == pytest.approx(best.sum(axis=1).max(), rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [GNMax(8.0), LNMax(9.0), ConfidentGNMax(30, 20.0, 8.0)], ids=str)
 def test_the_chain_holds_on_many_votes_and_no_neighbour_beats_its_worst_one(mechanism):
     from pate.audit.audited import _chain

@@ -44,6 +44,7 @@ HONEST = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HONEST)
 @pytest.mark.parametrize("n", [20, 300])
 def test_a_true_claim_is_refuted_no_more_often_than_promised(name, n):

@@ -56,6 +56,7 @@ def test_too_little_noise_is_refuted_early_and_enough_is_not():
     assert honest.n_releases == 1000
 
 
+@pytest.mark.long
 def test_a_true_claim_is_refuted_no_more_often_than_promised_however_often_it_is_looked_at():
     found = 0
     for seed in range(25):
@@ -157,6 +158,7 @@ def test_workers_and_folders_change_nothing(tmp_path):
     assert all(stat.S_IMODE(os.stat(file).st_mode) == 0o600 for file in (tmp_path / "game").iterdir())
 
 
+@pytest.mark.long
 def test_a_game_goes_on_where_it_was_killed(tmp_path):
     folder = tmp_path / "game"
     script = tmp_path / "play.py"

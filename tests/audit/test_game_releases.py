@@ -71,6 +71,7 @@ RELEASES = {
 MOVED = HERE.sums - THERE.sums
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_stands_by_its_own_charge(name):
     release, here, there, score, charge, n_runs = RELEASES[name]
@@ -85,6 +86,7 @@ def test_a_release_stands_by_its_own_charge(name):
         assert game(release, here, there, claim=small, score=score, n_runs=n_runs, random_state=2).refuted
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
 def test_a_student_is_played_by_a_classifier():
     """Post-processing leaks no more; half of the runs teach the attacker."""

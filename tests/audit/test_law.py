@@ -181,6 +181,7 @@ def test_the_test_of_fixed_size_has_power():
     assert found["p-value"].value == pytest.approx(2 / 10_000)
 
 
+@pytest.mark.long
 def test_the_test_of_fixed_size_keeps_its_level():
     p = [
         law(GNMax(4.0), n_classes=3, test="fixed", max_releases=200, noise_seed=seed)["p-value"].value

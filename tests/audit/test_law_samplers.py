@@ -132,6 +132,7 @@ def test_noise_that_is_used_again_is_found(sampler, words):
     assert found.n_releases <= 2_000
 
 
+@pytest.mark.long
 def test_noise_left_out_once_in_a_thousand():
     def forgetful(counts):
         some = RNG.random((len(counts), 1)) < 1e-3

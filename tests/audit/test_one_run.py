@@ -23,6 +23,7 @@ def response(rng, coins, epsilon, delta):
     return np.where(told, 3.0 * coins - 1, np.where(kept, coins, ~coins))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("m", [40, 200])
 def test_a_true_claim_is_refuted_no_more_often_than_promised(m):
     """Canaries that are independent mechanisms at the claim's worst case: both bounds keep every level, at every r."""

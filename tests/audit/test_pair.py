@@ -129,6 +129,7 @@ def test_the_worst_neighbour_is_the_exact_analysis():
     np.testing.assert_allclose(worst, exact_rdp(counts, orders, noise=GaussianNoise(3.0))[0], rtol=1e-9)
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([GNMax(6.0), LNMax(5.0), ConfidentGNMax(12, 8.0, 6.0)]))
 def test_pair_below_data_dependent_below_public(seed, mechanism):
@@ -146,6 +147,7 @@ def test_pair_below_data_dependent_below_public(seed, mechanism):
     assert shorter[PAIR].low <= found[PAIR].high * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [GNMax(40.0), LNMax(40.0), ConfidentGNMax(200, 150, 40)])
 def test_the_chain_on_published_votes(mechanism):
     try:

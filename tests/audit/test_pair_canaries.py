@@ -114,6 +114,7 @@ def test_a_whole_person_moves_one_teacher():
         canary(ensemble(), X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), canary="person")
 
 
+@pytest.mark.long
 def test_a_crafted_record_and_query_reach_the_worst_case():
     """Digits: the crafted pair is within 3% of the worst repeated one, where a mislabelled record shows less."""
     rows, labels = load_digits(return_X_y=True)
@@ -137,6 +138,7 @@ def test_a_crafted_record_and_query_reach_the_worst_case():
     assert crafted["queries moved"].value == 100
 
 
+@pytest.mark.long
 def test_an_adversary_needs_no_private_rows():
     theirs = own_teachers(TEACHERS, PUBLIC, Y_PUBLIC, n_records=300, seed=5)
     assert theirs.partition_.n_records == 300
@@ -170,6 +172,7 @@ class TooCheap(GNMax):
         return GNMax(self.sigma * 4).charge(n_queries)
 
 
+@pytest.mark.long
 def test_a_chain_that_does_not_hold_is_an_error():
     tried = {"mechanism": TooCheap(8.0), "canary": "crafted", "queries": "crafted", "n_queries": 40}
     with pytest.raises(PateError, match=r"does not hold \(.* <= .*\)"):
@@ -178,6 +181,7 @@ def test_a_chain_that_does_not_hold_is_an_error():
         canary(TEACHERS, X, Y, X_public=PUBLIC, **tried)
 
 
+@pytest.mark.long
 def test_a_data_dependent_bound_that_is_too_low_is_an_error(monkeypatch):
     from pate.audit.canaries import _chain
 
@@ -229,6 +233,7 @@ def test_a_classifier_lends_its_teachers():
         canary(PATEClassifier(classes=range(3)), X, Y, X_public=PUBLIC, mechanism=GNMax(8.0))
 
 
+@pytest.mark.long
 def test_tables_and_lists():
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
     teachers = ensemble(GaussianNB())

@@ -117,6 +117,7 @@ def gated(X, y):
 HONEST = [shards, with_ledger, own_teachers, public_choice, adaptive]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pipeline", HONEST, ids=lambda f: f.__name__)
 def test_honest_pipelines_stand(pipeline):
     found = audited(pipeline)
@@ -125,6 +126,7 @@ def test_honest_pipelines_stand(pipeline):
     assert found["votes moved on a query"].value <= 1
 
 
+@pytest.mark.long
 def test_a_person_moves_one_teacher_and_a_renamed_one_two():
     found = replay_search(with_ledger, X, Y, groups=PEOPLE, published=True, kinds=["scale", "remove", "front"])
     assert not found.refuted, found.finding
@@ -134,6 +136,7 @@ def test_a_person_moves_one_teacher_and_a_renamed_one_two():
     assert found["teachers moved"].value == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "target",
     [
@@ -157,6 +160,7 @@ def test_record_voters_stand_and_reach_their_sensitivity_at_most():
         assert 0.2 < found["sum moved, of what it may"].value <= 1
 
 
+@pytest.mark.long
 def test_dpsgd_moves_its_sums_by_two_norms_at_most():
     model = DPSGDClassifier(
         "linear", budget=Budget(8.0, 1e-4), classes=(0, 1), epochs=2, expected_batch_size=60, random_state=0
@@ -171,6 +175,7 @@ def test_workers_train_as_this_process_does():
     assert not found.refuted, found.finding
 
 
+@pytest.mark.long
 def test_a_gate_lets_out_one_bit():
     assert not audited(gated, kinds=["flip", "scale"]).refuted
 
@@ -238,6 +243,7 @@ def test_teachers_that_share_a_model_object():
     assert "vote otherwise" in found.finding
 
 
+@pytest.mark.long
 def test_a_choice_of_queries_that_saw_votes():
     def chosen(X, y):
         votes = ensemble().fit(X, y).vote(P)
@@ -249,6 +255,7 @@ def test_a_choice_of_queries_that_saw_votes():
     assert "number of queries" in found.finding
 
 
+@pytest.mark.long
 def test_a_representation_a_student_and_a_choice_on_private_rows():
     def representation(X, y):
         return released(ensemble().fit(X, y).vote(P)), KernelPCA(3, random_state=0).fit(X)
@@ -270,6 +277,7 @@ def test_a_representation_a_student_and_a_choice_on_private_rows():
         assert found.finding.startswith(named)
 
 
+@pytest.mark.long
 def test_a_threshold_and_a_cost_that_follow_private_votes():
     def threshold(X, y):
         votes = ensemble().fit(X, y).vote(P)
@@ -520,6 +528,7 @@ def test_a_pipeline_that_writes_into_its_rows_spoils_nothing():
     assert (before == X).all()
 
 
+@pytest.mark.long
 def test_hypothesis_searches_further():
     few = [part[part < 60] for part in SLICES[:4]]
 
@@ -574,6 +583,7 @@ def private_model(**options):
     return DPSGDClassifier("linear", budget=Budget(8.0, 1e-4), classes=(0, 1), **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["replace", "scale", "duplicate"])
 def test_whatever_was_made_of_rows_before_the_door_of_dpsgd_and_of_ballots(kind):
     """A scaler moves everybody a little, and clipped sums less than one record may."""
@@ -604,6 +614,7 @@ def test_chunks_may_begin_elsewhere():
     assert not found.refuted, found.finding
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["flip", "scale", "replace", "missing", "regroup"])
 def test_groups_that_are_dropped_are_missed(kind):
     def dropped(X, y, groups):
@@ -675,6 +686,7 @@ def test_a_subclass_of_ours_is_looked_at_as_ours_is():
     assert _kind(GaussianNB()) == ("GaussianNB", False)
 
 
+@pytest.mark.long
 def test_records_may_be_dropped_or_shuffled_before_the_cut():
     """By what is public, or by the record alone: then they stand in other places than in the data set."""
 

@@ -66,6 +66,7 @@ def test_who_does_not_say_yes_spends_nothing(tables, person, said):
     assert untouched(tables)
 
 
+@pytest.mark.long
 def test_yes_goes_on_and_what_is_paid_is_not_asked_again(tables, person):
     person("y\n")
     assert label(tables).returncode == 0
@@ -77,6 +78,7 @@ def test_yes_goes_on_and_what_is_paid_is_not_asked_again(tables, person):
     assert (tables / "labels.csv").read_bytes() == (tables / "again.csv").read_bytes()
 
 
+@pytest.mark.long
 def test_a_script_is_not_asked_and_yes_says_so_beforehand(tables, person):
     assert label(tables).returncode == 0  # no terminal
     person("n\n")
@@ -93,6 +95,7 @@ def test_ctrl_c_at_the_question(tables, person, monkeypatch):
     assert untouched(tables)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["_checked", "run", "write"])
 def test_an_interrupted_command_goes_on_and_pays_once(tables, monkeypatch, moment):
     def press(*args, **kwargs):
@@ -108,6 +111,7 @@ def test_an_interrupted_command_goes_on_and_pays_once(tables, monkeypatch, momen
     assert len(Ledger(tables / "private.csv.ledger.sqlite").releases()) == 1
 
 
+@pytest.mark.long
 def test_quiet_and_json(tables):
     done = label(tables, "--json", "--quiet")
     assert done.stderr == ""
@@ -162,6 +166,7 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_spent(tables, options, 
     assert untouched(tables)
 
 
+@pytest.mark.long
 def test_two_commands_at_once_pay_once(tables):
     call = [sys.executable, "-m", "pate", "label", *map(str, BASE), "--epsilon", "2"]
     both = [
@@ -183,6 +188,7 @@ def test_two_commands_at_once_pay_once(tables):
     assert len(Ledger(tables / "private.csv.ledger.sqlite").releases()) == 1
 
 
+@pytest.mark.long
 def test_a_ledger_that_somebody_holds_is_said_in_one_line(tables, monkeypatch):
     assert label(tables).returncode == 0
     from pate.ledger import Ledger as Book

@@ -46,6 +46,7 @@ def statement():
     return release_labels(Votes.from_counts(COUNTS), GNMax(8.0), budget=Budget(9.0, 1e-5)).statement
 
 
+@pytest.mark.long
 def test_votes_are_audited_and_what_is_private_stays_inside(here):
     code, said = run("votes.npy", *GNMAX, *QUICK)
     assert code == 0
@@ -68,6 +69,7 @@ def test_votes_are_audited_and_what_is_private_stays_inside(here):
     assert stat.S_IMODE((folder / "audit.sensitive.html").stat().st_mode) == 0o600
 
 
+@pytest.mark.long
 def test_a_false_claim_ends_with_one(here):
     code, said = run("votes.npy", *GNMAX, *QUICK, "--epsilon", 0.2, "--out", "out", "--json")
     assert code == 1
@@ -81,6 +83,7 @@ def test_a_false_claim_ends_with_one(here):
     assert "A claim was refuted" in (here / "out" / "audit.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_canary_of_the_votes_and_published_ones(here):
     other = COUNTS.copy()
     other[:, 0], other[:, 1] = other[:, 0] - 1, other[:, 1] + 1
@@ -100,6 +103,7 @@ def test_a_canary_of_the_votes_and_published_ones(here):
     assert not (here / "again").exists()
 
 
+@pytest.mark.long
 def test_a_statement_a_run_and_a_model_are_audited_alike(here):
     write_json("labels.statement.json", statement().to_dict())
     code, said = run("labels.statement.json", *QUICK, "--cite", "audited.json")
@@ -176,6 +180,7 @@ def job(here):
     return write
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [("teachers = 5", "queries = 4", "teacher = 'naive-bayes'"), ()])
 def test_a_job_is_replayed_and_nothing_is_charged(job, more):
     folder = job(*more)
@@ -190,6 +195,7 @@ def test_a_job_is_replayed_and_nothing_is_charged(job, more):
     assert Audit.load(folder / "job.audit" / "audit.json").results == ()
 
 
+@pytest.mark.long
 def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
     """A scaler fitted on all private rows, planted in the job."""
     from pate.jobs import LabelJob
@@ -238,6 +244,7 @@ def test_refusals_name_options_and_write_nothing(here, words, told):
     assert sorted(p.name for p in here.rglob("*")) == before
 
 
+@pytest.mark.long
 def test_a_folder_may_be_named_by_a_dot(here, monkeypatch):
     folder = here / "run"
     folder.mkdir()

@@ -72,6 +72,7 @@ def test_help_is_quick_and_light():
         assert command in done.stdout
 
 
+@pytest.mark.long
 def test_label_writes_labels_statement_and_ledger(tables):
     done = label(tables)
     assert done.returncode == 0, done.stderr
@@ -94,6 +95,7 @@ def test_label_writes_labels_statement_and_ledger(tables):
     assert ledger.total == Budget(2, 1e-3)
 
 
+@pytest.mark.long
 def test_label_again_costs_nothing_and_gives_the_same(tables):
     assert label(tables).returncode == 0
     again = label(tables, out="again.csv")
@@ -155,6 +157,7 @@ def test_label_with_other_columns_or_an_existing_file(tables):
     assert (tables / "labels.csv").read_text() == "precious"
 
 
+@pytest.mark.long
 def test_classes_left_out_leak_and_that_is_said(tables):
     command = ["label", "--private", "private.csv", "--target", "ill", "--drop", "patient", "--public", "public.csv",
                "--epsilon", 2, "--delta", "1e-3", "--teachers", 20, "--out", "labels.csv", "--jobs", 1]  # fmt: skip
@@ -170,6 +173,7 @@ def test_classes_left_out_leak_and_that_is_said(tables):
     assert not any("set of classes" in line["claim"] for line in statement["assumptions"])
 
 
+@pytest.mark.long
 def test_weak_delta_warns(tables):
     done = label(tables, "--delta", "0.05")
     assert "not below 1/n" in done.stderr
@@ -262,6 +266,7 @@ def test_account_never_takes_class_ids_for_counts(tmp_path):
     assert "50 queries, 3 classes, 40 teachers" in done.stdout
 
 
+@pytest.mark.long
 def test_account_reproduces_the_published_figures(data_home):
     done = pate(
         "account", data_home / "pate2018_mnist_votes.npz", "--key", "counts", "--rows", 640, "--mechanism", "confident",
@@ -272,6 +277,7 @@ def test_account_reproduces_the_published_figures(data_home):
         assert figure in done.stdout
 
 
+@pytest.mark.long
 def test_run_and_its_folder(tmp_path):
     command = ["run", "--dataset", "digits", "--epsilon", 8, "--teachers", 10, "--dpsgd", "none", "--jobs", 1,
                "--out", tmp_path / "run"]  # fmt: skip
@@ -304,6 +310,7 @@ def test_absent_data_says_where_it_was_looked_for(tmp_path):
         assert word in done.stdout
 
 
+@pytest.mark.long
 def test_compare_resumes(tmp_path):
     command = ["compare", "--dataset", "digits", "--contestants", "gnmax,records-same", "--epsilons", "3,8",
                "--repeats", 1, "--private", 400, "--public", 100, "--jobs", 1, "--sensitive-report",
@@ -341,6 +348,7 @@ def test_compare_refuses_what_it_does_not_know(tmp_path, options, told):
     assert not (tmp_path / "d" / "cells.jsonl").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_clean_and_resumable(tables):
     """SIGINT while teachers train: exit 130, no traceback, finished teachers kept, the same command goes on."""

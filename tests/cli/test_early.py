@@ -107,6 +107,7 @@ def test_pate_label_on_a_read_only_disk(tables, untrained, read_only):  # noqa: 
     one_line(label(tables), "Read-only file system")
 
 
+@pytest.mark.long
 def test_missing_folders_are_made(tables):  # noqa: F811
     assert label(tables, out="new/newer/labels.csv").returncode == 0
     assert (tables / "new" / "newer" / "labels.statement.json").is_file()
@@ -152,6 +153,7 @@ def test_what_is_stored_needs_no_disk_to_write_to(tmp_path, read_only, monkeypat
     assert again.fit(X, Y, X_public=X + 0.5).release_.labels.tolist() == first.release_.labels.tolist()
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_up_while_labels_are_written(tables, monkeypatch):  # noqa: F811
     replace = os.replace
 

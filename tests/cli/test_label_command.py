@@ -80,6 +80,7 @@ def test_matrices(tmp_path):
     assert set(pd.read_csv(tmp_path / "labels.csv")["label"].dropna()) <= {0, 1}
 
 
+@pytest.mark.long
 def test_codes_that_look_like_numbers(tables):
     """In the private file no V7 happens to stand: it is the same column of codes, as the public file says."""
     frame = pd.read_csv(tables / "private.csv", dtype={"code": str})
@@ -90,6 +91,7 @@ def test_codes_that_look_like_numbers(tables):
         assert ("'code' holds numbers alone" in done.stderr) == told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", ["age", "weight", "ill", "who"])
 def test_one_persons_odd_or_missing_cell_stops_nobody(tables, column):
     """Of any column: the same plan and the same statement, and a word to the curator that quotes nothing."""
@@ -107,6 +109,7 @@ def test_one_persons_odd_or_missing_cell_stops_nobody(tables, column):
     assert said[0] == said[1] == said[2]
 
 
+@pytest.mark.long
 def test_categories_without_end_and_unseen_ones(tables):
     """Ids of private rows make no columns; how many public ones do is an option."""
     private, public = (pd.read_csv(tables / f"{n}.csv") for n in ("private", "public"))
@@ -146,6 +149,7 @@ def test_folders_of_images(pictures):
     assert (pictures / "private.ledger.sqlite").exists()
 
 
+@pytest.mark.long
 def test_one_persons_odd_image_stops_nobody(pictures):
     (pictures / "private" / "dark" / "p0_1.png").write_bytes(b"no image")
     Image.new("L", (9, 9)).save(pictures / "private" / "light" / "janedoe.png")
@@ -156,6 +160,7 @@ def test_one_persons_odd_image_stops_nobody(pictures):
     assert json.loads((pictures / "labels.statement.json").read_text())["n_units"] == 23
 
 
+@pytest.mark.long
 def test_folders_that_do_not_fit(pictures):
     refused(run(pictures, **{**IMAGES, "target": "ill"}), "target is for tables")
     refused(run(pictures, **{**IMAGES, "public": "private/dark/p0_1.png"}), "both be folders of images")
@@ -189,6 +194,7 @@ def test_the_plan_trains_and_writes_nothing(tables):
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
 
 
+@pytest.mark.long
 def test_a_plan_does_not_look_at_values(tables):
     """Other private values, labels and all, of the same shape: the same plan, word for word."""
     first = run(tables, "--plan").stdout
@@ -198,6 +204,7 @@ def test_a_plan_does_not_look_at_values(tables):
     assert run(tables, "--plan").stdout == first
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("select", ["first", "spread", "cluster", "uncertain"])
 def test_choices(tables, select):
     done = run(tables, select=select)
@@ -210,6 +217,7 @@ def test_choices(tables, select):
     assert len(Ledger(tables / "private.csv.ledger.sqlite").releases()) == 1
 
 
+@pytest.mark.long
 def test_cells_that_a_spreadsheet_would_run(tables):
     frame = pd.read_csv(tables / "private.csv")
     frame["ill"] = frame["ill"].map({"no": "=cmd|calc", "yes": "-yes"})
@@ -257,11 +265,13 @@ def module(tables, monkeypatch):
     sys.modules.pop("pate_test_teachers", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["random-forest", "hist-gradient-boosting", "mlp", "svm", "decision-tree"])
 def test_teachers_by_name(tables, name):
     assert run(tables, teacher=name, teachers=4, queries=5, epsilon=50).returncode == 0
 
 
+@pytest.mark.long
 def test_an_import_path_needs_the_flag_and_nothing_runs_without(tables, module):
     refused(run(tables, teacher="pate_test_teachers:make"), "--allow-import")
     assert not module.exists()
@@ -293,6 +303,7 @@ def test_import_paths_that_lead_nowhere(tables, module, path, text):
     refused(run(tables, "--allow-import", teacher=path), text)
 
 
+@pytest.mark.long
 def test_no_checkpoints(tables):
     assert run(tables, "--no-checkpoints").returncode == 0
     assert not (tables / "labels.private").exists()
@@ -319,6 +330,7 @@ jobs = 1
 """
 
 
+@pytest.mark.long
 def test_a_file_holds_the_same_options(tables, tmp_path):
     (tables / "sub").mkdir()
     for name in ("private.csv", "public.csv"):
@@ -333,6 +345,7 @@ def test_a_file_holds_the_same_options(tables, tmp_path):
     assert not (tables / "mine.csv").exists()
 
 
+@pytest.mark.long
 def test_the_order_of_options_does_not_matter(tables):
     (tables / "job.toml").write_text(JOB)
     for arguments in (["--queries", 7, "--config", "job.toml"], ["--config", "job.toml", "--queries", 7]):
@@ -386,6 +399,7 @@ def test_files_that_are_not(tables):
         read_job_file(tables / "job.toml", uses_of(LabelOptions))
 
 
+@pytest.mark.long
 def test_a_file_runs_nothing(tables, module):
     """An import path in a file still needs the flag on the command line."""
     (tables / "job.toml").write_text(JOB.replace('"naive-bayes"', '"pate_test_teachers:make"'))
@@ -402,6 +416,7 @@ def test_every_option_may_stand_in_a_file_but_these():
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):
     options = {"mechanism": "gnmax", "sigma": "9", "ledger": "book.sqlite"}
     done = run(tables, ledger_currency="renyi:12.5", **options)

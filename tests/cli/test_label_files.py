@@ -91,6 +91,7 @@ def test_a_bad_public_file_is_refused_in_one_line(tables, bad):
     refused(tables, run(tables), *words)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("labels", "voters"), [(lambda y: [""] * len(y), "shards"), (lambda y: y.map({"no": "0", "yes": "1"}), "records")]
 )
@@ -102,6 +103,7 @@ def test_labels_of_which_none_is_a_class_are_released_as_beside_one_that_is(tabl
     assert "NO RECORD IS LEFT" in " ".join(done.stderr.split())
 
 
+@pytest.mark.long
 def test_lines_that_are_no_rows_refuse_nothing(tables):
     file = tables / "p.csv"
     lines = file.read_bytes().rstrip(b"\n").split(b"\n")
@@ -112,6 +114,7 @@ def test_lines_that_are_no_rows_refuse_nothing(tables):
     assert f"4 of {N} records cannot be used and contribute nothing" in " ".join(done.stderr.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["one class", "a class that nobody has", "a missing label"])
 def test_labels_that_are_fine(tables, which):
     def how(frame):
@@ -127,6 +130,7 @@ def test_labels_that_are_fine(tables, which):
     assert len(pd.read_csv(tables / "labels.csv")) == N_PUBLIC
 
 
+@pytest.mark.long
 def test_names_that_are_wrong(tables):
     refused(tables, run(tables, target="sick"), "target column 'sick' is not in p.csv, which has: 'age', 'town', 'ill'")
     refused(tables, run(tables, group="who"), "group column 'who' is not in p.csv")
@@ -152,6 +156,7 @@ def test_one_file_on_both_sides_and_an_output_that_is_there(tables):
 # Files as people have them ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_table_from_a_spreadsheet_program(tables):
     """Semicolons, cp1252, decimal commas, dates, an id and a column too many, classes with a comma."""
     rng = np.random.default_rng(1)
@@ -198,6 +203,7 @@ def test_other_separators_and_marks(tables, sep, encoding):
     )
 
 
+@pytest.mark.long
 def test_what_the_public_file_says_of_codes_and_classes(tables):
     change(tables, "u.csv", lambda frame: frame.assign(ill=["no", "perhaps"] * 15))
     change(tables, "u.csv", lambda frame: frame.assign(plz=[f"0{1000 + i}" for i in range(N_PUBLIC)]))
@@ -221,12 +227,14 @@ def test_a_long_list_of_columns_is_told_in_short(tables):
     assert "           categories: town\n" in done.stdout
 
 
+@pytest.mark.long
 def test_a_plan_says_nothing_of_private_cells(tables):
     usual = run(tables, "--plan").stdout
     change(tables, "p.csv", lambda frame: frame.assign(age=[f"0{i},5" for i in range(N)], town="2020-01-01", ill="x"))
     assert run(tables, "--plan").stdout == usual
 
 
+@pytest.mark.long
 def test_a_database_has_its_ledger_beside_it(tables):
     with sqlite3.connect(tables / "c.db") as book:
         pd.read_csv(tables / "p.csv").to_sql("visits", book, index=False)
@@ -252,6 +260,7 @@ def test_classes_are_named_once_and_in_a_file_that_can_be_read(tables):
     refused(tables, run(tables, classes=None, classes_file="none.txt"), "cannot be read")
 
 
+@pytest.mark.long
 def test_an_id_in_the_private_file_only_and_one_with_a_written_name(tables):
     change(tables, "p.csv", lambda frame: frame.assign(row=range(N)))
     assert "row: id, left out: the public file has none" in run(tables, "--plan", id="row").stdout
@@ -296,6 +305,7 @@ def test_the_plan_tells_the_curator_of_records_that_do_not_vote(tables, way):
     assert sorted(p.name for p in tables.iterdir()) == ["p.csv", "u.csv"]
 
 
+@pytest.mark.long
 def test_the_plan_refuses_a_second_ledger_for_the_same_records(tables):
     assert run(tables).returncode == 0
     shutil.copy(tables / "p.csv", tables / "copy.csv")

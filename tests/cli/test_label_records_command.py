@@ -59,6 +59,7 @@ def test_files_in_labels_of_every_row_out(tables):
     assert [r.kind for r in Ledger(tables / "private.csv.ledger.sqlite").releases()] == ["ballot session"]
 
 
+@pytest.mark.long
 def test_the_same_command_again_is_free_and_another_is_not(tables):
     assert run(tables).returncode == 0
     again = run(tables, out="again.csv")
@@ -79,6 +80,7 @@ def test_the_plan_says_who_votes_and_why_and_leaves_nothing(tables):
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
 
 
+@pytest.mark.long
 def test_a_budget_planned_by_an_attacker_is_what_the_page_then_says(tables):
     """plan --attacker 60; its command, pasted; the statement's page: at most 60 of 100, by the noise that was drawn."""
     asked = ("plan", "--attacker", 60, "--classes", "no,yes", "--records", N, "--public", "public.csv", "--json")
@@ -116,6 +118,7 @@ def test_who_plans_by_epsilon_or_by_an_attacker_says_one_of_them(tables):
     assert "is right at most 60 of 100 times" in " ".join(said.split())
 
 
+@pytest.mark.long
 def test_an_epsilon_of_a_million_is_not_silent(tables):
     done = run(tables, epsilon=1e6)
     assert done.returncode == 0, done.stderr
@@ -152,6 +155,7 @@ def test_what_makes_no_sense_is_refused(tables, options, text):
     assert sorted(p.name for p in tables.iterdir() if not p.name.endswith(".private")) == ["private.csv", "public.csv"]
 
 
+@pytest.mark.long
 def test_few_public_rows_are_refused_and_teachers_take_them(tables):
     pd.read_csv(tables / "public.csv")[:12].to_csv(tables / "public.csv", index=False)
     refused(run(tables), "at least 20 rows for records to vote, got 12")

@@ -72,6 +72,7 @@ def test_a_model_can_be_left_out_and_none_is_overwritten(tables):
     assert (tables / "labels.pate").read_text() == "mine"
 
 
+@pytest.mark.long
 def test_a_student_that_fails_leaves_the_labels_and_the_next_one_is_free(tables, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("pate.jobs._student.fit_student", lambda *_, **__: (_ for _ in ()).throw(StudentError("no.")))

@@ -44,6 +44,7 @@ def person(monkeypatch):
     return types
 
 
+@pytest.mark.long
 def test_a_typo_in_a_class_is_seen_before_it_costs(tables, person):
     n_out = int((pd.read_csv(tables / "private.csv")["tumour"] == "malignant").sum())
     person("n\n")
@@ -56,6 +57,7 @@ def test_a_typo_in_a_class_is_seen_before_it_costs(tables, person):
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]  # no labels.private either
 
 
+@pytest.mark.long
 def test_a_script_is_told_loudly_and_no_value_of_a_record(tables):
     done = label(tables, classes="benign,malignat")
     assert done.returncode == 0, done.stderr
@@ -68,6 +70,7 @@ def test_a_script_is_told_loudly_and_no_value_of_a_record(tables):
     assert "malignant" not in everything
 
 
+@pytest.mark.long
 def test_yes_answers_beforehand(tables, person):
     person("n\n")
     done = label(tables, "--yes", classes="benign,malignat")
@@ -76,6 +79,7 @@ def test_yes_answers_beforehand(tables, person):
     assert "No record is of the class" in done.stderr
 
 
+@pytest.mark.long
 def test_several_classes_in_a_cell(tables):
     frame = pd.read_csv(tables / "private.csv")
     frame.loc[:99, "tumour"] = "benign; malignant"
@@ -83,6 +87,7 @@ def test_several_classes_in_a_cell(tables):
     assert "100 hold several classes in one cell" in label(tables, "--plan").stderr
 
 
+@pytest.mark.long
 def test_columns_in_other_units(tables, person):
     frame = pd.read_csv(tables / "public.csv")
     frame.assign(dose=frame["dose"] * 1000).to_csv(tables / "public.csv", index=False)
@@ -153,6 +158,7 @@ def test_an_amount_is_no_class(tables):
     assert "--classes-from-private is for who names no classes" in done.stderr
 
 
+@pytest.mark.long
 def test_predict_reads_numbers_as_label_did(tables):
     for name in ("private", "public"):
         pd.read_csv(tables / f"{name}.csv").to_csv(tables / f"{name}.csv", sep=";", decimal=",", index=False)

@@ -82,6 +82,8 @@ def check_officer(ledger: str = LEDGER) -> None:
     assert run(["pate", "ledger", "verify", ledger, *RELEASED]).count(": as released: ") == len(RELEASED)
 
 
+@pytest.mark.long
+@pytest.mark.sample
 @pytest.mark.sample
 def test_readmes_default_is_accepted_by_readmes_own_commands(release):
     with contextlib.chdir(release):
@@ -369,6 +371,7 @@ def test_a_copy_without_its_key_proves_what_a_noted_head_covers(release, tmp_pat
         run(["pate", "verify", str(release / "labels.csv"), "--ledger", str(tmp_path / LEDGER), *more], code)
 
 
+@pytest.mark.long
 def test_files_of_a_release_that_bound_none_are_unknown_until_somebody_answers_for_them(tmp_path, monkeypatch):
     """As in ledgers of earlier versions."""
     with contextlib.chdir(tmp_path), monkeypatch.context() as patched:

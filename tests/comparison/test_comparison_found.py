@@ -53,6 +53,7 @@ def test_all_that_is_said_holds_together():
     assert (v.low, v.high) == (told.low, told.high)  # nothing else is said, so nothing is set aside
 
 
+@pytest.mark.long
 def test_a_pair_is_spoken_of_once():
     """What stands between the sides has one interval on the page, whoever of the two leads."""
     made = comparison(4, (0.1, 0.3, 1.0, 3.0, 8.0))
@@ -127,6 +128,7 @@ def test_curves_cross_where_they_were_made_to():
     assert pairs == sorted(pairs, reverse=True)
 
 
+@pytest.mark.long
 def test_it_is_read_back_from_its_folder(tmp_path):
     made = comparison(3, (0.5, 2.0), refuse=True)
     folder = made.save(tmp_path / "out", command="pate compare")
@@ -144,6 +146,7 @@ def test_it_is_read_back_from_its_folder(tmp_path):
     assert "<svg" in (folder / "accuracy.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_folder_whose_fits_do_not_fit_is_refused(tmp_path):
     folder = comparison(3, (0.5, 2.0)).save(tmp_path / "out")
     lines = (folder / "cells.jsonl").read_text().splitlines()

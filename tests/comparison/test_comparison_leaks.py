@@ -71,6 +71,7 @@ def said_of_sizes(folder):
     return result["settings"], result["n_pool"], config, page[page.index("Everybody is offered") :].splitlines()[0]
 
 
+@pytest.mark.long
 def test_one_person_more_or_less_of_whose_records_shows_nowhere(tmp_path):
     """Neighbours under replacement of a person have equally many persons, and any number of records."""
     said = []
@@ -87,6 +88,7 @@ def test_one_person_more_or_less_of_whose_records_shows_nowhere(tmp_path):
     assert "200 people with private records, 30 public rows" in sentence
 
 
+@pytest.mark.long
 def test_no_size_of_private_rows_where_somebody_protects_that_they_are_there(tmp_path):
     said = []
     for n in (500, 501):

@@ -188,6 +188,7 @@ def test_what_is_made_is_looked_at():
 # --- what is the curator's ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_ceilings_and_costs_of_unpublished_data_are_kept_apart(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path, "sensitive": True}
     report = compare([MINE, FLOOR, CEILING], small_data(), **call)
@@ -222,6 +223,7 @@ def test_of_published_data_a_ceiling_is_a_row_like_others(tmp_path):
         replace(report.result(), published=False)
 
 
+@pytest.mark.long
 def test_the_data_dependent_epsilon_is_that_of_the_votes():
     """Beside the public one, of the votes of this very fit; only where a mechanism has an exact law."""
     data = load_dataset("digits", n_private=900, n_public=120)
@@ -283,6 +285,7 @@ class Waits(Fake):
         return super().fit(X, y)
 
 
+@pytest.mark.long
 def test_a_failure_in_a_worker_is_told_as_one_at_home(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path, "n_jobs": 2}
     with pytest.raises(StudentError, match=r"contestant 'B' failed at epsilon=\d, repeat 1 of 1: no\. The \d finished"):
@@ -314,6 +317,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process on Windows")
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_all_workers_and_keeps_what_is_finished(tmp_path):
@@ -351,6 +355,7 @@ def _is_there(group):
     return True
 
 
+@pytest.mark.long
 def test_fits_run_on_a_dask_cluster(tmp_path):
     distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")
     call = {"budgets": BUDGETS, "n_repeats": 2, "noise_seed": 1}
@@ -386,6 +391,7 @@ def owned_data() -> Dataset:
                    PublicRows(X_public, y_public), HeldOutRows(X_test, y_test))  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_person_is_the_unit_on_both_sides():
     data = owned_data()
     contestants = {
@@ -410,6 +416,7 @@ def test_a_person_is_the_unit_on_both_sides():
     assert partition(600, 30, groups=data.private.groups, partition_seed=0).unit == "group"
 
 
+@pytest.mark.long
 def test_patients_with_several_stays(data_home):
     if not (data_home / "diabetes130.npz").exists():
         pytest.skip("diabetes130 is not in PATE_DATA_HOME")

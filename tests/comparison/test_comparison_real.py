@@ -25,6 +25,7 @@ from pate.privacy.budget import Budget
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_pate_beside_dpsgd_on_digits(tmp_path):
     data = load_dataset("digits")
     pate = PATEClassifier(
@@ -52,6 +53,7 @@ def test_pate_beside_dpsgd_on_digits(tmp_path):
     assert compare({"PATE": clone(pate), "DP-SGD": clone(dpsgd)}, data, **call).cells == report.cells
 
 
+@pytest.mark.long
 def test_records_vote_where_a_comparison_says_nothing():
     """The seed of shards is theirs alone: it does not make shard teachers of record voters."""
     data = load_dataset("digits", n_private=500, n_public=200)
@@ -92,6 +94,7 @@ def test_contestants_read_mixed_tables_themselves():
     assert all(row["accuracy"] > 0.7 for row in report.rows())
 
 
+@pytest.mark.long
 def test_named_contestants_on_named_data(data_home, tmp_path):
     call = {"epsilons": [8.0], "n_repeats": 1, "n_private": 400, "n_public": 100}
     report = compare_on("digits", **call)
@@ -116,6 +119,7 @@ def test_named_contestants_on_named_data(data_home, tmp_path):
     assert [g.value for g in report.cells[0].groups] == ["Female", "Male"]
 
 
+@pytest.mark.long
 def test_a_budget_that_buys_nothing_is_a_cell_that_says_so(tmp_path):
     """What a fixed noise costs above the budget is refused by public facts: no end of the comparison, no accuracy."""
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=20, classes=range(10), mechanism=GNMax(2.0), n_queries=5,
@@ -141,6 +145,7 @@ def test_a_setting_from_which_nothing_is_to_be_expected_is_refused_in_words():
     assert "nearly nothing is to be expected" in report.cells[0].refused
 
 
+@pytest.mark.long
 def test_the_experiment_runs(tmp_path):
     script = ROOT / "experiments" / "pate_vs_dpsgd.py"
     done = subprocess.run(

@@ -98,6 +98,7 @@ def test_the_dictionary_is_plain_json_with_its_origin():
     assert ComparisonResult.from_dict(result) == report.result(command="pate compare")
 
 
+@pytest.mark.long
 def test_save_and_plot(tmp_path):
     report = compare({"A": Stating(), "B": Fake()}, small_data(), budgets=BUDGETS, n_repeats=2, out=tmp_path)
     assert report.save(tmp_path, command="pate compare") == tmp_path
@@ -115,6 +116,7 @@ def test_save_and_plot(tmp_path):
     assert report.plot(ax=shown.ax_).ax_ is shown.ax_
 
 
+@pytest.mark.long
 def test_nothing_made_from_private_rows_is_beside_the_results(tmp_path):
     data = small_data(groups=True)
     compare({"A": Stating(), "B": Fake()}, data, budgets=BUDGETS, n_repeats=1, out=tmp_path).save(tmp_path)

@@ -24,6 +24,7 @@ from pate.privacy.budget import Budget
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_a_finished_comparison_is_read_back_and_not_run_again(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 2, "out": tmp_path / "run"}
     first = compare({"A": Stating(), "B": Fake()}, small_data(), **call)
@@ -42,6 +43,7 @@ class Hasty(Stating):
         return super().fit(X, y)
 
 
+@pytest.mark.long
 def test_no_public_file_tells_how_long_a_fit_took(tmp_path):
     folder = tmp_path / "run"
     report = compare({"A": Hasty()}, small_data(), budgets=BUDGETS, n_repeats=1, out=folder)
@@ -106,6 +108,7 @@ def test_another_comparison_in_the_same_folder_is_refused(tmp_path, change, text
     assert (tmp_path / "run" / "cells.jsonl").read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("random_state", [0, None])
 def test_more_repeats_go_on_where_fewer_ended(tmp_path, random_state):
     call = {"budgets": BUDGETS, "noise_seed": 0, "random_state": random_state}
@@ -126,6 +129,7 @@ def test_more_repeats_go_on_where_fewer_ended(tmp_path, random_state):
     assert (tmp_path / "cells.jsonl").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_kill_amid_further_repeats_keeps_their_seeds(tmp_path):
     call = {"budgets": BUDGETS, "out": tmp_path, "random_state": None}
     first = compare({"A": FailsLate()}, small_data(), n_repeats=1, **call)
@@ -139,6 +143,7 @@ def test_a_kill_amid_further_repeats_keeps_their_seeds(tmp_path):
     assert kept[0] == first.cells[0].seed
 
 
+@pytest.mark.long
 def test_a_report_keeps_the_stamp_of_its_fits_and_says_where_later_ones_differ(tmp_path, monkeypatch):
     call = {"budgets": BUDGETS, "out": tmp_path}
 
@@ -172,6 +177,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
     assert not CALLS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [1, 2, 40, 0.5])
 def test_a_torn_last_line_is_dropped_and_run_again(tmp_path, cut):
     call = {"budgets": BUDGETS, "n_repeats": 2, "noise_seed": 0, "out": tmp_path}
@@ -311,6 +317,7 @@ print(len(report.rows()))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL on Windows")
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     log, out = tmp_path / "log", tmp_path / "run"

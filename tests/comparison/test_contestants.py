@@ -193,6 +193,7 @@ def test_only_who_asks_is_told_public_labels_and_as_many_as_asked(digits):
         Contestant("minus", lambda setting: None, n_public_labels=-1)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 def test_pate_is_the_default_of_the_package_and_dpsgd_its_planner(digits):
     """Nothing was set for the comparison: the same noise gives the same model as with nothing said."""
@@ -235,6 +236,7 @@ def test_a_clone_of_planned_dpsgd_keeps_its_plan(digits):
     assert clone(model).set_params(noise_seed=9).noise_seed == 9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gnmax", "confident"])
 def test_the_2018_recipe_is_planned_for_each_budget(name):
     base = {"classes": tuple(range(10)), "X_public": np.zeros((2000, 2)), "kind": "table", "n_records": 60_000}
@@ -269,6 +271,7 @@ def test_record_voters_without_networks_take_images_by_scattering():
     assert HeadAlone._rule(table).student is None
 
 
+@pytest.mark.long
 def test_the_commonest_class_is_counted_with_noise(digits):
     """At a large budget it is the commonest, at a tiny one any; and one person with many records counts once."""
     y = np.r_[np.zeros(700, dtype=int), np.ones(300, dtype=int)]
@@ -314,6 +317,7 @@ def test_everybody_says_how_it_was_tuned_and_what_it_sees():
     assert {"PATE", "DP-SGD"} <= sides
 
 
+@pytest.mark.long
 def test_slow_maps_run_once_in_a_comparison_and_are_forgotten_after_it(images, monkeypatch):
     """Both budgets see the same private rows: scattering maps them once, and the process keeps nothing in the end."""
     from pate.comparison import _fit

@@ -48,6 +48,7 @@ def test_nor_are_unstable_learners_on_one_pool(script, world, n_repeats):
     assert found["rule"] <= most(STUDIES)
 
 
+@pytest.mark.long
 def test_repeats_of_unstable_learners_correlate_by_more_than_the_share(script):
     """Why repeats beyond five do not count: the factor of Nadeau and Bengio is too small where there are many."""
     rng, world, j = np.random.default_rng(6), script.WORLDS["nearest"][0], 30

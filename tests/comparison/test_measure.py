@@ -159,6 +159,7 @@ def test_a_column_that_names_no_groups_is_refused():
         check_column(small_data(), "sex")
 
 
+@pytest.mark.long
 def test_a_fitted_model_tells_how_it_was_set():
     data = load_dataset("digits", n_private=600, n_public=100)
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=50, classes=range(10), mechanism=GNMax(8.0), n_queries=20,
@@ -186,6 +187,7 @@ def test_time_goes_to_the_innermost_part():
     assert sum(watch.seconds.values()) == pytest.approx(watch.seconds["training"] + watch.seconds["startup"])
 
 
+@pytest.mark.long
 def test_the_parts_of_a_pate_fit_are_told_apart():
     data = load_dataset("digits", n_private=600, n_public=100)
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=50, classes=range(10), n_queries=20,
@@ -217,6 +219,7 @@ if forget_peak():
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone can reset a process's peak")
 def test_peak_memory_is_that_of_the_fit():
     # a process of its own: an old and large one may lose idle pages to the system in the midst of it

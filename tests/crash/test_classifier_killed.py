@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 _SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
@@ -73,6 +75,7 @@ print(json.dumps(tally))
 """
 
 
+@pytest.mark.long
 def test_killed_at_every_step_a_fit_goes_on_and_pays_once(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, timeout=250

@@ -46,6 +46,7 @@ def test_a_job_that_is_to_ignore_ctrl_c_goes_on():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
+@pytest.mark.long
 def test_every_test_that_presses_ctrl_c_uses_the_fixture():
     without = []
     for file in Path(__file__).parents[1].rglob("test_*.py"):

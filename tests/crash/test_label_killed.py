@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 #: Forks once everything is imported; each child dies at another moment of writing its four files.
 _SCRIPT = """
 import json, os, signal, sys, warnings
@@ -80,6 +82,7 @@ print(json.dumps(tally))
 """
 
 
+@pytest.mark.long
 def test_killed_while_writing_nothing_is_half_there_and_nothing_is_paid_twice(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, timeout=250

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 #: Forks once everything is imported; each child dies before or after another step, on a ledger of its own.
 _SCRIPT = """
 import json, os, signal, sys, warnings
@@ -93,6 +95,8 @@ print(json.dumps(tally))
 """
 
 
+@pytest.mark.long
+@pytest.mark.sample
 def test_a_killed_run_goes_on_and_pays_once(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, timeout=280

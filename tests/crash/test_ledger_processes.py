@@ -136,6 +136,7 @@ def crowd(path, tmp_path, workers, turns, epsilon):
     )
 
 
+@pytest.mark.long
 def test_four_processes_share_one_budget(path, tmp_path):
     crowd(path, tmp_path, 4, 10, 0.5)
 
@@ -289,6 +290,7 @@ print(json.dumps({"found": found, "ok": check.ok, "n": len(ledger.releases()), "
 """
 
 
+@pytest.mark.long
 def test_a_small_disk_that_fills_up(tmp_path):
     """A real file system of 300 kB: the releases that fitted are whole, the next one is refused."""
     command = f'mount -t tmpfs -o size=300k none {tmp_path} && exec {sys.executable} -c "$CODE" {tmp_path} x'
@@ -425,6 +427,7 @@ def kill_at_calls(tmp_path, shim, *, fresh, torn, stride=1):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fresh", [True, False], ids=["new", "old"])
 def test_a_kill_at_any_system_call_of_a_release(tmp_path, shim, fresh):
     found = kill_at_calls(tmp_path, shim, fresh=fresh, torn=False, stride=3)
@@ -498,6 +501,7 @@ print(json.dumps(counts))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [False, True], ids=["release", "session"])
 def test_a_kill_at_any_system_call_of_a_release_of_ballots(tmp_path, shim, rounds):
     (tmp_path / "base").mkdir()
@@ -557,6 +561,8 @@ def kill_at_random(tmp_path, moments, seed):
     assert 2 * found["releases"] >= found["seen"] > 0
 
 
+@pytest.mark.long
+@pytest.mark.sample
 def test_kills_at_random_moments(tmp_path):
     kill_at_random(tmp_path, 30, seed=0)
 

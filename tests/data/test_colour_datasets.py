@@ -172,6 +172,7 @@ def test_teachers_release_and_student_take_colours(colours):
     assert student.image_shape_ == (3, 32, 32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "shape"), [("linear", (3072,)), (SmallCNN, (3, 32, 32))])
 def test_dp_sgd_takes_colours_flat_and_as_images(colours, module, shape):
     d = colours

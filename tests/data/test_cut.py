@@ -289,6 +289,7 @@ def test_another_order_of_the_file_is_another_cut(tmp_path):
     assert c[order].tolist() == d.tolist()
 
 
+@pytest.mark.long
 def test_a_job_on_files_cuts_by_the_secret_beside_its_ledger(tmp_path):
     frame = pd.DataFrame(X, columns=list("abc")).assign(ill=np.where(Y, "yes", "no"))
     frame.to_csv(tmp_path / "private.csv", index=False)

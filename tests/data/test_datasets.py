@@ -208,6 +208,7 @@ def test_real_data(name, protocol):
             assert X.index.equals(pd.RangeIndex(len(X)))
 
 
+@pytest.mark.long
 def test_mnist_keeps_its_order_in_the_paper_protocol():
     stored = np.load(Path(real("mnist")) / "mnist.npz")
     x_test, y_test = stored["x_test"], stored["y_test"]

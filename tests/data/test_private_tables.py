@@ -53,6 +53,7 @@ def test_a_private_file_has_the_public_ones_columns(tmp_path):
     assert align_columns(t.X, LIKE).columns.tolist() == HEADER[:4]
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(
     row=st.integers(0, 2),

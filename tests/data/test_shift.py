@@ -29,6 +29,7 @@ def known():
     return {name: getattr(datasets, name)().data for name in loaders}
 
 
+@pytest.mark.long
 def test_honest_splits_and_biased_thirds_are_not_told_of(known):
     for name, X in known.items():
         n_public = max(25, len(X) // 8)

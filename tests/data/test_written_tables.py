@@ -200,6 +200,7 @@ LIKE = [["1970-01-02", "1,5", "Oslo"], ["1971-01-02", "", "Rome"]]
 PEOPLE = [["1980-05-05", "2,5", "Oslo", "no"], ["1981-05-05", "0,1", "Rome", "yes"], ["1982-01-01", "7", "?", "no"]]
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     row=st.integers(0, 2),

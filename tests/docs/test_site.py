@@ -82,6 +82,7 @@ def faults(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # half a minute of one core; more where many tests share it
 def test_the_site_is_whole_and_needs_no_network(tmp_path):
     """One test, so that one process builds the site once."""

@@ -29,6 +29,7 @@ def test_it_is_a_notebook_without_outputs():
     assert [(cell.outputs, cell.execution_count) for cell in code] == [([], None)] * len(code)
 
 
+@pytest.mark.long
 def test_it_runs_and_shows_what_its_text_says(site_notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, shown = {"__name__": "__main__"}, []

@@ -59,6 +59,7 @@ def test_copies_are_one_unit_that_is_clipped_once(owners):
         assert 0.4 < float(torch.cat([part.flatten() for part in alone]).norm()) <= 0.5 * (1 + 1e-6)
 
 
+@pytest.mark.long
 def test_in_a_whole_fit():
     options = {"budget": Budget(8.0, 1e-3), "classes": range(3), "expected_batch_size": 10, "epochs": 2}
     augmentation = ImageAugmentation((8, 8), multiplicity=2, shift=1)

@@ -84,6 +84,7 @@ def test_blocks_that_are_too_large_are_exact():
     assert engine.excess >= 2 * FEW * (FEW * 2**-24 / (1 - FEW * 2**-24))
 
 
+@pytest.mark.long
 def test_fits_sum_in_blocks_where_units_keep_their_numbers(monkeypatch):
     seen = []
     original = BookKeepingEngine.clipped_sum

@@ -458,6 +458,7 @@ def test_a_module_that_is_refused_here_falls_back(monkeypatch):
     assert isinstance(build_engine("linear", F, K), PerRecordEngine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "word"), [("linear", "a trace of the module"), (Dropping, "alone, by a copy")])
 def test_the_statement_says_how_records_were_kept_apart(module, word):
     rng = np.random.default_rng(0)
@@ -467,6 +468,7 @@ def test_the_statement_says_how_records_were_kept_apart(module, word):
     assert word in next(a.how for a in statement.assumptions if a.name == "clipping")
 
 
+@pytest.mark.long
 def test_the_default_is_book_keeping_and_both_train_alike():
     rng = np.random.default_rng(0)
     X, y = rng.random((60, 12)).astype("f4"), np.arange(60) % K

@@ -73,6 +73,7 @@ def test_records_are_scored_by_their_loss():
     assert "200 canaries" in clf.statement_.mechanism
 
 
+@pytest.mark.long
 def test_without_canaries_nothing_is_left_behind_and_bad_ones_are_refused():
     assert not hasattr(make(None, expected_batch_size=50).fit(X, Y), "canaries_")
     with pytest.raises(InvalidInputError, match="one of the two"):
@@ -87,6 +88,7 @@ def test_without_canaries_nothing_is_left_behind_and_bad_ones_are_refused():
         make(Canaries(X=X[:, :9], y=Y), expected_batch_size=50).fit(X, Y)
 
 
+@pytest.mark.long
 def test_persons_and_canaries():
     clf = make(Canaries(gradients=30), expected_batch_size=20).fit(X, Y, groups=np.repeat(np.arange(50), 2))
     assert clf.sample_rate_ == 20 / 80

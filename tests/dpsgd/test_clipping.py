@@ -160,6 +160,7 @@ def test_a_count_that_costs_more_than_the_step_is_refused():
     assert QuantileClipping().gradient_noise_multiplier(1.0, 11) > 2
 
 
+@pytest.mark.long
 def test_the_cost_is_that_of_two_releases_of_dp_accounting():
     """Add-or-remove without sampling: gradients at sigma_g and centred bits (half a count) at sigma_b."""
     clip, sigma = QuantileClipping(count_noise=2.0), 1.7
@@ -188,6 +189,7 @@ def hockey_sticks(q, w, other, epsilon):
     return float(np.maximum(p - math.exp(epsilon) * r, 0).sum() * (axis[1] - axis[0]) ** 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("q", [0.1, 1.0])
 def test_replace_one_brute_force(q):
     """Whatever two units do to gradient (in its direction) and count, no more than the pair that is accounted."""
@@ -214,6 +216,7 @@ def test_replace_one_brute_force(q):
     assert (uncentred > 2 * accounted) == (q < 1)
 
 
+@pytest.mark.long
 def test_the_epsilon_is_that_of_the_same_noise_multiplier():
     """What goes into accounting is the noise multiplier of the step, for any clipping."""
     shape = {"delta": 1e-5, "sample_rate": 0.05, "n_steps": 40}

@@ -104,6 +104,7 @@ def hockey_stick(p, r, e):
     return trapezoid(np.clip(p(x) - np.exp(e) * r(x), 0, None), x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "sigma"), [(0.3, 1.0), (0.05, 0.7), (0.9, 2.0)])
 def test_one_replace_one_step_is_the_integral_of_its_pair(q, sigma):
     found = dpsgd_epsilon(sigma, delta=1e-4, sample_rate=q, n_steps=1, interval=1e-4)
@@ -138,6 +139,7 @@ def test_replace_one_lies_between_its_bounds(sigma, q, n_steps):
         assert ours <= 2 * epsilon(sigma, q, n_steps, "add-or-remove", delta=half)
 
 
+@pytest.mark.long
 def test_replace_one_agrees_with_our_own_transform():
     q, sigma, n_steps, h = 0.1, 1.3, 60, 2e-3
     edges = np.linspace(-30, 30, 400_001)
@@ -248,6 +250,7 @@ def test_empty_samples_are_noisy_steps_scaled_by_the_expected_size():
     assert abs(ratio * np.sqrt(n_steps / (n_steps - 4)) - 1) > 5 / np.sqrt(2 * 2010)  # four silent steps would show
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["linear", "tanh-mlp", "tanh-cnn"])
 def test_one_step_is_the_clipped_sum_plus_one_noise(name):
     rng = np.random.default_rng(0)
@@ -340,6 +343,7 @@ def test_digits_at_epsilon_three(digits, module, least):
     assert (clf.predict(X_test) == clf.classes_[proba.argmax(1)]).all()
 
 
+@pytest.mark.long
 def test_the_statement_says_it_all(digits):
     clf = make(epochs=2).fit(*digits[:2])
     statement = clf.statement_
@@ -368,6 +372,7 @@ def test_the_statement_says_it_all(digits):
     assert "that would be" not in statement.accounting
 
 
+@pytest.mark.long
 def test_seeds(digits):
     X, y = digits[:2]
 
@@ -401,6 +406,7 @@ def test_global_state_is_left_alone(digits):
     assert warnings.filters == filters
 
 
+@pytest.mark.long
 def test_it_clones_pickles_pipes_and_takes_a_budget(digits):
     X, y, X_test, _ = digits
     clf = make(epochs=1)
@@ -422,6 +428,7 @@ def test_strings_and_absent_classes(digits):
     assert set(clf.predict(X_test)) <= set(clf.classes_)
 
 
+@pytest.mark.long
 def test_adam_the_cnn_and_group_norm_train(digits):
     X, y, X_test, y_test = digits
     clf = make("tanh-cnn", module_kwargs={"n_groups": 4}, optimizer="adam", learning_rate=0.02, epochs=3, noise_seed=0)
@@ -570,6 +577,7 @@ def test_modules_that_cannot_be_private_are_refused(module, kwargs, words):
         build_engine(module, 8, 3, kwargs)
 
 
+@pytest.mark.long
 def test_warnings(digits):
     X, y = digits[:2]
     with pytest.warns(PrivacyLeakWarning, match="classes="):

@@ -150,6 +150,7 @@ def words_of(statement):
     return re.sub(r"\b[0-9a-f]{40,}\b|\d{4}-\d\d-\d\dT[\d:+]+", "", str(statement))
 
 
+@pytest.mark.long
 def test_neighbours_under_add_or_remove_get_the_same_statement(records):
     X, y = records
     options = {"adjacency": "add-or-remove", "nominal_n": 200, "budget": Budget(3.0, 4.9e-3)}
@@ -179,6 +180,7 @@ def test_the_nominal_number_is_asked_for_where_it_is_needed_and_only_there(recor
 # ---------------------------------------------------------------- the ledger
 
 
+@pytest.mark.long
 def test_a_ledgers_cost_is_an_upper_bound_in_both_its_languages():
     for q, sigma, n_steps in ((0.1, 1.5, 50), (0.01, 0.8, 400), (1.0, 6.0, 10)):
         cost = PoissonSGD().charge(sigma, Shape(1000, q, n_steps, 1))
@@ -193,6 +195,7 @@ def test_a_ledgers_cost_is_an_upper_bound_in_both_its_languages():
         assert (norm.isf(up[inside]) >= norm.isf(down[inside]) - mu - 1e-6).all()
 
 
+@pytest.mark.long
 def test_a_fit_is_charged_before_it_begins_and_stays_charged(records, tmp_path, monkeypatch):
     X, y = records
     ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(6.0, 1e-5), currency="renyi")
@@ -229,6 +232,7 @@ def test_the_first_budget_buys_one_fit_and_not_two(records, tmp_path):
     assert len(ledger.releases()) == 1
 
 
+@pytest.mark.long
 def test_nothing_is_charged_for_what_fails_before_training(records, tmp_path):
     X, y = records
     ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(6.0, 1e-5), currency="renyi")

@@ -274,6 +274,7 @@ GOOD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GOOD)
 def test_gradients_side_by_side_are_those_of_records_alone(name):
     torch.manual_seed(0)
@@ -322,6 +323,7 @@ class Sampled(PoissonSGD):
         yield torch.zeros(size, dtype=torch.float64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("physical", [None, 7])
 def test_a_sampled_record_moves_the_sum_by_its_own_gradient_alone(adjacency, physical):

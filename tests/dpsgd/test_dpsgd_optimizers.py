@@ -68,6 +68,7 @@ def test_the_bias_is_gone():
     assert float(state["square"].mean()) > 100 * true**2
 
 
+@pytest.mark.long
 def test_steps_are_those_of_small_and_large_gradients_alike():
     """With noise far above them, plain Adam moves a small gradient less than a large one; the corrected one as much."""
     rng, sizes = np.random.default_rng(1), torch.tensor([1.0, 0.3]).double().repeat_interleave(4000)

@@ -181,6 +181,7 @@ def test_digits_by_default_at_three():
     assert clf.n_steps_ == 40
 
 
+@pytest.mark.long
 def test_images_by_default_and_without_public_rows():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)

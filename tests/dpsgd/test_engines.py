@@ -234,6 +234,7 @@ def rows():
     return np.random.default_rng(0).random((24, 64)).astype("f4"), np.arange(24) % K
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(set(named_modules()) - {"papernot-cnn", "papernot-deep-cnn"}))
 def test_one_name_is_one_network_for_teachers_and_for_dpsgd(name, rows):
     teachers = make_teacher(f"torch-{name}").set_params(n_teachers=2, classes=range(K), epochs=1, device="cpu")

@@ -232,6 +232,7 @@ def test_the_attack_that_the_account_allows_for_succeeds_as_often():
         assert max(far) == pytest.approx(mu, rel=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove"])
 def test_coins_and_bands_on_a_plane(adjacency):
     """One turn of two bands, in with probability 0.6: delta by quadrature over both rows of the release."""
@@ -299,6 +300,7 @@ def test_the_first_steps_never_cost_more_than_a_run_of_so_many(done):
     assert not TreeFTRL().prefixes
 
 
+@pytest.mark.long
 def test_the_chosen_bands_leave_the_least_error():
     shape = Shape(5000, 0.05, 40, 250)
     for epsilon, least in ((10.0, 0.8), (0.5, 1.0)):

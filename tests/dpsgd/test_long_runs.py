@@ -178,6 +178,7 @@ def keep_first(monkeypatch, path, copy):
     monkeypatch.setattr(_run, "_write", kept)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -201,6 +202,7 @@ def test_another_module_gets_no_noise_a_second_time(tmp_path, monkeypatch, first
     assert torch.equal(weights(once), weights(again))
 
 
+@pytest.mark.long
 def test_a_run_starts_from_the_weights_that_it_had(tmp_path, monkeypatch):
     """Also one taken up before its first step, of a module that starts from bits of its own."""
     path, copy = tmp_path / "run", tmp_path / "old"
@@ -247,6 +249,7 @@ def test_no_key_stays_behind_where_the_folder_changes_or_at_the_end_of_a_link(tm
     assert not list(other.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_halves_are_kept(tmp_path, dtype):
     class Half(torch.nn.Module):
@@ -292,6 +295,7 @@ def test_a_keyed_source_repeats_itself_and_its_children_do_not():
 # ---------------------------------------------------------------- watching, and ending early
 
 
+@pytest.mark.long
 def test_callbacks_see_every_step_and_may_end_the_fit():
     seen = []
     clf = make(callbacks=[seen.append, lambda now: now.step == 4]).fit(X, Y)
@@ -314,6 +318,7 @@ def test_a_callbacks_own_error_is_its_own():
         make(callbacks=["print"]).fit(X, Y)
 
 
+@pytest.mark.long
 def test_training_stops_before_the_step_that_would_exceed():
     sigma = 4.0
     with pytest.raises(BudgetExceededError, match="noise_multiplier=4"):
@@ -337,6 +342,7 @@ def test_the_bar_says_what_is_spent(capsys):
 # ---------------------------------------------------------------- neighbours
 
 
+@pytest.mark.long
 def test_zero_out_has_the_numbers_of_add_or_remove_and_a_public_n():
     out = make(adjacency="zero-out").fit(X, Y)
     less = make(adjacency="add-or-remove", nominal_n=120).fit(X, Y)
@@ -347,6 +353,7 @@ def test_zero_out_has_the_numbers_of_add_or_remove_and_a_public_n():
     assert "not comparable with replace-one" in out.statement_.accounting
 
 
+@pytest.mark.long
 def test_a_rate_may_stand_for_the_number():
     clf = make(adjacency="add-or-remove", sample_rate=0.2).fit(X, Y)
     assert clf.sample_rate_ == 0.2
@@ -369,6 +376,7 @@ def test_under_add_or_remove_no_error_tells_how_many_there_are():
         assert "120" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_the_bar_is_made_of_constants(monkeypatch):
     noted = []
 
@@ -429,6 +437,7 @@ def test_which_records_a_person_casts_is_theirs_alone():
     assert abs(counts - 300).max() < 5 * np.sqrt(300)  # each of the seven equally often
 
 
+@pytest.mark.long
 def test_persons_are_protected_as_one():
     owners = np.repeat(np.arange(60), 2)
     clf = make(expected_batch_size=10, epochs=2, n_steps=None).fit(X, Y, groups=owners)
@@ -463,6 +472,7 @@ def test_a_persons_ledger_is_of_persons(tmp_path):
 # ---------------------------------------------------------------- who settings go through
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [

@@ -31,6 +31,7 @@ def planned():
     return make().fit(X[PRIVATE], Y[PRIVATE], X_public=X[PUBLIC])
 
 
+@pytest.mark.long
 def test_nothing_but_defaults(planned):
     assert planned.recipe_.name == "tabular-kernel"
     assert planned.score(X[TEST], Y[TEST]) > 0.88
@@ -56,6 +57,7 @@ def test_a_private_row_changes_no_other_rows_features(planned):
     assert (again._road.transform(X[TEST]) == planned._road.transform(X[TEST])).all()
 
 
+@pytest.mark.long
 def test_what_a_user_says_wins_over_the_recipe():
     clf = make(expected_batch_size=100, epochs=3, learning_rate=0.5).fit(X[PRIVATE], Y[PRIVATE], X_public=X[PUBLIC])
     assert (clf.recipe_.expected_batch_size, clf.recipe_.epochs, clf.recipe_.learning_rate) == (100, 3, 0.5)
@@ -81,6 +83,7 @@ def test_a_representation_of_the_callers():
     assert clf.score(X[TEST], Y[TEST]) > 0.7
 
 
+@pytest.mark.long
 def test_images_and_persons_and_canaries():
     rng = np.random.default_rng(0)
     images = rng.random((300, 1, 16, 16)).astype(np.float32)
@@ -116,6 +119,7 @@ def test_mixed_tables():
         clf.predict(frame[["job"]])
 
 
+@pytest.mark.long
 def test_a_planned_run_is_taken_up(tmp_path):
     def kill(now):
         if now.step == 7:
@@ -132,6 +136,7 @@ def test_a_planned_run_is_taken_up(tmp_path):
         assert torch.equal(a, b)
 
 
+@pytest.mark.long
 def test_under_add_or_remove_the_plan_follows_the_nominal_number():
     a = make(adjacency="add-or-remove", nominal_n=900).fit(X[PRIVATE], Y[PRIVATE], X_public=X[PUBLIC])
     b = make(adjacency="add-or-remove", nominal_n=900).fit(X[PRIVATE][:800], Y[PRIVATE][:800], X_public=X[PUBLIC])

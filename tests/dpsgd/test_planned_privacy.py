@@ -54,6 +54,7 @@ def test_private_rows_do_not_pass_for_public_ones():
         assert not hasattr(clf, "statement_")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("more", "groups", "own", "exact"),
     [
@@ -91,6 +92,7 @@ def test_an_error_tells_no_number_of_records(rows, module):
         assert "377" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_canaries_of_a_table_in_a_run_that_is_kept(tmp_path):
     table = pd.DataFrame({"a": X[:, 0], "town": np.array(["Oslo", "Rome"])[Y]})
     canaries = Canaries(X=table[PUBLIC][:10], y=Y[:10])

@@ -89,6 +89,7 @@ def test_no_neighbours_written_down_whole_are_further_apart_than_the_pair(n, q, 
     assert closest <= (1 + 1e-5 if most == n else 2.1)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     n=st.integers(2, 5000),
@@ -395,6 +396,7 @@ def test_sizes_that_mean_nothing_are_refused():
 # ---------------------------------------------------------------- a whole fit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mechanism", "sampling"),
     [

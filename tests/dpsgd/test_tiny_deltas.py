@@ -108,6 +108,7 @@ def test_the_integral_itself_is_the_gaussians():
     assert float(delta) == pytest.approx(1e-12, rel=1e-6)
 
 
+@pytest.mark.long
 def test_a_published_run_of_a_hundred_thousand_steps():
     """VaultGemma (2025): noise 0.614, batches of 517,989 sequences of 1,024 tokens, 100,000 steps, delta 1.1e-10.
 
@@ -253,6 +254,7 @@ def test_a_composition_is_never_below_the_one_by_whole_numbers(theta, delta):
 # ---------------------------------------------------------------- dp_accounting, where its rounding does not matter
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     log_rate=st.floats(-4, -0.05),
@@ -296,6 +298,7 @@ def test_accountants_side_by_side_use_it_under_both_adjacencies():
 # ---------------------------------------------------------------- order
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(
     log_rate=st.floats(-4, -0.1),

@@ -85,6 +85,7 @@ def unit_by_unit(module, X, y, weights, k, clip):
     return torch.stack(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", [Linear, Smooth, Images])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_equal_to_a_loop_over_units(engine, module):

@@ -152,6 +152,7 @@ class PublicIsPrivate(PATEClassifier):
         return super().fit(X, y, X_public=X)
 
 
+@pytest.mark.long
 def test_scikit_learn_checks(monkeypatch):
     monkeypatch.setattr(pate.estimator._roads, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
     estimator = PublicIsPrivate(overlap_is_public=True, budget=Budget(100.0, 1e-5), noise_seed=0, random_state=0)
@@ -212,6 +213,7 @@ def assumption(clf, name):
     return next(a for a in clf.statement_.assumptions if a.name == name)
 
 
+@pytest.mark.long
 def test_the_statement_says_what_is_true():
     clf = small(tuning="nothing").fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     s = clf.statement_
@@ -274,6 +276,7 @@ def never(*_, **__):
     raise AssertionError("ballots were cast")
 
 
+@pytest.mark.long
 def test_the_same_fit_again_is_free_and_nothing_else_is(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "l.sqlite", total=ONE)
     fits = [small(ledger=ledger).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC) for _ in range(3)]
@@ -294,6 +297,7 @@ def test_the_same_fit_again_is_free_and_nothing_else_is(tmp_path, monkeypatch):
     assert len(ledger.releases()) == 1
 
 
+@pytest.mark.long
 def test_another_budget_is_charged(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-5))
     for epsilon in (1.0, 0.5, 1.0):
@@ -310,6 +314,7 @@ def test_a_ledger_of_other_records_is_refused(tmp_path):
     assert len(ledger.releases()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_a_stopped_fit_goes_on(tmp_path, monkeypatch, rounds):
     """It was charged, and perhaps one round was released: the next fit takes that up and pays nothing."""
@@ -364,6 +369,7 @@ def public_things(clf, plan):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("row", "label"), [([2.5, 0.3], 1), ([1e300, -1e300], 0), ([0.0, 5.0], 1)])
 def test_neighbours_have_equal_maps_and_differ_in_one_ballot(cast, row, label):
     other, other_y = SMALL.copy(), SMALL_Y.copy()
@@ -402,6 +408,7 @@ ODD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("odd", ODD)
 def test_an_odd_record_changes_its_own_ballot_alone(cast, odd):
     """Nothing is raised, and the other records' ballots are what they were."""
@@ -478,6 +485,7 @@ def test_a_named_student_learns_from_the_labels():
     assert np.allclose(p.sum(axis=1), 1)
 
 
+@pytest.mark.long
 def test_what_speaks_of_shards_means_shards():
     for options in ({"n_teachers": 9}, {"estimator": LogisticRegression()}, {"voters": "shards"}):
         clf = small(budget=Budget(1e3, 1e-5), anyway=True, **options).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)

@@ -99,6 +99,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.long
 def test_scikit_learn_checks():
     estimator = PublicIsPrivate(
         overlap_is_public=True, n_teachers=2, budget=RICH, noise_seed=0, random_state=0, partition_seed=0

@@ -44,6 +44,7 @@ ESTIMATORS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_estimator_takes_public_rows_and_rows_to_predict_in_any_order(name):
     clf = clone(ESTIMATORS[name]).fit(X, Y, X_public=PUBLIC)

@@ -31,6 +31,7 @@ def piped(clf, **more):
     return Pipeline([("scale", scale), ("clf", clone(clf).set_fit_request(X_public=True, groups=True))], **more)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clf", CLASSIFIERS, ids=lambda clf: type(clf).__name__)
 def test_public_rows_are_scaled_with_the_private_ones(clf):
     with sklearn.config_context(enable_metadata_routing=True):

@@ -73,6 +73,7 @@ def test_several_arrays_of_rows_are_refused_as_such(name):
             clone(WHO[name]).fit(several, Y, X_public=PUBLIC)
 
 
+@pytest.mark.long
 def test_a_module_of_several_inputs_gets_them_in_one_row():
     for clf in (WHO["DP-SGD"], WHO["torch teachers"]):
         with pytest.raises(InvalidInputError, match=r"forward takes 2 inputs \(left, right\).*np\.hstack"):
@@ -81,6 +82,7 @@ def test_a_module_of_several_inputs_gets_them_in_one_row():
     assert clf.score(X, Y) > 0.9
 
 
+@pytest.mark.long
 def test_sparse_rows_of_a_named_module_are_filled_in():
     dense = np.where(np.abs(X) > 0.5, X, 0.0)
     clf = clone(WHO["DP-SGD"]).set_params(random_state=0, noise_seed=1)

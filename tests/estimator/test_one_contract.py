@@ -378,6 +378,7 @@ def test_what_is_no_table_of_numbers_and_texts_is_refused_by_name(who, odd, word
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_set_output_names_the_columns_of_maps_and_breaks_no_classifier():
     from pate import TableEncoder
 

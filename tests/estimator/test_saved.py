@@ -125,6 +125,7 @@ def test_what_was_saved_predicts_the_very_same(name, tmp_path):
         assert (tmp_path / "c.pate").read_bytes() == (tmp_path / "a.pate").read_bytes()
 
 
+@pytest.mark.long
 def test_a_model_of_rounds_and_trees_comes_back(tmp_path):
     """More evidence: residual rounds, and a forest of the public columns."""
     rng = np.random.default_rng(0)
@@ -216,6 +217,7 @@ def test_a_ballots_model_follows_from_the_release_and_public_rows(tmp_path):
     assert (tmp_path / "b.pate").read_bytes() == (tmp_path / "a.pate").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [records, lambda: shards("random-forest", classes=["no", "yes"])])
 def test_no_private_cell_is_in_a_file(tmp_path, make):
     X, y = frame()

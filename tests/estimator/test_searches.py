@@ -51,6 +51,7 @@ def number(text, pattern):
     return float(re.search(pattern, text).group(1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [records, shards, dpsgd])
 def test_a_search_is_warned_of_and_its_statement_counts_every_fit(make):
     clf = make()
@@ -74,6 +75,7 @@ def test_a_search_is_warned_of_and_its_statement_counts_every_fit(make):
         )
 
 
+@pytest.mark.long
 def test_a_pipelines_classifier_is_counted_too():
     pipe = make_pipeline(FunctionTransformer(), dpsgd())
     with pytest.warns(RepeatedFitWarning):
@@ -119,6 +121,7 @@ def test_a_pickle_is_whole():
     assert back.statement_.digest == clf.statement_.digest
 
 
+@pytest.mark.long
 def test_seeded_fits_warn_of_nothing_and_void_the_sum():
     clf = records(noise_seed=1)
     fitted(clf)
@@ -129,6 +132,7 @@ def test_seeded_fits_warn_of_nothing_and_void_the_sum():
     assert "epsilon" not in told(statement)
 
 
+@pytest.mark.long
 def test_a_ledger_counts_by_itself(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(2.0, 1e-5))
     clf = records(ledger=ledger)
@@ -148,6 +152,7 @@ def test_what_somebody_else_counts_is_not_counted_here():
     assert told(fitted(clf).statement_) == ""
 
 
+@pytest.mark.long
 def test_a_private_selection_never_tells_its_number_of_runs():
     clf = dpsgd()
     with warnings.catch_warnings():
@@ -158,6 +163,7 @@ def test_a_private_selection_never_tells_its_number_of_runs():
     assert told(found.statement) == told(found.winner.statement_) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", [lambda found, clf: found.winner, lambda found, clf: clf], ids=["winner", "candidate"])
 def test_what_is_fitted_after_a_private_selection_tells_of_its_price(of):
     clf, budget = dpsgd(), Budget(8.0, 1e-4)
@@ -169,6 +175,7 @@ def test_what_is_fitted_after_a_private_selection_tells_of_its_price(of):
     assert together >= found.guarantee.epsilon + again.guarantee.epsilon - 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [records, dpsgd])
 def test_a_ledger_that_was_named_late_hides_no_fit(make, tmp_path):
     clf = fitted(make())
@@ -179,6 +186,7 @@ def test_a_ledger_that_was_named_late_hides_no_fit(make, tmp_path):
     assert told(other).startswith("3 fits of this estimator")
 
 
+@pytest.mark.long
 def test_a_run_that_another_process_began_is_counted_here_once(tmp_path):
     class Killed(Exception):
         pass

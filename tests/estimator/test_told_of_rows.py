@@ -58,6 +58,7 @@ def test_classes_that_nobody_has_and_records_that_do_not_vote():
         assert counted or "30 of 1200 records cannot be used" in said
 
 
+@pytest.mark.long
 def test_an_amount_is_refused_where_no_class_was_named_and_only_there():
     amounts = np.arange(1200)
     for road in ROADS:

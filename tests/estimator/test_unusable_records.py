@@ -151,6 +151,7 @@ def with_one(values, odd):
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("taker", ALL)
 def test_every_way_of_being_unusable_gives_the_same_release(taker):
     rows, y = ROWS.tolist(), LABELS.tolist()
@@ -172,6 +173,7 @@ def test_every_way_of_being_unusable_gives_the_same_release(taker):
     assert not told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("taker", ALL)
 def test_where_no_record_is_left_there_is_a_release_as_beside_one_that_is(taker):
     rows, y = ROWS.tolist(), LABELS.tolist()

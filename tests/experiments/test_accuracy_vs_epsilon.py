@@ -46,6 +46,7 @@ def made_up(method="records", epsilon=1.0, seed=0, accuracy=0.9, **more):
     return {**key, **sizes, **found, **told, "code": "c" * 64, "commit": "d" * 40, **more}
 
 
+@pytest.mark.long
 def test_resuming_computes_nothing_twice(parts, tiny, tmp_path):
     _, sweep, *_ = parts
     said: list[str] = []
@@ -59,6 +60,7 @@ def test_resuming_computes_nothing_twice(parts, tiny, tmp_path):
     assert said[-1].startswith("0 of 2 cells")
 
 
+@pytest.mark.long
 def test_a_cut_off_line_is_computed_again(parts, tiny, tmp_path):
     _, sweep, *_ = parts
     file = tmp_path / "cells.jsonl"
@@ -90,6 +92,7 @@ def test_cells_of_other_code_or_settings_or_that_failed_are_not_done(parts):
         assert sweep.done([row], config) == set()
 
 
+@pytest.mark.long
 def test_a_failing_cell_is_told_and_the_others_go_on(parts, tiny, tmp_path, monkeypatch):
     methods, sweep, *_ = parts
 

@@ -135,6 +135,7 @@ def told(name, module):
     return {f.key: rows[f.what] for f in module.Config().figures}
 
 
+@pytest.mark.long
 def test_the_2017_epsilons_are_what_is_stored(script, data_home, mnist2018_counts):
     module = script("papernot2017_epsilons")
     found, before = module.measure(module.SMOKE, 0), told("papernot2017_epsilons", module)

@@ -27,6 +27,7 @@ def deviance(head, world):
     return log_loss(world.test[1], head.predict_proba(world.test[0]))
 
 
+@pytest.mark.long
 def test_rounds_without_noise_find_the_logistic_optimum(world):
     """Newton's method on the same rows, nothing clipped: scikit-learn's unpenalised logistic regression."""
     head = LinearHead.of(np.zeros((12, 4)), tuple(range(4)))

@@ -267,6 +267,7 @@ def test_predictions_never_overwrite(model, files, tmp_path):
     assert (tmp_path / "out.csv").read_text() == "mine"
 
 
+@pytest.mark.long
 def test_models_of_arrays_and_texts_take_tables_by_place_and_one_column(tmp_path):
     made = table()
     y, texts = (

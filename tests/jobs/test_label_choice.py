@@ -134,6 +134,7 @@ def test_rounds_find_the_border(files):
     assert far.iloc[work.queries_].mean() < 0.8 * far.mean()
 
 
+@pytest.mark.long
 def test_the_same_seed_and_labels_ask_the_same_rows(files):
     a, b = (job(*files, noise_seed=3) for _ in range(2))
     a.run(), b.run()
@@ -143,6 +144,7 @@ def test_the_same_seed_and_labels_ask_the_same_rows(files):
     assert not np.array_equal(a.queries_, c.queries_)
 
 
+@pytest.mark.long
 def test_a_second_run_is_free_and_the_same(tmp_path, files):
     path = tmp_path / "l.sqlite"
     work = job(*files, ledger=path)
@@ -159,6 +161,7 @@ def test_a_second_run_is_free_and_the_same(tmp_path, files):
         job(*files, ledger=path, random_state=9)
 
 
+@pytest.mark.long
 def test_a_crash_between_rounds_loses_nothing(tmp_path, files, monkeypatch):
     """The process dies after the second round: the next run takes up the same session and pays nothing."""
     from pate.release import LabelSession

@@ -296,6 +296,7 @@ def test_another_encoding_still_finds_its_answers(tmp_path, files):
     assert np.array_equal(other.run().labels, first.labels)
 
 
+@pytest.mark.long
 def test_many_runs_never_exceed_the_first_ones_budget(tmp_path, files):
     """Each run asks other rows at the same noise until the ledger says no; then it never says yes again."""
     ledger, budget, runs = tmp_path / "l.sqlite", Budget(2.0, 1e-4), 0
@@ -636,6 +637,7 @@ def test_any_classifier_may_teach(files):
     assert np.mean(np.array(work.run().values()) == truth(files[1], work.plan.queries)) > 0.8
 
 
+@pytest.mark.long
 def test_repeatable_by_seed_and_not_private_then(files):
     a = job(*files, noise_seed=1).run()
     assert np.array_equal(a.labels, job(*files, noise_seed=1).run().labels)

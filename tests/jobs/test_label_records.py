@@ -145,6 +145,7 @@ def test_every_public_row_has_a_label_and_how_sure_it_is(tmp_path, mixed):
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_classifier_gives_the_same_by_the_same_seed(files):
     """One rule, one road: the job adds files to it and nothing else."""
     release = job(*files, noise_seed=3).run()
@@ -155,6 +156,7 @@ def test_the_classifier_gives_the_same_by_the_same_seed(files):
     assert release.guarantee == clf.release_.guarantee
 
 
+@pytest.mark.long
 def test_the_plan_is_what_is_charged_and_looks_at_no_value(tmp_path, files):
     work = job(*files, ledger=tmp_path / "l.sqlite")
     text, line = work.plan.text(), str(work.plan)
@@ -190,6 +192,7 @@ def test_a_person_is_a_unit(tmp_path, files):
     assert Ledger(tmp_path / "l.sqlite").registration["n_units"] == 300
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("column", "cell"), [("a", "Jane Doe"), ("b", "9e300"), ("ill", "maybe"), ("ill", None)])
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
@@ -246,6 +249,7 @@ def test_next_to_nothing_is_not_paid_for(tmp_path, files):
     assert np.array_equal(job(*files, **options).run().probability, first.probability)  # it is paid for
 
 
+@pytest.mark.long
 def test_private_rows_as_public_ones_are_refused(tmp_path, files):
     pd.read_csv(files[0]).drop(columns=["ill", "who"]).to_csv(files[1], index=False)
     with pytest.raises(InvalidInputError, match="--overlap-is-public"):
@@ -257,6 +261,7 @@ def test_private_rows_as_public_ones_are_refused(tmp_path, files):
 # The ledger ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grouped", [False, True])
 def test_the_same_again_is_free_and_the_same_and_another_is_refused(tmp_path, files, grouped):
     options = {"ledger": tmp_path / "l.sqlite", **({"group": "who"} if grouped else {})}
@@ -274,6 +279,7 @@ def test_the_same_again_is_free_and_the_same_and_another_is_refused(tmp_path, fi
     assert Ledger(options["ledger"]).spent == spent
 
 
+@pytest.mark.long
 def test_what_is_left_is_shared_by_teachers_and_records_and_taken_up_again(tmp_path, files):
     """A recipe chosen for what was left is found again although less is left now."""
     options = {"ledger": tmp_path / "l.sqlite", "budget": Budget(2.0, 1e-4)}
@@ -290,6 +296,7 @@ def test_what_is_left_is_shared_by_teachers_and_records_and_taken_up_again(tmp_p
     assert held.verify().ok
 
 
+@pytest.mark.long
 def test_a_file_of_another_name_is_no_fresh_budget(tmp_path, files):
     job(*files, ledger=tmp_path / "l.sqlite").run()
     with pytest.raises(InvalidInputError, match=r"holds the private data set of the ledger .*l.sqlite"):
@@ -298,6 +305,7 @@ def test_a_file_of_another_name_is_no_fresh_budget(tmp_path, files):
     job(*files, ledger=tmp_path / "other.sqlite", new_ledger=True).run()
 
 
+@pytest.mark.long
 def test_the_maps_are_kept_beside_the_labels(tmp_path, files):
     options = {"checkpoint_dir": tmp_path / "kept", "ledger": tmp_path / "l.sqlite"}
     first = job(*files, **options).run()
@@ -374,6 +382,7 @@ def test_planes_are_the_colours():
     assert in_planes(pixels, None) is pixels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most_held", [0, 1 << 30])
 def test_records_are_mapped_in_blocks_once_where_memory_allows_it(tmp_path, monkeypatch, most_held):
     """Beyond so many bytes nothing is held that grows with the table, and each round maps records again."""

@@ -191,6 +191,7 @@ def test_files_that_cannot_be_read(tmp_path):
         read_votes(tmp_path / "half.npy")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["half", "flipped"])
 def test_a_damaged_archive_is_a_clear_error(tmp_path, damage):
     whole = bytearray(save(tmp_path, COUNTS, ".npz").read_bytes())

@@ -273,6 +273,7 @@ def test_votes_need_a_ledger_or_a_word(votes):
         job(votes, n_queries=5, new_ledger=True)
 
 
+@pytest.mark.long
 def test_five_names_are_not_five_budgets(tmp_path, votes):
     """The same votes as copies, as counts, as csv, in another order: one ledger knows them all."""
     labels = np.load(votes)
@@ -312,6 +313,7 @@ def test_a_ledger_of_one_file_of_votes_refuses_another(tmp_path, votes, truth):
     job(votes, n_queries=5, mechanism=GNMax(60.0)).run()
 
 
+@pytest.mark.long
 def test_a_renamed_private_file_is_known(tmp_path):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"age": rng.normal(size=90), "w": rng.normal(size=90), "ill": rng.choice(CLASSES, 90)})

@@ -84,6 +84,7 @@ print(done, flush=True)
 """
 
 
+@pytest.mark.long
 def test_four_processes_never_spend_more_than_there_is(path):
     """Forty releases are tried at once, the total buys seventeen and a half."""
     total = Budget(TOTAL.epsilon, TOTAL.delta)
@@ -179,6 +180,7 @@ pate.release.release_labels(votes, NoisyHistogram(40.0), budget=Budget(2.0, 1e-5
 """
 
 
+@pytest.mark.long
 def test_a_release_killed_after_its_charge_is_handed_out_later_for_free(path):
     process = script(_KILLED_RELEASE, path)
     _, err = process.communicate(timeout=60)
@@ -236,6 +238,7 @@ except LedgerError as error:
 """
 
 
+@pytest.mark.long
 def test_a_full_disk_charges_nothing(path):
     Ledger(path, total=Budget(50.0, 1e-5))
     process = script(_FULL_DISK, path)
@@ -332,6 +335,7 @@ def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes,
     assert sum((row.charge for row in ledger.releases()), Charge.zero()).guarantee(1e-5).epsilon <= epsilon
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     epsilon=st.floats(0.05, 15.0),

@@ -357,6 +357,7 @@ def test_a_crafted_body_is_a_clear_error(path, body):
 _ODD = [None, True, -1, 1e300, "x" * 50, "\x1b[2J", [], [[]], {}, {"a": 1}]
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(seq=st.sampled_from([0, 1, 3]), key=st.integers(0, 20), odd=st.sampled_from(_ODD), keep=st.booleans())
 def test_a_crafted_value_anywhere_in_a_body_is_no_crash(tmp_path_factory, seq, key, odd, keep):
@@ -394,6 +395,7 @@ def test_a_crafted_value_anywhere_in_a_body_is_no_crash(tmp_path_factory, seq, k
     assert not ledger.verify(head=None).ok
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_bytes_are_clear_errors_or_found(tmp_path_factory, data):

@@ -227,6 +227,7 @@ def test_another_ledger_beside_it_is_told_of_once_and_by_name(tmp_path):
     assert fresh.releases() == []
 
 
+@pytest.mark.long
 def test_a_classifier_and_ballots_tell_of_it_too(tmp_path):
     X, public = np.random.default_rng(0).normal(size=(2, 400, 3))
     y = (X[:, 0] > 0).astype(int)

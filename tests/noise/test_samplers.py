@@ -204,6 +204,7 @@ def test_a_far_cut_costs_no_more_bits(kind):
     assert not RealNoise(1, Script(0, 0), kind).below(Fraction(8))  # so rare that the cut is passed
 
 
+@pytest.mark.long
 def test_rounding_is_that_of_the_real_sum():
     """Coarse and fine grids from the same words: the coarse value is the fine one rounded."""
     counts = np.random.default_rng(0).integers(0, 300, (400, 10))

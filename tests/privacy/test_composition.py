@@ -179,6 +179,7 @@ def adversary(stop, seed):
     return spent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_on_every_transcript_the_filters_scalar_stays_within_the_budget(seed):
     budget = Budget(1.0, 1e-5)

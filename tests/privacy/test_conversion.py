@@ -138,6 +138,7 @@ def test_pure_is_dominated_by_its_gaussian(epsilon):
     assert norm.cdf(norm.ppf(1 - fixed) - mu) == pytest.approx(fixed, rel=1e-6)
 
 
+@pytest.mark.long
 @given(st.integers(1, 500), st.floats(5, 100), DELTAS)
 def test_n_charges_equal_one_charge_times_n(n, sigma, delta):
     one = Charge.gaussian(sensitivity=math.sqrt(2), sigma=sigma)
@@ -169,6 +170,7 @@ def test_laplace_pure_composition_wins_for_few_queries():
     assert exact.get_epsilon_for_delta(1e-5) - 0.1 <= many < 19.05
 
 
+@pytest.mark.long
 @given(EPSILONS, DELTAS, st.integers(1, 3000))
 def test_calibrate_lands_just_inside_the_budget(epsilon, delta, n_queries):
     from pate import GNMax, NoisyHistogram

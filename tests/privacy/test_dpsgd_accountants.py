@@ -37,6 +37,7 @@ def test_the_2016_papers_figure(epochs):
     assert found["strong composition"].epsilon > 1.5 * found["strong composition, 2016"].epsilon
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(
     q=st.floats(0.002, 0.4),

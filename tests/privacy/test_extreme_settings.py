@@ -123,6 +123,7 @@ def test_the_reader_of_comparisons_sees_them():
 # ---- a publishable bound ----
 
 
+@pytest.mark.long
 def test_the_smooth_bound_of_a_steep_threshold_saturates():
     """Where nothing is known of a change, it is all that a query may cost: not nothing."""
     most = 2 * query_cap(8.0, 1.0, 0.18)
@@ -177,6 +178,7 @@ def extreme_settings(rng: np.random.Generator) -> tuple[float, int, int, dict[st
     return between(0.05, 300), n, m, how
 
 
+@pytest.mark.long
 def test_value_and_sensitivity_of_all_neighbours_at_extreme_settings():
     steep = {"order": 8.0, "beta": 0.0125, "threshold": 28.0, "sigma_threshold": 0.18}
     assert smooth_everywhere(1.0, 20, 2, steep)
@@ -287,6 +289,7 @@ def fuzz_bounds(rng: np.random.Generator, times: int) -> None:
         assert budget.allows(found.charge(n))
 
 
+@pytest.mark.long
 def test_bounds_of_gates_and_calibrated_noise_at_extreme_settings():
     fuzz_bounds(np.random.default_rng(3), 2)
 

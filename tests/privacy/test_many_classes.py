@@ -65,6 +65,7 @@ def check(counts, noise):
             assert largest_error(found.reverse[0], reverse) < 1e-11, engine
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "m", "noise"),
     [
@@ -116,6 +117,7 @@ def test_engines_agree_and_the_law_sums_to_one(m, shape):
     assert np.exp(logs).sum() == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("y", [0.1, 0.5, 1.05, 2.1, 2.8])
 def test_the_strip_bounds_the_distribution_function_off_the_axis(y):
     t = np.concatenate([[-3000.0, -200.0, -39.0], np.linspace(-30, 12, 400)])
@@ -167,6 +169,7 @@ def test_the_allowance_is_the_bound_solved_for_the_mean():
     assert 2 * rate / (1 - rate) * np.exp(y * y / 2 + largest / 2) == pytest.approx(ALIASING, rel=1e-9)
 
 
+@pytest.mark.long
 def test_what_stands_on_the_law_of_many_classes():
     """Scores of gates, sums by teacher, and the dominating pair's hockey-stick, each against the reference."""
     counts, sigma, order = lone_leader(1000), 40.0, 8.0

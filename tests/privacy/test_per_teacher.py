@@ -24,6 +24,7 @@ def to_counts(labels, n_classes):
     return np.stack([(labels == j).sum(axis=0) for j in range(n_classes)], axis=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("test", [None, ThresholdTest(4.0, 2.0)])
 def test_against_brute_force(test):
     labels = random_labels(0)

@@ -34,6 +34,7 @@ def by_dp_accounting(parts, delta, interval, *, mu_squared=0.0):
     return accountant.get_epsilon(delta)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("parts", "histograms", "least_gain"),
     [
@@ -160,6 +161,7 @@ def test_a_charge_is_its_numbers_with_or_without_its_pairs(tmp_path):
     assert prices[0] == prices[1]
 
 
+@pytest.mark.long
 def test_truncated_samples_go_through_the_same_door():
     event = dpa.dp_event.TruncatedSubsampledGaussianDpEvent(1000, 0.05, 60, 1.5)
     cost = from_dp_event(dpa.SelfComposedDpEvent(event, 200))

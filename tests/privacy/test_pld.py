@@ -167,6 +167,7 @@ def test_many_queries_fall_back_to_joined_pairs(monkeypatch):
     assert swept <= joined
 
 
+@pytest.mark.long
 def test_figures_on_the_2018_votes(mnist2018_counts):
     noise = GaussianNoise(40.0)
     plain = pld_epsilon(mnist2018_counts[:100], 1e-5, noise=noise)

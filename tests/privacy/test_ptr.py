@@ -147,6 +147,7 @@ def test_the_bound_holds_for_every_data_set_within_d_teachers_both_directions(si
             assert (cost <= bound.cap).all()
 
 
+@pytest.mark.long
 def test_the_bound_holds_for_votes_moved_to_do_harm():
     """All d changes from the leader to the runner-up, or spread over all losers alike."""
     start = np.array([[95, 5, 0, 0, 0], [70, 20, 5, 5, 0], [60, 10, 10, 10, 10], [100, 0, 0, 0, 0]])
@@ -178,6 +179,7 @@ def test_the_bound_holds_for_confident(order):
         assert np.median(cost / exact) < 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sigma_threshold", [2.0, 6.0])
 def test_the_bound_holds_for_confident_where_hardly_anything_is_answered(sigma_threshold):
     """The reverse direction weighs the label's cost by the neighbour's chance of an answer, which is the larger one."""
@@ -202,6 +204,7 @@ def test_the_bound_moves_by_at_most_one_teacher_for_real_distances():
     assert bound.cost(here, -400).max() < 1e-20
 
 
+@pytest.mark.long
 def test_nothing_overflows_at_high_orders():
     counts = np.array([[250, 0, 0], [126, 124, 0], [90, 80, 80], [200, 50, 0]])
     for sigma in (2.0, 10.0):
@@ -257,6 +260,7 @@ def outcome_law(counts, gate):
     return np.array([1 - passed, *(passed * np.array(labels))])
 
 
+@pytest.mark.long
 def test_what_is_promised_holds_exactly_over_the_edge_of_the_test():
     """Hockey-stick divergence of the whole output between neighbours, as the votes go from consensus to contest."""
     gate = PTRGate(sigma=3.0, order=3.0, tau=0.3, width=0.8, delta=0.02, delta0=0.01)

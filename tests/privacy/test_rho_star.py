@@ -61,6 +61,7 @@ def test_public_epsilons_at_sigma_40():
         assert np.min(n * rho_star(orders, 40.0) + convert) == pytest.approx(epsilon, rel=1e-3)
 
 
+@pytest.mark.long
 def test_table_can_be_recomputed(plane):
     with np.load(certify.TABLE, allow_pickle=False) as stored:
         orders, hs, table = stored["orders"], stored["inverse_sigmas"], stored["table"]
@@ -92,6 +93,7 @@ def test_the_table_grows_along_1_over_sigma():
     assert (np.diff(moments, axis=1) > 0).all()
 
 
+@pytest.mark.long
 def test_one_cell_too_many_would_be_noticed(plane):
     """The bound reacts to the surface: it is within 0.3% of a value that is attained."""
     plane.shift(0.1)
@@ -109,6 +111,7 @@ def test_no_optimiser_exceeds_the_certificate(order, sigma):
     assert bound <= order / sigma**2
 
 
+@pytest.mark.long
 def test_curvature_lemmas(plane):
     """Second differences of G and F never fall below the proved bounds (Lemmas 3 and 4)."""
     rng = np.random.default_rng(0)
@@ -126,6 +129,7 @@ def test_curvature_lemmas(plane):
             assert ((f[0] + f[2] - 2 * f[1]) / length >= -k_f - 1e-6).all()
 
 
+@pytest.mark.long
 def test_probabilities_against_mpmath(plane):
     plane.shift(0.1)
     for i, k in [(900, 1000), (1400, 500), (300, 1700), (0, 1200), (1300, 1300)]:

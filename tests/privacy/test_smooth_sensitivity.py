@@ -99,6 +99,7 @@ def test_beta_has_a_limit():
         gnss_rdp_papernot2018(0.1, 5.0, 8.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "m"), [(3.0, 2), (10.0, 3), (10.0, 10), (40.0, 10)])
 def test_the_statistic_bounds_the_cost_in_both_directions(sigma, m):
     rng = np.random.default_rng(m)
@@ -129,6 +130,7 @@ def test_the_sensitivity_is_smooth_and_covers_every_neighbour(sigma, m):
     assert covered > 0.1, "sound but useless"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "n_teachers", "order"), [(1.0, 250, 8.0), (10.0, 1000, 8.0)])
 def test_the_sensitivity_is_smooth_where_scores_lie_far_below_the_table(sigma, n_teachers, order):
     # Unanimous votes at little noise: Phi^-1(Pr[not the leader]) is -177 and -71, the table begins at -38.
@@ -154,6 +156,7 @@ def test_local_sensitivity_against_a_plain_search():
     assert best <= found * (1 + 1e-12) <= best * 1.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sigma", "m", "test"), [(10.0, 3, (50.0, 12.0)), (40.0, 10, (80.0, 150.0)), (6.0, 2, (70.0, 4.0))]
 )
@@ -209,6 +212,7 @@ def test_sensitivity_of_confident_against_a_plain_search():
     assert best <= found <= 1.6 * best
 
 
+@pytest.mark.long
 def test_the_noise_of_the_release_has_the_scale_that_is_charged():
     counts = np.array([[100, 60, 40]] * 20)
     how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0, delta0=0.01)
@@ -227,6 +231,7 @@ def test_the_noise_of_the_release_has_the_scale_that_is_charged():
     assert np.allclose(drawn / step, np.rint(drawn / step), atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delta0", [0.3, 0.02])
 def test_the_bound_is_too_low_as_often_as_it_says(delta0):
     """The number without its price and conversion, against the statistic: below it with probability delta0."""

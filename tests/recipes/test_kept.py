@@ -18,6 +18,7 @@ CLASSES = ("no", "yes")
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.long
 def test_an_image_students_model_and_what_records_said_against_it(tmp_path):
     images = RNG.uniform(size=(60, 16, 16))
     student = ImageStudent(epochs=1, batch_size=20, random_state=0, device="cpu")

@@ -71,6 +71,7 @@ def test_labels_of_all_public_rows_within_the_budget(rows, epsilon):
     np.testing.assert_allclose(labels.probability.sum(axis=1), 1)
 
 
+@pytest.mark.long
 def test_neighbours_share_everything_public_and_differ_by_one_ballot(rows):
     """Replayed noise: the first round's statistics differ by exactly the two ballots' difference, and by no more."""
     X, y, X_public, _ = rows
@@ -89,6 +90,7 @@ def test_neighbours_share_everything_public_and_differ_by_one_ballot(rows):
     np.testing.assert_array_equal(one.voters.cast(X, y).sums - two.voters.cast(other, of_other).sums, alone)
 
 
+@pytest.mark.long
 def test_the_same_run_again_is_free_and_another_is_refused(rows, tmp_path):
     X, y, X_public, _ = rows
     ledger = Ledger(tmp_path / "ledger.sqlite")
@@ -108,6 +110,7 @@ def test_a_share_is_the_same_number_however_it_is_written(rows):
     assert one.name == two.name
 
 
+@pytest.mark.long
 def test_the_statement_says_who_fitted_what(rows):
     X, y, X_public, _ = rows
     plan = plan_of(X_public, epsilon=5.0)

@@ -65,6 +65,7 @@ def test_no_replaced_record_moves_the_sum_past_delta(data):
 person = st.lists(st.tuples(row, st.integers(0, 9)), min_size=0, max_size=6)
 
 
+@pytest.mark.long
 @given(person, person, st.sampled_from([2, 3, 10]), st.sampled_from(["soft", "signed"]), st.sampled_from([None, 0.5]))
 @example([((1.0, 0.0, 0.0), y) for y in (0, 0, 1)], [((1.0, 0.0, 0.0), 1)] * 5, 2, "soft", None)
 @example([((1.0, 0.0, 0.0), y) for y in range(3)], [((-1.0, 0.0, 0.0), 1)] * 5, 3, "signed", None)

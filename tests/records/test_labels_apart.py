@@ -61,6 +61,7 @@ def test_a_missing_label_makes_no_float_of_the_others(kind: str) -> None:
     assert class_indices(pd.Series(values, dtype=object).astype(kind), (LONG, 5)).tolist() == [0, 1, 0, -1]
 
 
+@pytest.mark.long
 def test_a_column_of_labels_with_an_odd_one_is_taken_like_any_other() -> None:
     y = np.arange(N).reshape(-1, 1) % 2
     columns = [y, np.ma.array(y, mask=np.arange(N).reshape(-1, 1) == 7)]

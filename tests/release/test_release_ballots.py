@@ -317,6 +317,7 @@ def test_rounds_that_are_alike_are_told_together():
     )
 
 
+@pytest.mark.long
 def test_crumbs_are_not_bought(tmp_path):
     """Rounds of more noise than ballots are refused, as teachers' votes are; so is a ledger's last hundredth."""
     few = {"shares": [1.0], "classes": 3, "n_units": 30}

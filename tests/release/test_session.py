@@ -330,6 +330,7 @@ for i in range(20):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("last", [0, 7])
 def test_a_killed_process_leaves_labels_and_the_rest(tmp_path, last):
     path = tmp_path / "ledger.sqlite"

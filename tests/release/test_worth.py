@@ -105,6 +105,7 @@ def test_teachers_of_one_record(n_records, n_teachers, better):
         assert plan_release(ONE, 1000, **asked | fine).n_queries == 1000
 
 
+@pytest.mark.long
 def test_a_teacher_of_one_record_is_no_better_than_a_guess_and_the_default_is():
     options = {"voters": "heads", "budget": Budget(3.0, 1e-5), "classes": range(10), "random_state": 0,
                "partition_seed": 0, "noise_seed": 0}  # fmt: skip

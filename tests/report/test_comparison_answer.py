@@ -88,6 +88,7 @@ def test_every_pair_between_the_sides_stands_in_the_table():
     assert line[1:4] == ("d1", "ahead of", "p3")
 
 
+@pytest.mark.long
 def test_who_was_refused_in_a_repeat_is_not_the_best_and_is_named():
     full = world({**THREE, "p2": [390] * 5})
     result = refused(full, "p2", 3).result()

@@ -36,6 +36,7 @@ def page(made):
     return pages.render_report(made.result(command="pate compare --dataset mnist"))
 
 
+@pytest.mark.long
 def test_the_straight_answer_comes_first(made, page):
     text = Page(page).text
     told = made.side_verdicts()
@@ -72,6 +73,7 @@ def test_every_part_that_is_asked_of_a_page_is_there(page):
     assert page.count("<svg class='wide'") == 1  # and one for a phone
 
 
+@pytest.mark.long
 def test_a_class_that_gets_few_answers_is_named(made, page):
     assert (
         "pate-a at ε = 1: class 2 gets answers to 10.0% of its 250 queries, all classes together 62.5%"
@@ -148,6 +150,7 @@ def test_contestants_of_one_side_are_told_apart_by_name():
     assert "No verdict: there are no two contestants" in Page(pages.render_report(alone.result())).text
 
 
+@pytest.mark.long
 def test_what_is_private_stands_on_the_sensitive_page_alone(tmp_path):
     """Ceilings, times, memory and data-dependent epsilons of data that are nobody's but the curator's."""
     found = comparison(published=False)
@@ -168,6 +171,7 @@ def test_what_is_private_stands_on_the_sensitive_page_alone(tmp_path):
     assert level == []
 
 
+@pytest.mark.long
 def test_published_data_may_show_costs_but_never_a_data_dependent_epsilon(tmp_path):
     folder = comparison().save(tmp_path / "out")
     for file in folder.iterdir():
@@ -222,6 +226,7 @@ def test_markdown_says_what_the_page_says(made):
         assert said in markdown, said
 
 
+@pytest.mark.long
 def test_seeded_noise_is_told_first():
     found = comparison(settings={"noise_seed": "given"})
     text = Page(pages.render_report(found.result())).text
@@ -229,6 +234,7 @@ def test_seeded_noise_is_told_first():
     assert "Not private: seeded noise." in pages.render_markdown(found.result())
 
 
+@pytest.mark.long
 def test_ten_contestants_make_a_page_under_three_megabytes(tmp_path):
     found = comparison(10, (0.1, 0.3, 1.0, 3.0, 8.0), n_classes=10, n_test=400)
     pages.write_report(tmp_path / "report.html", found.result())
@@ -246,6 +252,7 @@ def test_the_json_keeps_its_schema(options):
     assert ComparisonResult.from_dict(told).to_dict() == told
 
 
+@pytest.mark.long
 def test_the_schema_refuses_what_does_not_belong(made):
     jsonschema.Draft202012Validator.check_schema(SCHEMA_FILE)
     told = made.to_dict()
@@ -305,6 +312,7 @@ def test_anchors_stand_beside_the_same_data_alone():
     assert "DP-SGD, Opacus example" in pages.render_report(comparison(2, dataset="mnist", **few).result())
 
 
+@pytest.mark.long
 def test_entrants_that_nobody_describes_are_told_as_such():
     text = Page(pages.render_report(comparison(entrants=(Entrant(name="pate-a"),)).result())).text
     assert "not said" in text

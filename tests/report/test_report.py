@@ -199,6 +199,7 @@ def test_public_report_is_whole_and_asks_nothing_of_the_network(tmp_path, result
     assert "not private" not in page.text.lower()
 
 
+@pytest.mark.long
 def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, result, sensitive):
     path = tmp_path / "sensitive.html"
     report.write_sensitive_report(path, result, sensitive)
@@ -228,6 +229,7 @@ def test_sensitive_report_is_marked_throughout_and_for_its_owner_only(tmp_path, 
     assert "66.7% of the margins" in page.text
 
 
+@pytest.mark.long
 def test_how_many_teachers_is_answered_for_the_curator_alone(result, sensitive):
     page = check_self_contained(report.render_sensitive_report(result, sensitive)).text
     assert "How many teachers?" in page
@@ -252,6 +254,7 @@ def test_report_needs_only_kind_title_and_rows():
     check_self_contained(report.render_sensitive_report({"kind": "run", "title": "t", "rows": []}, {}))
 
 
+@pytest.mark.long
 def test_same_input_gives_the_same_bytes_and_survives_json(result, sensitive):
     before = copy.deepcopy((result, sensitive))
     first = report.render_report(result), report.render_sensitive_report(result, sensitive)
@@ -380,6 +383,7 @@ def test_malformed_sensitive_values_are_refused(result, sensitive, change):
         report.render_sensitive_report(result, {**sensitive, **change})
 
 
+@pytest.mark.long
 def test_all_text_is_escaped(result, sensitive):
     result.update(
         dict.fromkeys(("title", "dataset", "protocol", "description", "command", "created", "commit"), EVIL),
@@ -416,6 +420,7 @@ def test_templates_trust_nothing_and_name_no_address():
         render("statement.html", headline="x")
 
 
+@pytest.mark.long
 def test_seeded_run_says_so_first_and_promises_nothing(result):
     result["statement"] = make_statement(seeded=True).to_dict()
     page = Page(report.render_report(result))
@@ -496,6 +501,7 @@ def test_group_level_privacy_is_named(result):
     assert "for one group (all rows of one person)" in text
 
 
+@pytest.mark.long
 def test_rows_alone_are_drawn_and_nobody_is_called_ahead(result):
     """Without the answers row by row there is no paired difference, so no verdict."""
     result.update(kind="comparison", statement=None, settings={})
@@ -515,6 +521,7 @@ def test_rows_alone_are_drawn_and_nobody_is_called_ahead(result):
 # What came out, who wins, and what is next ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_public_images_are_drawn_with_what_was_released(result):
     shown = [{"image": ["0990", "0009"], "label": "<b>4", "confidence": 0.981}, {"image": ["1"], "label": None}]
     shown += [{"image": ["9"], "label": 3, "lead": 12.4}]
@@ -552,6 +559,7 @@ def test_who_wins_is_said_as_it_was_measured(result):
         assert (Path(pate.__file__).parents[1] / source).is_file()
 
 
+@pytest.mark.long
 def test_the_next_command_is_one_that_the_command_line_takes(result, tmp_path):
     assert NEXT in Page(report.render_report(result)).text
     rng = np.random.default_rng(0)
@@ -573,6 +581,7 @@ def test_words_are_explained_on_hover_and_below(result):
     assert f"<abbr title='{english()('glossary.epsilon').text}'>Epsilon (ε)</abbr>" in text
 
 
+@pytest.mark.long
 def test_every_picture_is_drawn_for_a_phone_too(result, sensitive):
     for text in (report.render_report(result), report.render_sensitive_report(result, sensitive)):
         widths = re.findall(r"<svg class='(wide|narrow)' viewBox='0 0 ([\d.]+) ", text)
@@ -583,6 +592,7 @@ def test_every_picture_is_drawn_for_a_phone_too(result, sensitive):
         assert re.search(r"max-width: 560px.*svg\.wide \{ display: none; \}", style, re.DOTALL)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason=WHY)
 def test_no_page_is_wider_than_its_window_and_no_table_is_cut(tmp_path, result, sensitive):
     result["examples"] = [{"image": ["09" * 4] * 8, "label": i, "confidence": 0.9} for i in range(12)]
@@ -602,6 +612,7 @@ def test_truth_values_may_be_classes(result):
     assert "True" in report.render_report(result)
 
 
+@pytest.mark.long
 def test_results_come_back_from_their_json(result, sensitive):
     made, inside = Result.from_dict(result), SensitiveResult.from_dict(sensitive)
     assert made.statement == PrivacyStatement.from_dict(result["statement"])

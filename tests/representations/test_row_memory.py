@@ -22,6 +22,7 @@ def scattering(images):
     return chain(Scattering(image_shape=(8, 8), device="cpu"), PublicPCA(5, alpha=0.0)).fit(images[:200])
 
 
+@pytest.mark.long
 def test_the_same_bits_with_and_without(images, scattering):
     plain, memory = scattering.transform(images), RowMemory()
     with memory.on():

@@ -121,6 +121,7 @@ def test_an_odd_record_refuses_nothing(digits):
             assert made(cls).fit(X, y, X_public=public).statement_.n_units == 1200
 
 
+@pytest.mark.long
 def test_a_seeded_neighbour_differs_in_the_votes_of_one_record_alone(digits):
     """The whole road, one record replaced: with noise next to none, at most so many labels change as it is near to."""
     X, y, public = digits[0], digits[1], digits[2]

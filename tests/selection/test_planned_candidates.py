@@ -27,6 +27,7 @@ def select(candidates, rows=X, labels=Y, **settings):
     return private_select(candidates, rows, labels, **said | settings)
 
 
+@pytest.mark.long
 def test_the_planner_chooses_by_public_facts_and_one_runs_share(monkeypatch):
     made = []
     real = RecipePlan.of.__func__
@@ -50,6 +51,7 @@ def test_the_planner_chooses_by_public_facts_and_one_runs_share(monkeypatch):
     assert {a.name: a.by for a in found.statement.assumptions}["public rows"] != "pate"
 
 
+@pytest.mark.long
 def test_the_winner_takes_rows_as_they_were_given_and_keeps_none_of_them():
     found = select({"default": DPSGDClassifier(budget=BUDGET)})
     assert found.winner.score(DIGITS[0][1100:] / 16, DIGITS[1][1100:]) > 0.6
@@ -58,6 +60,7 @@ def test_the_winner_takes_rows_as_they_were_given_and_keeps_none_of_them():
     assert again.guarantee_.epsilon > 0.98 * BUDGET.epsilon
 
 
+@pytest.mark.long
 def test_no_private_value_moves_the_plan_or_the_price():
     facts = {"classes": tuple(range(10)), "unit": "record", "n_units": 800, "n_held": 160, "budget": BUDGET}
     contestant = DPSGDContestant(
@@ -69,6 +72,7 @@ def test_no_private_value_moves_the_plan_or_the_price():
         assert (contestant.words(3.0), contestant.charge(3.0).rdp) == before
 
 
+@pytest.mark.long
 def test_a_run_that_follows_another_plan_is_never_released(monkeypatch):
     """Were the plan made anew in a run, by another budget, its steps would not be those that were paid."""
     from pate.exceptions import PateError
@@ -82,6 +86,7 @@ def test_a_run_that_follows_another_plan_is_never_released(monkeypatch):
         select({"a": DPSGDClassifier(budget=BUDGET)})
 
 
+@pytest.mark.long
 def test_persons_are_planned_for_by_their_number():
     found = select({"a": DPSGDClassifier(budget=BUDGET)}, groups=np.repeat(np.arange(400), 2))
     assert found.statement.unit == "group"
@@ -99,6 +104,7 @@ def test_public_rows_that_are_private_or_of_other_columns_are_refused_for_nothin
     assert ledger.releases() == []
 
 
+@pytest.mark.long
 def test_tables_with_categories_and_tables_without_public_rows_are_planned():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(20, 90, 600), "ward": rng.choice(["a", "b", "c"], 600)})
@@ -110,6 +116,7 @@ def test_tables_with_categories_and_tables_without_public_rows_are_planned():
     assert select({"a": named}, X_public=None).winner.recipe_.name == "unit-rows"
 
 
+@pytest.mark.long
 def test_texts_are_planned_with_a_representation_of_the_callers():
     texts = np.array([f"{'good' if i % 2 else 'bad'} stay in room {i % 7}" for i in range(400)], dtype=object)
     clf = DPSGDClassifier(budget=BUDGET, representation=TextMap())

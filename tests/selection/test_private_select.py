@@ -136,6 +136,7 @@ def test_a_run_that_fails_loses_and_says_nothing(law):
     assert "Smith" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_no_run_at_all_looks_like_no_success(ledger):
     """A Poisson number may be 0: nothing is selected, and the price was paid."""
     outcomes = []
@@ -255,6 +256,7 @@ def test_nothing_inside_a_candidate_may_count_its_runs(key, inside, ledger):
     assert ledger.releases() == []
 
 
+@pytest.mark.long
 def test_scores_have_the_noise_that_is_paid_for():
     source = NoiseSource(8)
     drawn = np.array([runs.noisy_share(700 * 1024, 1000, 4.0, source) for _ in range(1500)]) * 1000 - 700

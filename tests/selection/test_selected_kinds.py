@@ -41,6 +41,7 @@ def ledger(tmp_path):
     return Ledger(tmp_path / "ledger.sqlite", total=Budget(4.0, 1e-4), currency="renyi")
 
 
+@pytest.mark.long
 def test_persons_of_dpsgd_are_sampled_by_their_number():
     clf = DPSGDClassifier("linear", budget=BUDGET, epochs=1, expected_batch_size=20)
     found = private_select(
@@ -125,6 +126,7 @@ def test_private_rows_that_no_run_could_take_are_refused_for_nothing(ledger):
     assert ledger.releases() == []
 
 
+@pytest.mark.long
 def test_a_second_selection_gets_what_is_left(ledger):
     """Calibrated candidates take more noise where the ledger has less."""
     clf = DPSGDClassifier("linear", budget=BUDGET, epochs=1, expected_batch_size=64)
@@ -140,6 +142,7 @@ def test_a_second_selection_gets_what_is_left(ledger):
 DIGITS = load_digits(return_X_y=True)
 
 
+@pytest.mark.long
 def test_dpsgd_settings_on_digits_from_the_ledger_to_the_statement(ledger):
     images, digits = DIGITS[0] / 16, DIGITS[1]
     made = lambda rate, epochs: DPSGDClassifier(  # noqa: E731
@@ -174,6 +177,7 @@ def test_dpsgd_settings_on_digits_from_the_ledger_to_the_statement(ledger):
     assert found.guarantee.epsilon > 3.9
 
 
+@pytest.mark.long
 def test_record_voters_beside_dpsgd_on_digits():
     images, digits = DIGITS[0] / 16, DIGITS[1]
     public, private = slice(0, 300), slice(300, 1300)
@@ -219,6 +223,7 @@ def test_teachers_on_shards_with_a_mechanism_of_their_own():
         private_select(both, X, Y, budget=BUDGET, classes=[0, 1])
 
 
+@pytest.mark.long
 def test_every_mechanism_and_clipping_has_its_own_price():
     made = lambda **given: DPSGDClassifier("linear", budget=BUDGET, epochs=2, expected_batch_size=80, **given)  # noqa: E731
     both = {"sgd": made(clipping="quantile"), "ftrl": made(mechanism=BandedFTRL(n_bands=2))}

@@ -62,6 +62,7 @@ def test_a_noise_that_is_given_is_kept():
     assert price.one.rdp[0] >= given_.charge(1.0).rdp[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1), (3.0, 0.5), (0.7, 0.02)])
 def test_deltas_of_one_step_are_those_of_the_integral(sigma, rate):
     """The replace-one pair written out: (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1)."""

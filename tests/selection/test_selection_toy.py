@@ -90,6 +90,7 @@ def test_no_replaced_person_is_told_apart_more_than_was_paid_for(law):
     assert (worst > 0.15 * paid)[ORDERS > 8].all()  # and the price is of this mechanism, not of any
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.distribution)
 def test_the_winner_has_the_law_that_was_enumerated(law):
     """The very functions that a selection draws with, on the toy."""

@@ -387,6 +387,7 @@ def test_language_and_catalogue_are_for_pages(tmp_path):
     assert "<h1>Erklärung</h1>" in render_statement(tmp_path / "a.json", tmp_path / "a.html", catalogue=own)
 
 
+@pytest.mark.long
 def test_the_command_writes_a_catalogue_and_reads_it(tmp_path):
     write_json(tmp_path / "a.json", replace(make(), purpose="triage").to_dict())
     command = [sys.executable, "-c", "from pate.cli import main; main()", "statement"]

@@ -146,6 +146,7 @@ def test_every_statement_validates_and_comes_back(statement, tmp_path):
 TEXT = st.text(max_size=30)
 
 
+@pytest.mark.long
 @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.fixed_dictionaries(
@@ -461,6 +462,7 @@ def test_render_statement_from_the_file_alone(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "a.json", "a.txt", "file"]
 
 
+@pytest.mark.long
 def test_the_command(tmp_path):
     s = released().statement
     write_json(tmp_path / "a.json", s.to_dict())

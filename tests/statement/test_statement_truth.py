@@ -249,6 +249,7 @@ def with_new_digest(values, at, new):
     return json.loads(json.dumps(edited.to_dict()))
 
 
+@pytest.mark.long
 def test_the_ledger_catches_whoever_made_a_new_digest(tmp_path):
     path = tmp_path / "l.sqlite"
     statement = release_labels(VOTES, GNMax(40.0), budget=BUDGET, ledger=Ledger(path)).statement
@@ -335,6 +336,7 @@ def test_versions_and_commit_are_named_without_an_import():
 # The command ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_pate_label_names_what_it_is_for(tmp_path):
     names = ["a", "b", "c"]
     pd.DataFrame(X, columns=names).assign(ill=np.where(Y, "yes", "no")).to_csv(tmp_path / "private.csv", index=False)
@@ -360,6 +362,7 @@ def test_pate_label_names_what_it_is_for(tmp_path):
     assert not (tmp_path / "more.csv").exists()
 
 
+@pytest.mark.long
 def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, monkeypatch):
     """Labels of the first round are of teachers that another process trained: nobody here saw those."""
     names = ["a", "b", "c"]

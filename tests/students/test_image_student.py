@@ -61,6 +61,7 @@ def test_it_learns_from_a_few_labels_and_says_so():
     assert np.mean(student.targets_[48:].argmax(axis=1) == TRUTH[48:]) > 0.9
 
 
+@pytest.mark.long
 def test_probabilities_are_learnt_as_they_are():
     still = np.full((64, 8, 8), 0.5, dtype=np.float32)
     targets = np.tile([0.7, 0.2, 0.1], (64, 1))
@@ -70,6 +71,7 @@ def test_probabilities_are_learnt_as_they_are():
     np.testing.assert_allclose(student.targets_, targets, atol=1e-6)
 
 
+@pytest.mark.long
 def test_answers_of_no_weight_are_not_heeded():
     contrary = np.where(np.arange(96) < 48, TRUTH, 1 - TRUTH)
     student = ImageStudent(**QUICK | {"epochs": 14}).fit(IMAGES, contrary, weights=np.arange(96) < 48)
@@ -87,6 +89,7 @@ def test_doubtful_answers_give_way_and_sure_ones_stay():
     assert (student.targets_[4:8].argmax(axis=1) != TRUTH[4:8]).all()
 
 
+@pytest.mark.long
 def test_a_student_that_knows_nothing_overrules_nobody():
     # Nothing is learnt at this rate: its opinion is a chance one, taken from the first epoch on.
     lost = ImageStudent(**QUICK | {"learning_rate": 1e-9}, trust=50.0, trust_from=0.0).fit(IMAGES, TRUTH)
@@ -234,6 +237,7 @@ def test_the_seed_is_all_there_is_to_it():
     assert not same(one, ImageStudent(**QUICK | {"epochs": 1, "random_state": 1}).fit(IMAGES, TRUTH))
 
 
+@pytest.mark.long
 def test_it_stops_when_settled_or_out_of_time():
     settled = ImageStudent(**QUICK | {"epochs": 200}, patience=2, erase=0).fit(IMAGES, TRUTH)
     assert 3 <= len(settled.history_) < 200

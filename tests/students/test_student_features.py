@@ -133,6 +133,7 @@ def test_nothing_private_goes_in(seen):
         StudentFeatures(None, TARGETS).fit(IMAGES)
 
 
+@pytest.mark.long
 def test_a_second_generation_learns_from_the_first_ones_neighbours():
     """A quarter of the answers is wrong at random: a fresh student of smoothed answers is taught better ones."""
     rng = np.random.default_rng(0)

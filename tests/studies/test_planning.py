@@ -105,6 +105,7 @@ def test_bad_values_are_refused(bad):
         plan(**{"budget": Budget(1, 1e-5), "n_queries": 300, "n_classes": 10, **bad})
 
 
+@pytest.mark.long
 def test_the_command_prints_the_table():
     code = "import sys; from pate.cli import main; sys.argv[0] = 'pate'; main()"
     call = [sys.executable, "-c", code, "plan", "--epsilon", "1", "--delta", "1e-5", "--queries", "300"]

@@ -76,6 +76,7 @@ def by_records(tmp_path_factory):
 # What is written -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_files_of_a_run(finished):
     out, done = finished
     assert sorted(p.name for p in out.iterdir()) == sorted([*PUBLIC_FILES, "sensitive.html"])
@@ -172,6 +173,7 @@ def test_nothing_sensitive_is_in_the_public_files(finished):
     assert "SENSITIVE" in (out / "sensitive.html").read_text().upper()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [GNMax(1.0), ConfidentGNMax(4.0, 3.0, 1.0)])
 def test_data_dependent_costs_stay_inside(tmp_path, mechanism):
     """So little noise that the votes lower the bound; where they don't, it is the public one and no secret."""
@@ -229,6 +231,7 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_labels_stand_at_the_first_repeats_rows(tmp_path):
     """The rows of labels.csv are those of the first repeat's public part, by their position there."""
     done = run_experiment(
@@ -267,6 +270,7 @@ def test_the_private_folder_is_beside_and_closed(finished):
 # Records vote where nothing is said ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_nothing_said_lets_records_vote(by_records):
     out, done = by_records
     assert isinstance(done.release, RecordLabels)
@@ -321,6 +325,7 @@ def test_the_curators_page_of_records(by_records):
     assert "without noise" not in public
 
 
+@pytest.mark.long
 def test_a_run_by_records_goes_on_without_paying_again(tmp_path, monkeypatch):
     asked = RunConfig(dataset="digits", budget=Budget(3.0, 1e-5), n_private=500, n_public=200, dpsgd="none")
 
@@ -373,6 +378,7 @@ def test_tables_go_to_representations_as_they_are_and_to_named_modules_encoded(d
 # DP-SGD beside it ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_dpsgd_at_the_same_budget(tmp_path):
     done = run_experiment(config(dpsgd="linear", n_private=300, n_public=60, n_queries=20), out=tmp_path / "run")
     names = {row["contestant"]: row for row in done.result.to_dict()["rows"]}
@@ -385,6 +391,7 @@ def test_dpsgd_at_the_same_budget(tmp_path):
     assert "DP-SGD" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who", [{}, {"n_queries": 10}], ids=["records", "shards"])
 def test_people_with_several_rows_are_the_unit_on_both_sides(data_home, tmp_path, who, monkeypatch):
     if not (data_home / "diabetes130.npz").exists():
@@ -422,6 +429,7 @@ def test_a_finished_run_is_not_overwritten(finished):
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 
 
+@pytest.mark.long
 def test_too_small_a_budget_leaves_nothing_behind(tmp_path):
     with pytest.raises(BudgetExceededError):
         run_experiment(config(mechanism=GNMax(0.5), budget=Budget(0.5, 1e-5)), out=tmp_path / "run")
@@ -496,6 +504,7 @@ def ledger_of(out):
     return Ledger(out.with_name(out.name + ".private") / "repeat-0" / "ledger.sqlite")
 
 
+@pytest.mark.long
 def test_a_run_killed_among_its_teachers_goes_on_with_the_rest(tmp_path):
     out = tmp_path / "run"
     folder = tmp_path / "run.private" / "repeat-0" / "teachers"
@@ -533,6 +542,7 @@ def killed_after_the_release(tmp_path_factory):
     return out, row, run_experiment(config(), out=out)
 
 
+@pytest.mark.long
 def test_labels_that_were_paid_are_not_paid_again(killed_after_the_release):
     out, row, done = killed_after_the_release
     assert [r.charge for r in ledger_of(out).releases()] == [row.charge]
@@ -551,6 +561,7 @@ def test_a_resumed_report_says_what_was_spent(killed_after_the_release):
     assert done.result.cost_curve.curves[0].queries[-1] >= 40
 
 
+@pytest.mark.long
 def test_a_run_stopped_while_writing_can_be_continued(tmp_path, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
@@ -565,6 +576,7 @@ def test_a_run_stopped_while_writing_can_be_continued(tmp_path, monkeypatch):
     assert len(ledger_of(out).releases()) == 1
 
 
+@pytest.mark.long
 def test_another_run_in_the_place_of_a_removed_one_does_not_take_its_answers(tmp_path):
     out = tmp_path / "run"
     run_experiment(config(budget=Budget(8.0, 1e-5)), out=out)
@@ -631,6 +643,7 @@ def torch_teachers(**options):
     return TorchTeacherEnsemble(MLP, 3, **(kwargs | options))
 
 
+@pytest.mark.long
 def test_a_run_with_torch_teachers_and_everything_asked_for(tmp_path):
     out = tmp_path / "run"
     asked = config(teacher=torch_teachers(), n_private=500, budget=Budget(1e3, 1e-5))

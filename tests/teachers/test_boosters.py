@@ -111,6 +111,7 @@ def test_checkpoints_of_teachers_that_lack_classes(tmp_path):
     assert np.array_equal(again.vote(PUBLIC).labels, first.vote(PUBLIC).labels)
 
 
+@pytest.mark.long
 def test_scikit_learns_classifiers_lose_nothing():
     """Votes of teachers that were fitted on ranks are those of the same classifiers fitted on the classes."""
     weights = {i: 1.0 + i for i in range(10)}

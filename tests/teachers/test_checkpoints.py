@@ -172,6 +172,7 @@ def digits_mlp(folder, seed, epochs=40):
     return TeacherEnsemble(model, 12, classes=range(10), random_state=seed, checkpoint_dir=folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n_jobs", "seed"), [(2, 0), (1, None)])
 def test_a_run_killed_by_force_goes_on(tmp_path, trained, n_jobs, seed):
     folder = tmp_path / "teachers"
@@ -188,6 +189,7 @@ def test_a_run_killed_by_force_goes_on(tmp_path, trained, n_jobs, seed):
     assert resumed.vote(PUBLIC).labels.tolist() == whole.vote(PUBLIC).labels.tolist()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
@@ -425,6 +427,7 @@ def test_what_cannot_be_recognised_again_is_refused():
             describe(odd)
 
 
+@pytest.mark.long
 def test_configurations_are_described_alike_in_every_process():
     code = """
 import numpy as np
@@ -611,6 +614,7 @@ def test_scikit_learns_own_parts_can_be_kept(tmp_path, estimator):
     assert second.vote(public).labels.tolist() == first.vote(public).labels.tolist()
 
 
+@pytest.mark.long
 def test_search_and_calibration_can_be_kept(tmp_path):
     y = np.arange(300) % 2  # every fold needs every class
     for model in (

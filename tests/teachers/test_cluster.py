@@ -335,6 +335,7 @@ def test_joblib_hears_of_a_task_that_dask_gave_up_on():
     assert heard == [error, "result"]
 
 
+@pytest.mark.long
 def test_tasks_in_a_foreign_process_wait_for_each_other(monkeypatch):
     assert _dask.answer(_dask.HERE, 1, repeat, 5) == (1, [5])
     with _dask._ONE_AT_A_TIME:

@@ -38,6 +38,7 @@ def test_a_small_resnet_by_name_can_be_trained_in_groups():
     assert not [m for m in module.modules() if "BatchNorm" in type(m).__name__]
 
 
+@pytest.mark.long
 def test_names_are_listed_and_scikit_learns_made_without_torch():
     code = (
         "import sys\nfrom pate.teachers import make_ensemble, make_teacher, named_teachers\n"

@@ -64,6 +64,7 @@ def test_ridge_is_scikit_learns(n_teachers):
             np.testing.assert_allclose(2 * logits[:, c] - 1, theirs[:, j], atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_teachers", [5, 30])
 def test_logistic_is_scikit_learns(n_teachers):
     teachers = ensemble(n_teachers=n_teachers, head="logistic", penalty=0.05, n_steps=4000).fit(X, Y)
@@ -332,6 +333,7 @@ def test_clones_share_the_fitted_representation():
     assert repr(copy) == before
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on(tmp_path):
     plain = ensemble(head="mlp").fit(X, Y)
     first = ensemble(head="mlp", checkpoint_dir=tmp_path).fit(X, Y)

@@ -120,6 +120,7 @@ print(weights, moved, int((votes[1].counts.sum(1) != 7).sum()), sorted(set(other
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and RLIMIT_AS")
 @pytest.mark.parametrize("room", [300, 150])
 def test_a_giant_in_little_memory_moves_not_a_bit_of_the_others(room):
@@ -131,6 +132,7 @@ def test_a_giant_in_little_memory_moves_not_a_bit_of_the_others(room):
     assert done.stdout.split("\n")[0] == "0 0 0 []"
 
 
+@pytest.mark.long
 def test_arrays_of_a_group_do_not_grow_with_its_longest_shard(monkeypatch):
     seen = []
     real = torch.zeros
@@ -197,6 +199,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(record=st.integers(0, N - 1), cells=st.lists(CELLS, min_size=D, max_size=D), label=CELLS, owned=st.booleans())
 def test_no_record_decides_whether_there_are_votes(record, cells, label, owned):
@@ -327,6 +330,7 @@ def marked():
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "when", "n_jobs"), [("kill", "fit", 2), ("kill", "predict", 2), ("memory", "fit", 1)])
 def test_a_shard_that_kills_its_workers_fails_alone(how, when, n_jobs, capfd):
     def make(**options):
@@ -348,6 +352,7 @@ def test_a_shard_that_kills_its_workers_fails_alone(how, when, n_jobs, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 def test_after_a_killed_worker_nothing_is_left_behind(tmp_path):
     """Neither processes, nor the folders in which joblib hands over large arrays, nor a word of joblib's."""
     code = f"""
@@ -381,6 +386,7 @@ def test_after_a_killed_worker_nothing_is_left_behind(tmp_path):
     assert not list(Path("/dev/shm").glob(f"joblib_memmapping_folder_{pid.strip()}_*"))
 
 
+@pytest.mark.long
 def test_what_fails_beside_others_is_tried_alone_and_only_that_counts(tmp_path):
     """A teacher that had no memory because of its neighbour is no failed teacher."""
     results = list(
@@ -390,6 +396,7 @@ def test_what_fails_beside_others_is_tried_alone_and_only_that_counts(tmp_path):
     assert {t.index: t.failure.why for t in results if t.failure} == {0: "its shard needs more memory than there is"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("refusals", [3, 99])
 def test_a_process_that_cannot_be_started_stops_nobody(tmp_path, monkeypatch, refusals):
     """In 150 MiB of room no thread could be started beside a giant's rows, and the whole fit ended with that."""
@@ -491,6 +498,7 @@ def test_callables_that_fail_move_one_vote_per_row():
     assert_others_same(before, after, 3)
 
 
+@pytest.mark.long
 def test_the_command_line_releases_and_tells_the_curator_alone(tmp_path):
     """A rare class in one shard made a five-fold search fail there, and everything stopped: a visible bit."""
     rng = np.random.default_rng(0)

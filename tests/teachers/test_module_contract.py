@@ -169,6 +169,7 @@ def test_both_refuse_it_in_the_same_words(learner, name, rows):
         learner(module, kwargs).fit(rows[0].reshape(-1, 64), rows[1])
 
 
+@pytest.mark.long
 def test_dpsgd_takes_the_names_of_both(rows):
     X, y = rows
     for name in ("linear", "mlp", "tanh-mlp", "tanh-cnn", "small-cnn"):

@@ -130,6 +130,7 @@ def test_chunks_and_dropped_labels_change_nothing():
         assert part.query_hashes == whole.query_hashes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -156,6 +157,7 @@ def test_teachers_have_seeds_of_their_own_at_every_depth():
     assert model[1].random_state is None
 
 
+@pytest.mark.long
 def test_a_backend_without_generators_works():
     expected = ensemble(GaussianNB()).fit(X, Y).vote(PUBLIC).labels.tolist()
     with joblib.parallel_config(backend="multiprocessing", n_jobs=2), warnings.catch_warnings():
@@ -249,6 +251,7 @@ class TypesOf(ClassifierMixin, BaseEstimator):
         return np.full(len(X), int(hashlib.sha256(self.seen_.encode()).hexdigest(), 16) % 2)
 
 
+@pytest.mark.long
 def test_a_missing_cell_changes_the_columns_of_no_other_teacher():
     """The reviewer's demonstration: int64 became float64 for all, and a selector of integers then chose no column."""
     rng = np.random.default_rng(0)
@@ -404,6 +407,7 @@ def test_inputs_are_left_as_they_were():
     assert (public == PUBLIC).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame])
 def test_large_shards_may_be_written_to_in_any_process(kind):
     # joblib maps arrays above 1 MB into its workers read-only.
@@ -498,6 +502,7 @@ def marked(record=17, value=MARK):
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("how", [ValueError, MemoryError, SystemExit, RecursionError])
 def test_a_failed_teacher_votes_for_a_fixed_class_and_the_curator_is_told(n_jobs, how, capfd):

@@ -218,6 +218,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_openmp_is_held_to_one_thread_in_workers_that_torch_gave_two(tmp_path):
     """Why HistGradientBoosting was slow in two workers when its function lived in ``__main__``: four threads spun."""
     pytest.importorskip("torch")

@@ -198,6 +198,7 @@ def test_a_chain_that_lies_is_not_used(monkeypatch):
     assert _recipe.with_chain(recipe).chain is not None
 
 
+@pytest.mark.long
 def test_votes_hardly_depend_on_grouping_in_float32():
     alone = ensemble(SmallCNN, 10, epochs=4).fit(X[:1200], Y[:1200]).vote(X[1200:]).labels
     grouped = ensemble(SmallCNN, 10, epochs=4, group_size=4).fit(X[:1200], Y[:1200]).vote(X[1200:]).labels
@@ -313,6 +314,7 @@ def test_augmentation_is_the_same_in_groups_and_leaves_the_data_alone():
     assert (X[:200] == before).all()
 
 
+@pytest.mark.long
 def test_bf16_trains_in_bf16_keeps_float32_and_votes_in_float32():
     exact = ensemble(SmallCNN, 4, epochs=6).fit(X[:800], Y[:800])
     for size in (1, 4):
@@ -327,6 +329,7 @@ def test_bf16_trains_in_bf16_keeps_float32_and_votes_in_float32():
         assert (rough.vote(X[800:]).labels[0] == expected).all()
 
 
+@pytest.mark.long
 def test_small_blocks_of_queries_change_nothing(monkeypatch):
     fitted = ensemble(SmallCNN, 4).fit(X[:300], Y[:300])
     whole = fitted.vote(X[300:420])
@@ -730,6 +733,7 @@ def test_another_configuration_never_picks_up_old_weights(tmp_path, changed):
     )
 
 
+@pytest.mark.long
 def test_other_data_or_an_edited_module_never_picks_up_old_weights(tmp_path, monkeypatch):
     def write(factor):
         (tmp_path / "edited.py").write_text(

@@ -111,6 +111,7 @@ def test_one_of_passes_and_steps_is_said():
             by_rule(MLP, 2, **bad).fit(X[:40], Y[:40])
 
 
+@pytest.mark.long
 def test_steps_are_part_of_what_recognises_a_kept_teacher(tmp_path):
     def resumed(**length):
         return by_rule(MLP, 3, checkpoint_dir=tmp_path, **length).fit(X[:90], Y[:90]).n_resumed_

@@ -123,6 +123,7 @@ def test_a_row_hangs_on_itself_and_is_finite():
     np.testing.assert_allclose(rep.transform(one[590:]), a[590:], atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("objective", "epochs", "left"), [("simclr", 12, 0.9), ("vicreg", 40, 0.95)])
 def test_it_learns_what_the_changes_leave(objective, epochs, left):
     """Stripes of four directions at random places: pixels do not tell them apart, the network does."""
