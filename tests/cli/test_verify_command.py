@@ -117,7 +117,7 @@ KINDS = {
     "README's forests": ("pate label --private", ["--teacher", "random-forest", "--teachers", "100", "--jobs", "1"]),
     "teachers on shards": ("pate label --private", BAYES),
     "rounds of queries": ("pate label --private", [*BAYES, "--select", "uncertain", "--rounds", "2"]),
-    "votes": ("pate label --votes", ["--new-ledger", "--delta", "1e-5"]),
+    "votes": ("pate label --votes", ["--delta", "1e-5", "--out", "labels.csv"]),
 }
 
 

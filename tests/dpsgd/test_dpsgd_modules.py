@@ -529,3 +529,12 @@ def test_a_sum_of_bfloat16_moves_by_two_at_most():
     other[0] = -1.0
     moved = clipped([ones], 1.0)[0].double() - clipped([other], 1.0)[0].double()
     assert float(moved.abs()) <= 2.0
+
+
+def test_recurrent_layers_keep_off_kernels_that_draw_by_themselves():
+    """cuDNN's dropout follows no seed of ours: on a GPU a record's mask could hang on its place in the batch."""
+    for module, kept_off in ((nn.LSTM(3, 4, num_layers=2, dropout=0.5), True), (nn.Linear(3, 4), False)):
+        before = torch.backends.cudnn.enabled
+        with PerRecordEngine(module)._own_kernels(torch.device("cuda")):
+            assert torch.backends.cudnn.enabled is (before and not kept_off)
+        assert torch.backends.cudnn.enabled is before

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -163,17 +163,22 @@ class PerRecordEngine:
             if self.each_its_own:
                 moved = {name: value.expand(n, *value.shape) for name, value in moved.items()}
             inner = 0 if self.each_its_own else None
-            with own_generator(seed, X.device), _no_remarks():
+            with own_generator(seed, X.device), _no_remarks(), self._own_kernels(X.device):
                 each = vmap(grad(self._loss()), (inner, 0, 0, 0), randomness="same" if shared else "different")
                 found = each(moved, *units)
             return [found[name] for name in self.names]
         rows = []
         for i, unit in enumerate(zip(*units, strict=True)):
             leaves = {name: value.clone().requires_grad_() for name, value in moved.items()}
-            with own_generator(seed if shared else training_seed(seed, i), X.device):
+            with own_generator(seed if shared else training_seed(seed, i), X.device), self._own_kernels(X.device):
                 loss = self._loss()(leaves, *unit)
             rows.append(torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
         return [torch.stack(column) for column in zip(*rows, strict=True)]
+
+    def _own_kernels(self, device: torch.device) -> AbstractContextManager[None]:
+        """Keep recurrent layers off cuDNN: its dropout draws from a state of its own, which no unit's seed reaches."""
+        recurrent = device.type == "cuda" and any(isinstance(part, nn.RNNBase) for part in self.module.modules())
+        return torch.backends.cudnn.flags(enabled=False) if recurrent else nullcontext()
 
     def _loss(self) -> Callable[..., torch.Tensor]:
         """Return the loss of one unit under given parameters, by a module that has never run.
