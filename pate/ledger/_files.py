@@ -107,6 +107,8 @@ def read_thing(thing: Thing) -> tuple[str, bytes | Mapping[str, Any]]:
         return os.fspath(thing), path.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"{str(path)!r} cannot be read: {error.strerror}. Check the name and rights.") from None
+    except MemoryError:
+        raise InvalidInputError(f"{str(path)!r} is too large for this machine's memory: no release wrote it.") from None
 
 
 def described(name: str, content: bytes | Mapping[str, Any]) -> dict[str, Any]:
