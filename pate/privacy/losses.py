@@ -154,7 +154,8 @@ class SampledGaussianPair:
         >>> pair.branches   # the other record is in half of the time; then the batch has one record, this one or that
         ((0.5, 0.5, 1.0), (0.5, 0.25, 0.5))
         """
-        from scipy.stats import binom
+        import numpy as np
+from scipy.stats import binom
 
         q = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
         s = check_real("noise_multiplier", noise_multiplier, low=2 * LEAST_NOISE)
@@ -289,7 +290,8 @@ class Losses:
             return self._tilted(delta, interval)
         if self.slack >= delta:
             return math.inf
-        return float(self.distribution(interval).get_epsilon_for_delta(delta - self.slack))
+        with np.errstate(over="ignore"):  # where epsilon is beyond 700 a ratio overflows, and it comes out as infinite
+            return float(self.distribution(interval).get_epsilon_for_delta(delta - self.slack))
 
     def _tilted(self, delta: float, interval: float) -> float:
         from pate.privacy.exact.sampled_gaussian import tilted_epsilon

@@ -318,7 +318,10 @@ TAKERS = {
 
 
 #: Odd cells, of a few records or of all: private records are read cell by cell, and those are left out.
-FEW = ("complex cells", "complex list", "date list", "date cells", "day column", "list column", "decimal column")
+FEW = (
+    "complex cells", "complex list", "complex column", "date list", "date cells", "day column", "list column",
+    "decimal column",
+)  # fmt: skip
 OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
 
 

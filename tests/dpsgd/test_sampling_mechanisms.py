@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import pld
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import chisquare, norm
@@ -104,9 +104,10 @@ def test_the_composition_is_dp_accountings(n, rate, part, sigma, n_steps):
     accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE, 1e-2)
     with np.errstate(over="ignore"):  # theirs holds cuts of probability 1e-300, whose reciprocals overflow
         accountant.compose(dp_accounting.SelfComposedDpEvent(event, n_steps))
+        theirs = accountant.get_epsilon(1e-5)
     pair = SampledGaussianPair.truncated(rate, sigma, n_units=n, max_batch_size=most)
     ours = Losses(0.0, ((pair, n_steps),)).epsilon(1e-5, interval=1e-2)
-    theirs = accountant.get_epsilon(1e-5)
+    assume(theirs < 500)  # beyond 700 both overflow
     assert theirs * (1 - 1e-9) <= ours <= theirs * (1 + 1e-4) + 1e-9
 
 
