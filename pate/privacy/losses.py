@@ -30,6 +30,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pate.core.checks import check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta, gdp_to_epsilon
@@ -154,8 +156,7 @@ class SampledGaussianPair:
         >>> pair.branches   # the other record is in half of the time; then the batch has one record, this one or that
         ((0.5, 0.5, 1.0), (0.5, 0.25, 0.5))
         """
-        import numpy as np
-from scipy.stats import binom
+        from scipy.stats import binom
 
         q = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
         s = check_real("noise_multiplier", noise_multiplier, low=2 * LEAST_NOISE)
