@@ -394,6 +394,7 @@ def test_the_chain_holds_on_many_votes_and_no_neighbour_beats_its_worst_one(mech
         worst_neighbour(Votes.from_counts(counts), NoisyHistogram(3.0))
 
 
+@pytest.mark.long
 def test_the_line_of_evidence_is_not_called_what_the_claim_allows():
     lines = [Curve(label="evidence", x=[1.0, 2.0], y=[0.0, 1.0]),
              Curve(label="refuted from here on", x=[1.0, 2.0], y=[9.0, 9.0], role="claim")]  # fmt: skip

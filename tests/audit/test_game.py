@@ -146,6 +146,7 @@ def test_another_librarys_sampler_is_played():
         MechanismRelease(NoisySum(1.0))
 
 
+@pytest.mark.long
 def test_workers_and_folders_change_nothing(tmp_path):
     how = {"claim": Claim.gaussian(1.0), "score": value, "n_runs": 60, "random_state": 5, "published": True}
     alone = game(noisy, 0.0, 1.0, **how)

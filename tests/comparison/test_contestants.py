@@ -131,6 +131,7 @@ def test_persons_are_the_unit_of_everybody(name, digits):
     check_fit(name, data, unit="group")
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 @pytest.mark.parametrize(
     "name",

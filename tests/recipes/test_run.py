@@ -198,6 +198,7 @@ def pictures(n, seed):
     return images.reshape(n, 256), np.array(CLASSES)[y]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", [None, "kept"])
 def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_path, monkeypatch, folder):
     """One mu^2 for the head's rounds and the student's; a killed run goes on with the student that it had."""

@@ -33,6 +33,7 @@ def files(tmp_path_factory):
     return place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["report.html", "open.html", "sensitive.html"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_wider_than_the_window_and_nothing_asked_of_the_network(browser, files, name, width):
@@ -67,6 +68,7 @@ def test_the_browser_would_see_it(browser, tmp_path):
     assert seen.cut == ("wide",)
 
 
+@pytest.mark.long
 def test_no_script_is_needed(files):
     for name in ("report.html", "sensitive.html"):
         assert not re.search(r"<script|\son\w+=", (files / name).read_text(encoding="utf-8"))

@@ -553,6 +553,7 @@ def test_labels_that_were_paid_are_not_paid_again(killed_after_the_release):
     assert frame["label"].dropna().astype(int).tolist() == done.release.labels[done.release.answered].tolist()
 
 
+@pytest.mark.long
 def test_a_resumed_report_says_what_was_spent(killed_after_the_release):
     """Not what the last attempt spent, which is nothing."""
     _, row, done = killed_after_the_release

@@ -244,6 +244,7 @@ def test_every_shard_and_the_public_rows_travel_once(spread, digits, monkeypatch
     assert sent == [X_public.shape]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["fit", pytest.param("predict", marks=pytest.mark.slow)])
 def test_a_worker_killed_in_the_middle_changes_nothing(spread, digits, tmp_path, when):
     X, y, X_public = digits
@@ -313,6 +314,7 @@ def repeat(number):
     return [number]
 
 
+@pytest.mark.long
 def test_joblib_hears_of_a_task_that_dask_gave_up_on():
     """As joblib's backend behaves: it calls back for results only."""
 

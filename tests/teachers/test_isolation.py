@@ -275,6 +275,7 @@ def test_a_resumed_group_is_the_group_that_was_interrupted(tmp_path, module):
         assert all((a[name] == b[name]).all() for name in a)
 
 
+@pytest.mark.long
 def test_modules_that_raise_on_some_numbers_are_not_grouped():
     rows, options = X.copy(), {"classes": (0, 1, 2), "random_state": 0, "partition_seed": 0, "device": "cpu"}
     with pytest.warns(PerformanceWarning, match="one by one"):

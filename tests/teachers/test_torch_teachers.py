@@ -848,6 +848,7 @@ print(kills, last.n_resumed_, max(kept))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most_kills", [6, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_run_killed_many_times_ends_with_the_same_votes(tmp_path, most_kills):
     out = tmp_path / "votes.npy"
