@@ -96,7 +96,6 @@ print(json.dumps(tally))
 
 
 @pytest.mark.long
-@pytest.mark.sample
 def test_a_killed_run_goes_on_and_pays_once(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, timeout=280
