@@ -67,7 +67,7 @@ def tables(config: Config, folder: Path | None) -> Iterator[tuple[str, pd.DataFr
 
 def most(private: pd.DataFrame, public: pd.DataFrame) -> float:
     """Return the excess of the column that stands most elsewhere."""
-    found, _ = _shift._shifts(private, public, None)
+    found = _shift._shifts(_shift._pairs(private, public, None))
     return max((shift.excess for shift in found), default=0.0)
 
 

@@ -36,6 +36,7 @@ _HOME = {
     "LabelRelease": "pate.release",
     "LabelSession": "pate.release",
     "Ledger": "pate.ledger",
+    "MeasuredAccuracy": "pate.statement.measured",
     "NoisyHistogram": "pate.mechanisms",
     "PATEClassifier": "pate.estimator",
     "Partition": "pate.data",
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     )
     from pate.selection import private_select
     from pate.statement.files import render_statement
+    from pate.statement.measured import MeasuredAccuracy
     from pate.statement.model import PrivacyStatement
     from pate.studies.account import PrivacyReport, account
     from pate.studies.plan import Plan, plan

@@ -29,6 +29,7 @@ __all__ = [
     "PrivacyParameterWarning",
     "PublicOverlapWarning",
     "RepeatedFitWarning",
+    "ResultWarning",
     "RunFolderError",
     "SensitiveValueError",
     "StudentError",
@@ -217,6 +218,16 @@ class RepeatedFitWarning(PateWarning):
     --------
     >>> issubclass(RepeatedFitWarning, PateWarning)
     True
+    """
+
+
+class ResultWarning(PateWarning):
+    """What was released should not be relied on as it is; public, and paid for: the statement says it too.
+
+    Examples
+    --------
+    >>> issubclass(ResultWarning, CuratorWarning)
+    False
     """
 
 

@@ -54,3 +54,24 @@ def test_citation_and_versioning_name_what_is_so():
     assert f"\nversion: {pate.__version__}\n" in text_of("CITATION.cff")
     assert SCHEMA in text_of("docs/versioning.md")
     assert f"format number (now {FORMAT})" in text_of("docs/versioning.md")
+
+
+class Case:
+    """As much of a collected test as the root conftest.py asks of one."""
+
+    def __init__(self, nodeid, *marks):
+        self.nodeid, self.marks = nodeid, {mark.name: mark for mark in marks}
+        self.get_closest_marker = self.marks.get
+
+    def add_marker(self, mark):
+        self.marks[mark.name] = mark
+
+
+def test_of_cases_that_are_long_together_some_stay_short(pytestconfig):
+    choose = pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py")).pytest_collection_modifyitems
+    four = [Case(f"a.py::test_four[{i}]", pytest.mark.few(4)) for i in range(10)]
+    one = [Case(f"a.py::test_one[{i}]", pytest.mark.few(1)) for i in range(2)]
+    many = [Case(f"a.py::test_many[{i}]", pytest.mark.few(8)) for i in range(3)]
+    choose([*four, Case("a.py::test_long", pytest.mark.few(4), pytest.mark.long), *one, *many, Case("a.py::test_free")])
+    short = [[at for at, case in enumerate(cases) if "long" not in case.marks] for cases in (four, one, many)]
+    assert short == [[0, 3, 6, 9], [0], [0, 1, 2]]

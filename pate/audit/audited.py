@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -328,7 +329,7 @@ def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answ
 
 #: How a statement's recipe names queries and cap, and a round of ballots.
 _ASKED = re.compile(r"\.charge\((\d+), (None|\d+)\)")
-_ROUNDS = re.compile(r"1/(\d[\d.eE+-]*)\^2")
+_ROUNDS = re.compile(r"(\d+)/(\d[\d.eE+-]*)\^2")
 _VOTERS = re.compile(r"(\d[\d,]*) teachers, (\d[\d,]*) classes")
 
 
@@ -396,7 +397,8 @@ def _anew(result: AuditResult) -> AuditResult:
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
     """Audit rounds of noisy sums of ballots: the law of each, and epsilon in closed form."""
-    rounds = [GaussianSum(float(value)) for value in _ROUNDS.findall(statement.verify)]
+    said = _ROUNDS.findall(statement.verify)
+    rounds = [GaussianSum(float(value)) for times, value in said for _ in range(int(times))]
     for mechanism in dict.fromkeys(rounds):
         found = audit_mechanism(mechanism, **some)
         tried.results += found.results
@@ -406,7 +408,7 @@ def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> N
 
 def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> AuditResult:
     g = statement.guarantee
-    total = sum((m.charge(1) for m in rounds), Charge.zero()).mu_squared
+    total = Charge.total([(m.charge(1), n) for m, n in Counter(rounds).items()]).mu_squared
     value = gdp_to_epsilon(total**0.5, g.delta)
     wrong = value * (1 - 1e-6) > g.epsilon
     return AuditResult(

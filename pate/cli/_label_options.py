@@ -103,6 +103,25 @@ class LabelOptions:
     public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
         None
     )
+    range: Annotated[
+        list[str] | None,
+        option(
+            "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
+            "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
+            "without a range are left out.",
+            PUBLIC,
+            metavar="COLUMN=LOW:HIGH|A,B,...",
+        ),
+        Use(argument="ranges", way="private"),
+    ] = None
+    ranges: Annotated[
+        Path | None,
+        option(
+            "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].",
+            PUBLIC,
+        ),
+        Use(argument="ranges", way="private"),
+    ] = None
     overlap_is_public: Annotated[
         bool,
         option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
@@ -183,10 +202,11 @@ class LabelOptions:
     ] = None
 
     voters: Annotated[
-        Literal["records", "heads", "shards"] | None,
+        Literal["auto", "records", "heads", "shards", "dpsgd"] | None,
         option(
-            "Who votes: every private record, on all public rows; small heads on shards; or teachers on shards. Left "
-            "out: records, unless something is said of teachers, queries or noise.",
+            "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
+            "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
+            "noise; that is records, or DP-SGD where public rows are none or too few.",
             TEACHERS,
         ),
         HERE,
@@ -286,6 +306,24 @@ class LabelOptions:
         Use(argument="stated"),
     ] = None
 
+    decide: Annotated[
+        Literal["likeliest", "balanced"],
+        option(
+            "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
+            "public rows (for balanced accuracy where classes are of unequal size).",
+            MODEL,
+        ),
+        HERE,
+    ] = "likeliest"
+    measure: Annotated[
+        Literal["yes", "no", "by-class"] | None,
+        option(
+            "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
+            "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
+            MODEL,
+        ),
+        HERE,
+    ] = None
     student: Annotated[
         str | None,
         option(
@@ -345,6 +383,13 @@ class LabelOptions:
         """The way in: votes cast elsewhere, or private data to train teachers on."""
         return "private" if self.votes is None else "votes"
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether the private data are a folder of images."""
+        from pate.data.files._opened import is_table
+
+        return self.private is not None and not is_table(self.private)
+
     def arguments(self) -> dict[str, Any]:
         """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
         found = {
@@ -367,7 +412,9 @@ class LabelOptions:
             "stated": _stated(
                 self.stated, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
             ),
+            "ranges": _ranges(self.range, self.ranges),
             "keep_model": not self.no_model,
+            "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
             if self.checkpoints and not self.plan
             else None,
@@ -390,6 +437,49 @@ def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
             f"--classes-file {str(path)!r} cannot be read as UTF-8 text. Write one class a line."
         ) from None
     return [line.strip() for line in lines if line.strip()]
+
+
+def _ranges(pairs: list[str] | None, path: Path | None) -> dict[str, Any] | None:
+    """Return what a person declared of columns: each once."""
+    found: dict[str, Any] = {} if path is None else _ranges_in(path)
+    for pair in pairs or ():
+        name, sign, told = pair.partition("=")
+        name = name.strip()
+        if not sign or not name or name in found:
+            wrong = "is declared twice" if name in found else "is none"
+            raise InvalidInputError(
+                f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}."
+            )
+        low, colon, high = told.partition(":")
+        try:
+            found[name] = [float(low), float(high)] if colon else None
+        except ValueError:
+            found[name] = None
+        if found[name] is None:
+            found[name] = list(o.Names.of([told]))
+    return found or None
+
+
+def _ranges_in(path: Path) -> dict[str, Any]:
+    """Return the ranges in a TOML or JSON file."""
+    import json
+    import tomllib
+
+    kind = path.suffix.lower()
+    if kind not in (".toml", ".json"):
+        raise InvalidInputError(
+            f"--ranges must end in .toml or .json, got {path.name!r}. See --range for single columns."
+        )
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        held = json.loads(text) if kind == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"--ranges {str(path)!r} cannot be read: {error}. Write COLUMN = [LOW, HIGH]."
+        ) from None
+    if not isinstance(held, dict):
+        raise InvalidInputError(f"--ranges {str(path)!r} must map columns to ranges. Write COLUMN = [LOW, HIGH].")
+    return held
 
 
 def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:

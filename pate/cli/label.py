@@ -54,13 +54,23 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
-    answer(f"{release.n_answered} of {release.n_queries} questions answered. {release.statement.headline}")
+    answered = f"{release.n_answered} of {release.n_queries} questions answered."
+    if job.plan.n_public == 0:
+        answered = "There are no public rows to label: the model is what was learnt."
+    answer(f"{answered} {release.statement.headline}")
+    if (measured := release.statement.measured) is not None:
+        for line in (f"The model is {measured}.", *(f"Of class {one}" for one in measured.by_class)):
+            answer(line)
+    for doubt in release.statement.doubts:
+        answer(f"Doubt: {doubt}")
     answer("Wrote " + ", ".join(str(p) for p in paths))
     if job.keeps_model:
-        model = paths[0].with_name(paths[0].stem + ".pate")
+        model = options.out.with_name(options.out.stem + ".pate")
         job.model(release).save(model)
         paths.append(model)
         answer(f"Wrote {model}, the model: pate predict ROWS.csv --model {model} --out predictions.csv")
+    if options.way == "private":
+        job.finish()
     done = {"answered": release.n_answered, "queries": release.n_queries}
     say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
 
@@ -75,14 +85,17 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
         if given and use.way not in ("", options.way):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")
-    if options.way == "private" and (options.private is None or options.public is None):
+    ranged = options.ranges is not None or options.range is not None
+    alone = options.public is None and not ranged and not options.is_folder
+    if options.way == "private" and (options.private is None or alone):
         if options.private is None:
             raise InvalidInputError("--private is missing: name private and public data, or --votes cast elsewhere.")
         raise InvalidInputError(
             "--public is missing: a table with the same features (no labels) whose rows are nobody's secret, such as "
             "an open data set, records released by consent, or rows that a simulation makes; never rows of --private. "
-            "Where there is none, DP-SGD learns from the private table alone (pate.DPSGDClassifier, in Python): see "
-            "docs/how-to.md, 'Find public rows, or do without'."
+            "Where there is none, declare what its columns hold, --range age=0:120 --range sex=male,female (or "
+            "--ranges FILE): DP-SGD then learns from the private table alone. See docs/how-to.md, 'Find public rows, "
+            "or do without'."
         )
     named = options.classes is not None or options.classes_file is not None
     if options.way == "private" and named == options.classes_from_private:

@@ -40,6 +40,16 @@ def predict(
     )  # fmt: skip
     if done.left_out:
         say(f"Left out, as the model does not ask for them: {', '.join(done.left_out)}")
-    say_json({"rows": done.n_rows, "left_out": done.left_out, "guarantee": done.headline, "file": done.path})
+    say_json(
+        {
+            "rows": done.n_rows,
+            "left_out": done.left_out,
+            "guarantee": done.headline,
+            "measured": done.measured or None,
+            "file": done.path,
+        }
+    )
     answer(f"{done.n_rows} rows predicted; nothing was spent. The model's own guarantee: {done.headline}")
+    if done.measured:
+        answer(f"The model was measured: {done.measured}.")
     answer(f"Wrote {done.path}")

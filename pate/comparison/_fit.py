@@ -237,8 +237,8 @@ def _made(task: Task, data: Dataset) -> Any:
     chosen: dict[str, Any] = {}
     if "noise_seed" in takes:
         chosen["noise_seed"] = task.noise_seed
-    by_records = isinstance(model, PATEClassifier) and model.who_votes() == "records"
-    if "partition_seed" in takes and not by_records:
+    no_shards = isinstance(model, PATEClassifier) and model.who_votes() in ("auto", "records", "dpsgd")
+    if "partition_seed" in takes and not no_shards:
         chosen["partition_seed"] = task.cut_seed
     return model.set_params(**chosen) if chosen else model
 

@@ -22,6 +22,26 @@ if TYPE_CHECKING:
 _TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 
 
+#: Columns are of one unit where the widest public range is at most so many times the median one.
+_ALIKE = 2.0
+
+
+def of_one_unit(rows: Any) -> bool:
+    """Whether all columns of public numbers look as if they were of one unit, as pixels are.
+
+    Examples
+    --------
+    >>> of_one_unit(np.array([[0.0, 16.0], [16.0, 4.0]])), of_one_unit(np.array([[0.0, 0.1, 9.0], [1.0, 0.2, 900.0]]))
+    (True, False)
+    """
+    with np.errstate(all="ignore"):
+        rows = np.asarray(rows, dtype=np.float64)
+        rows = np.where(np.isfinite(rows), rows, np.nan)
+        reach = np.nanmax(rows, axis=0, initial=-np.inf) - np.nanmin(rows, axis=0, initial=np.inf)
+        reach = reach[np.isfinite(reach) & (reach > 0)]
+        return bool(len(reach) and reach.max() <= _ALIKE * np.median(reach))
+
+
 def holds_numbers(dtype: Any) -> bool:
     """Whether a column's dtype is of real numbers or true/false, nullable ones included.
 

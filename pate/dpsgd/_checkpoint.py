@@ -17,7 +17,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pate.core.files import check_can_write, remove_whole
+from pate.core.files import check_can_write, remove_whole, write_json
 from pate.core.provenance import package_versions
 from pate.core.tensors import load_tensors, save_tensors
 from pate.dpsgd._checks import close, made_up_rows
@@ -34,8 +34,10 @@ from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError
 from pate.networks._generators import own_generator
 
-_FORM = "DP-SGD checkpoint 2"
-_FILE = "run.safetensors"
+FORM = "DP-SGD checkpoint 2"
+FILE = "run.safetensors"
+#: Noisy counts of right answers, beside it.
+COUNTS = "counts.json"
 #: Rows that a module is known by.
 _LIKE = 4
 #: Writing may take this share of a run.
@@ -141,14 +143,14 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
         # Where it is now: whoever changes the folder, or the link, on the way does not leave a key behind.
-        self.path = Path(folder).resolve() / _FILE
+        self.path = Path(folder).resolve() / FILE
         self.fingerprint = fingerprint
         self.arrays: dict[str, npt.NDArray[Any]] = {}
         self.facts: dict[str, Any] = {}
         self._next = 0.0
-        check_can_write("checkpoint_dir", Path(folder) / _FILE)
+        check_can_write("checkpoint_dir", Path(folder) / FILE)
         if self.path.exists():
-            arrays, facts = load_tensors(self.path, form=_FORM)
+            arrays, facts = load_tensors(self.path, form=FORM)
             if facts.pop("fingerprint", None) != fingerprint:
                 raise InvalidInputError(
                     f"checkpoint_dir={str(folder)!r} holds another run: its data, settings or versions are not these. "
@@ -172,13 +174,44 @@ class Checkpoint:
         """Write the state, whole or not at all."""
         begin = time.monotonic()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        save_tensors(self.path, arrays, {**facts, "fingerprint": self.fingerprint}, form=_FORM, mode=0o600)
+        save_tensors(self.path, arrays, {**facts, "fingerprint": self.fingerprint}, form=FORM, mode=0o600)
         end = time.monotonic()
         self._next = end + (end - begin) / _SHARE
+
+    def counts(self, of: str, draw: Callable[[], list[float]]) -> list[float]:
+        """Return the noisy counts of this run: drawn once, and kept before anybody sees them.
+
+        Drawn anew they would be other noise on the same counts, which nobody paid for.
+
+        Parameters
+        ----------
+        of : str
+            What the model decides by, beside its weights: counts of another model would be a second release.
+        draw : callable
+
+        Raises
+        ------
+        InvalidInputError
+            The run was measured with other decisions.
+        """
+        path = self.path.with_name(COUNTS)
+        if path.exists():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["run"] == self.run:  # else what a removed run left behind
+                if stored["of"] != of:
+                    raise InvalidInputError(
+                        "checkpoint_dir= holds a run that was measured with other decisions (decide=, public rows): to "
+                        "count again would be paid for by nobody. Take it up with those, or name another folder."
+                    )
+                return [float(x) for x in stored["noisy"]]
+        noisy = draw()
+        write_json(path, {"run": self.run, "of": of, "noisy": noisy}, mode=0o600)
+        return noisy
 
     def remove(self) -> None:
         """Take the file, and the key in it, away; and what a kill in the middle of writing it left of it."""
         remove_whole(self.path)
+        remove_whole(self.path.with_name(COUNTS))
 
 
 def _tried(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +21,19 @@ from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
+from pate.dpsgd._measured import Measured, measure_module, with_counts
 from pate.dpsgd._optimizers import make_optimizer
 from pate.dpsgd._plan import Plan, make_plan, priced
-from pate.dpsgd._rows import check_apart, check_map, ids_for, map_private, read_groups, read_more, read_records
+from pate.dpsgd._rows import (
+    check_apart,
+    check_map,
+    ids_for,
+    map_private,
+    read_groups,
+    read_more,
+    read_records,
+    within_ranges,
+)
 from pate.dpsgd._run import charge_run, open_run, run_training
 from pate.dpsgd._settings import (
     check_settings,
@@ -36,9 +47,12 @@ from pate.dpsgd._settle import along, check_recipe, determining, filled, is_plan
 from pate.dpsgd._statement import dpsgd_statement
 from pate.dpsgd._units import Units
 from pate.dpsgd.recipes import RecipePlan
+from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.networks._devices import held_threads, one_device
 from pate.networks._generators import own_generator
+from pate.noise.source import NoiseSource
+from pate.privacy.convert import gdp_from_budget
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 
@@ -76,8 +90,36 @@ class Fitted:
     kept: Checkpoint | None
 
 
+def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
+    """Return the weights of a recipe's linear model, shape (n_classes, n_features).
+
+    Raises
+    ------
+    InvalidInputError
+        It is another model.
+
+    Examples
+    --------
+    >>> linear_weights(nn.Linear(3, 2, bias=False)).shape
+    (2, 3)
+    """
+    inner = module if isinstance(module, nn.Linear) else [*module.children()][-1]
+    if not isinstance(inner, nn.Linear) or inner.bias is not None:
+        raise InvalidInputError("the recipe must be of a linear model without a bias. Take pate.DPSGDClassifier.")
+    return inner.weight.detach().cpu().numpy().astype(np.float32)
+
+
 def fit_privately(
-    clf: Any, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, road: RecipePlan | None = None
+    clf: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_public: Any = None,
+    groups: Any = None,
+    road: RecipePlan | None = None,
+    measuring: bool = False,
+    classes_inferred: bool = False,
+    offsets: Callable[[nn.Module], Any] | None = None,
 ) -> Fitted:
     """Train what a classifier is set to; the classifier itself stays as it is.
 
@@ -88,6 +130,13 @@ def fit_privately(
         See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
     road : RecipePlan or None
         What was planned beforehand, of public facts, for a classifier that leaves it to a recipe.
+    measuring : bool
+        Whether ``clf.measure`` counts.
+    classes_inferred : bool
+        Whether the classifier's classes were read off the private labels, which the statement says then.
+    offsets : callable or None
+        What is taken off the trained module's logits before a class is taken, by the module and public facts alone:
+        what is measured is that.
 
     Examples
     --------
@@ -98,9 +147,11 @@ def fit_privately(
     """
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
+    check_recipe(clf)
+    if clf.ranges is not None and road is None:
+        X, X_public = within_ranges(clf, X, X_public)
     if is_frame(X) and X_public is not None:
         X_public = by_name(X_public, X.columns, name="X_public", other="X")
-    check_recipe(clf)
     check_settings(filled(clf))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
     tell_n = clf.adjacency != "add-or-remove"  # there their number is no public fact
@@ -145,7 +196,7 @@ def fit_privately(
     plan = make_plan(
         clf.budget,
         shape,
-        mechanism=read_mechanism(run, shape),
+        mechanism=with_counts(clf, read_mechanism(run, shape), shape) if measuring else read_mechanism(run, shape),
         noise_multiplier=begun.get("noise_multiplier", clf.noise_multiplier),
         adjacency=clf.adjacency,
         ledger=None if begun.get("releases") else clf.ledger,
@@ -195,10 +246,22 @@ def fit_privately(
             shared_draws=not numbered or plan.mechanism.mu(plan.noise_multiplier, plan.shape, clf.adjacency) is None,
             numbered=numbered,
         )
+    module, measured = engine.module.cpu().eval(), None
+    if isinstance(plan.mechanism, Measured):
+        with timed("labelling"), held_threads(clf.n_threads):
+            measured = measure_module(
+                plan.mechanism, module, rows[:n], labels[:n], np.asarray(usable),
+                None if owners is None else owners[:n],
+                classes=classes, adjacency=clf.adjacency, nominal_n=shape.n_units,
+                offsets=0.0 if offsets is None else offsets(module),
+                mu=gdp_from_budget(clf.budget.epsilon, clf.budget.delta),
+                # Never the kept key's: a run that is taken up must not show other counts under the same noise.
+                source=source.child(4) if source.seeded else NoiseSource(), kept=kept,
+            )  # fmt: skip
     statement = dpsgd_statement(
         plan,
         clipping=clipping,
-        classes_given=clf.classes is not None,
+        classes_given=clf.classes is not None and not classes_inferred,
         noise="seeded" if source.seeded else "system" if kept is None else "keyed",
         apart=engine.apart,
         unit=unit,
@@ -208,12 +271,13 @@ def fit_privately(
         ledger=clf.ledger,
         releases=releases,
     )
-    statement = clf._told(statement)
-    bind_statement(statement, clf.ledger)
+    statement = clf._told(replace(statement, measured=measured))
+    if offsets is None:  # else more is said of it, and the last statement alone is released
+        bind_statement(statement, clf.ledger)
     return Fitted(
         reader=reader,
         classes=classes,
-        module=engine.module.cpu().eval(),
+        module=module,
         plan=plan,
         n_steps=done,
         road=road,

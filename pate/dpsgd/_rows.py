@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import nn
 from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
+from pate.data._declared import declared_rows
 from pate.data._door import (
     as_texts,
     by_name,
@@ -120,6 +122,32 @@ def read_records(
         raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
     values = check_classes(classes)
     return features, encode_labels("y", target, values), values, readable
+
+
+def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
+    """Return private rows with the declared columns in their order, and made-up rows that say what each column holds.
+
+    Raises
+    ------
+    InvalidInputError
+        There are public rows too, or other columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf = DPSGDClassifier(budget=Budget(1.0, 1e-5), ranges={"age": (0, 120), "dose": (0, 5)})
+    >>> within_ranges(clf, pd.DataFrame({"dose": [1.0], "age": [50.0]}), None)[0].columns.tolist()
+    ['age', 'dose']
+    """
+    if X_public is not None:
+        raise InvalidInputError(
+            "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
+        )
+    if not isinstance(clf.ranges, Mapping):
+        return X, None
+    made_up = declared_rows(clf.ranges)
+    return by_name(X, made_up.columns, other="the declared ranges"), made_up if is_frame(X) else None
 
 
 def read_more(

@@ -72,6 +72,11 @@ def check_recipe(clf: Any) -> None:
             "representation must be None where module is named: a module sees rows as they are. Leave the module out, "
             "or map the rows beforehand."
         )
+    if clf.ranges is not None and (not is_planned(clf) or clf.representation is not None):
+        raise InvalidInputError(
+            "ranges must be None where module or representation is named: they are what a recipe makes its own map of. "
+            "Leave one of them out."
+        )
     if is_planned(clf) and clf.sample_rate is not None and clf.expected_batch_size is None:
         raise InvalidInputError(
             "expected_batch_size must be given with sample_rate=, got None: without it a recipe cannot tell for how "
@@ -129,6 +134,7 @@ def settle(
         image_shape=None if clf.image_shape is None else tuple(clf.image_shape),
         adjacency=clf.adjacency,
         numbers={name: getattr(clf, name) for name in _NUMBERS if getattr(clf, name) is not None},
+        ranges=clf.ranges,
     )
     return along(clf, plan), plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from pate.dpsgd._measured import Measured
 from pate.dpsgd._plan import Plan
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.recipes import RecipePlan
@@ -91,7 +92,8 @@ def dpsgd_statement(
         else ""
     )
     return PrivacyStatement(
-        released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them",
+        released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them"
+        + ("; noisy counts of the records that it is right about" if isinstance(plan.mechanism, Measured) else ""),
         unit=unit,
         n_units=None if nominal else shape.n_units - n_canaries,
         guarantee=dataclasses.replace(guarantee, kind="seeded") if seeded else guarantee,
@@ -103,7 +105,10 @@ def dpsgd_statement(
         + ("" if guarantee.adjacency == "replace-one" or seeded else _beside_replace_one(plan)),
         noise_source=_SOURCES[noise],
         seeded=seeded,
-        covered=("this training run, every intermediate step included",),
+        covered=(
+            "this training run, every intermediate step included",
+            *(("the noisy counts of right answers",) if isinstance(plan.mechanism, Measured) else ()),
+        ),
         not_covered=(
             "choices made by looking at other runs on the same records",
             "scaling of the features",
@@ -162,6 +167,15 @@ def _prepared(road: RecipePlan | None, *, moving: bool) -> tuple[Assumption, ...
     else:
         how = f"recipe {road.recipe.name!r}: maps that public rows or constants fixed, each private row by itself"
         found = [Assumption(name="preprocessing", claim=claim, how=how, by="pate")]
+    if road.facts.declared:
+        found.append(
+            Assumption(
+                name="ranges",
+                claim="the ranges of the columns are public: they were known without these records",
+                how="they were declared beforehand",
+                by="curator",
+            )
+        )
     if road.facts.n_public or road.given:
         found.append(Assumption(name="public rows", claim="the rows that the features were fitted on are public"))
     whose = "the caller's" if road.given else "scikit-learn's"

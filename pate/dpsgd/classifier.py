@@ -54,6 +54,10 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         For recipes: a public map of the caller's, such as frozen features of a network learnt elsewhere.
     image_shape : tuple or None
         For recipes: of flattened images, (height, width) or (channels, height, width).
+    ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); or None
+        For recipes, in place of public rows: the range of each column of numbers, or all its categories, as you know
+        them without these records, ``{"age": (0, 120), "sex": ["male", "female"]}``; of an array one range for all
+        columns, or each column's. Numbers are scaled to it and clipped there; other categories count as missing.
     max_grad_norm, epochs, expected_batch_size, learning_rate, schedule, averaging, optimizer, momentum
         None: what the recipe says; for a named module 1.0, 20, 256, 0.25, constant, none, sgd and 0.9.
     max_grad_norm : float or None
@@ -127,6 +131,11 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         stays that of all planned steps.
     canaries : Canaries or None
         For an audit of one run: units of the auditor's that go in by the toss of a coin (:class:`pate.dpsgd.Canaries`).
+    measure : bool, "by class" or None
+        Whether the private records say in the end how often the module is right: counts with Gaussian noise, composed
+        with training and within the same budget (:mod:`pate.dpsgd._measured`), as :class:`pate.PATEClassifier` does.
+        None: where noise alone leaves less than five points to either side, and neither ``noise_multiplier`` nor
+        ``canaries`` is given.
     verbose : bool
         Show a progress bar on standard error, with what has been spent.
 
@@ -147,6 +156,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         What was planned, and why (``reasons``).
     guarantee_ : Guarantee
     statement_ : PrivacyStatement
+    measured_ : MeasuredAccuracy or None
+        How often the module is right, with its interval; None where that was not measured.
 
     Notes
     -----
@@ -171,6 +182,12 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     True
     >>> clf.guarantee_.epsilon <= 8.0
     True
+
+    Nothing but a budget, and the range of the columns:
+
+    >>> clf = DPSGDClassifier(budget=Budget(3.0, 1e-4), classes=range(10), ranges=(0, 16), random_state=0)
+    >>> bool(clf.fit(X[:1200], y[:1200]).score(X[1200:], y[1200:]) > 0.8), clf.recipe_.name
+    (True, 'declared')
     """
 
     def __init__(
@@ -181,6 +198,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         recipe: str | DPSGDRecipe | None = None,
         representation: Any = None,
         image_shape: tuple[int, ...] | None = None,
+        ranges: Any = None,
         max_grad_norm: float | None = None,
         epochs: int | None = None,
         n_steps: int | None = None,
@@ -210,6 +228,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         checkpoint_dir: Any = None,
         callbacks: Sequence[Callable[[TrainingStep], Any]] = (),
         canaries: Canaries | None = None,
+        measure: bool | str | None = None,
         verbose: bool = False,
     ) -> None:
         self.module = module
@@ -217,6 +236,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         self.recipe = recipe
         self.representation = representation
         self.image_shape = image_shape
+        self.ranges = ranges
         self.max_grad_norm = max_grad_norm
         self.epochs = epochs
         self.n_steps = n_steps
@@ -246,6 +266,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         self.checkpoint_dir = checkpoint_dir
         self.callbacks = callbacks
         self.canaries = canaries
+        self.measure = measure
         self.verbose = verbose
 
     def fit(
@@ -288,7 +309,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         >>> clf.fit(np.eye(16), np.arange(16) % 2).n_steps_
         40
         """
-        return self._take(fit_privately(self, X, y, X_public=X_public, groups=groups))
+        return self._take(fit_privately(self, X, y, X_public=X_public, groups=groups, measuring=True))
 
     def _take(self, done: Fitted) -> DPSGDClassifier:
         """Become what was fitted."""
@@ -300,7 +321,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         # Whoever knows the seed can subtract the noise.
         seeded = done.statement.seeded
         self.guarantee_ = replace(done.plan.guarantee, kind="seeded") if seeded else done.plan.guarantee
-        self.statement_ = done.statement
+        self.statement_, self.measured_ = done.statement, done.statement.measured
         if done.canaries is not None:
             self.canaries_ = done.canaries.scores(self, done.canary_labels)
         if done.kept is not None:

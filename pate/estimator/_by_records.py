@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from pate.core.clock import timed
 from pate.core.curator import tell
@@ -12,10 +13,11 @@ from pate.data import check_public_rows
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.data._shift import about_shift
 from pate.estimator._public_model import PublicModel, digest_of, hashes_of
-from pate.estimator._roads import any_rows, plan_records
+from pate.estimator._roads import any_rows, measured_with, plan_records
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose
 from pate.records._maps import rows_of
-from pate.release import Evidence, ReleaseTerms, check_ballots_stated
+from pate.release import Evidence, ReleaseTerms, check_ballots_stated, tell_doubts
+from pate.statement.measured import MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.students import try_student
 from pate.teachers import ShardEnsemble
@@ -41,6 +43,8 @@ class ByRecords(PublicModel):
         n_jobs: int | None
         verbose: bool
         anyway: bool
+        measure: bool | str | None
+        decide: str
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -48,7 +52,7 @@ class ByRecords(PublicModel):
         return choose(facts)
 
     def _fit_by_records(
-        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool
+        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
     ) -> RecordsPlan:
         check_ballots_stated(terms.stated, residual=True)
         door = any_rows(self.classes)
@@ -74,6 +78,8 @@ class ByRecords(PublicModel):
                 verbose=self.verbose,
                 anyway=self.anyway,
                 rule=self._rule,
+                measure=measured_with(self.measure, self.student),
+                decide=self.decide,
             )
         student = self._named_student()
         n_public = rows.shape[0]
@@ -83,7 +89,7 @@ class ByRecords(PublicModel):
         if self.ledger is not None and not plan.stored:
             self.ledger.check_writable()
         self._check_ledger(records, y, groups)
-        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked")
+        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked", road=why)
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
@@ -93,7 +99,15 @@ class ByRecords(PublicModel):
         self._asked = digest_of(hashes_of(rows))
         self.__dict__.pop("student_", None)
         self._learn(student, rows)
+        self._measured_of = self.student_ if self.statement_.measured is not None else None
+        tell_doubts(self.statement_, stacklevel=4)
         return plan
+
+    @property
+    def measured_(self) -> MeasuredAccuracy | None:
+        """How often ``student_`` is right; None where that was not measured, or another student was."""
+        check_is_fitted(self, "student_")
+        return self.statement_.measured if self.__dict__.get("_measured_of") is self.student_ else None
 
     def _check_records(self, X: Any, y: Any, public: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
         """Return private records for public maps, each read by itself, and labels; set ``classes_``.

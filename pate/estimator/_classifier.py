@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Self
 
+import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from pate.core.checks import check_int
@@ -16,7 +18,16 @@ from pate.data import check_public_rows
 from pate.data._door import flat_rows, image_shape, read_rows
 from pate.data._shift import about_shift
 from pate.estimator._public_model import digest_of, hashes_of
-from pate.estimator._roads import OF_SHARDS, chosen_voters, head_teachers
+from pate.estimator._roads import (
+    OF_SHARDS,
+    check_likeliest,
+    check_ranges,
+    check_unmeasured,
+    chosen_voters,
+    head_teachers,
+    len_of,
+    road_of,
+)
 from pate.estimator._saved import SavedModel
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
@@ -28,30 +39,44 @@ from pate.release import (
     ReleaseTerms,
     check_release_stated,
     default_heads,
+    doubted,
     plan_release,
+    tell_doubts,
     warn_if_weak,
 )
 from pate.students import try_student
 from pate.teachers import ShardEnsemble, make_ensemble
 from pate.teachers._rows import is_frame
 from pate.teachers._told import about_labels
+from pate.teachers._usable import units_of
 from pate.votes import Votes
+
+
+def _n_classes(classes: Any, y: Any) -> int:
+    """Return how many classes there are: as they were named, or as they will be read off the labels."""
+    if classes is not None:
+        return len(tuple(classes))
+    with suppress(TypeError, ValueError):  # whoever reads them says what is wrong
+        return len(np.unique(np.asarray(y)))
+    return 2
 
 
 class PATEClassifier(SavedModel):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
     Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
-    added to the sum of the ballots, and a public model follows from it (docs/records.md). Where an ``estimator`` is
-    named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of public rows and
-    trains a student on those. ``predict`` and ``score`` are the public model's and never spend.
+    added to the sum of the ballots, and a public model follows from it (docs/records.md). Where there are no public
+    rows, or too few for that, a model is learnt from the private rows by DP-SGD, within the same budget. Where an
+    ``estimator`` is named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of
+    public rows and trains a student on those. ``predict`` and ``score`` are the public model's and never spend.
 
     Parameters
     ----------
     estimator : scikit-learn classifier, ensemble of teachers or None
-        The teacher; None lets records vote, unless ``voters`` or what speaks of shards (``n_teachers``, ``mechanism``,
-        ``n_queries``, ``gap``, ``max_answers``, ``partition_seed``, ``checkpoint_dir``) says otherwise: then it means
-        ``LogisticRegression()``. Or how all of them are trained and vote: an unfitted
+        The teacher; None lets records vote (or takes DP-SGD), unless ``voters`` or what speaks of shards
+        (``n_teachers``, ``mechanism``, ``n_queries``, ``gap``, ``max_answers``, ``partition_seed``,
+        ``checkpoint_dir``) says otherwise: then it means ``LogisticRegression()``. Or how all of them are trained and
+        vote: an unfitted
         :class:`TorchTeacherEnsemble` (or :class:`TeacherEnsemble`), which is cloned. What is said here wins over what
         it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``partition_seed``,
         ``checkpoint_dir``) is as it says.
@@ -66,7 +91,8 @@ class PATEClassifier(SavedModel):
         None calibrates a :class:`NoisyHistogram` to the budget.
     student : scikit-learn classifier, str or None
         A name is one of :func:`pate.students.make_student`. With records, None takes the model of the ballots
-        (:class:`pate.recipes.RecordModel`). With shards, None takes :class:`pate.students.VoteSpreading` where noisy
+        (:class:`pate.recipes.RecordModel`), with DP-SGD the model that was trained. With shards, None takes
+        :class:`pate.students.VoteSpreading` where noisy
         counts are released on rows of numbers (:func:`pate.students.default_student`), else a clone of ``estimator``
         (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one scikit-learn
         classifier. Semi-supervised ones also learn from the rows without an answer.
@@ -95,7 +121,8 @@ class PATEClassifier(SavedModel):
     ledger : Ledger or None
         Where releases are charged durably.
     checkpoint_dir : path or None
-        Where finished teachers are kept, so that a killed fit goes on.
+        Where finished teachers are kept (of DP-SGD its run; with a ledger that is kept beside it), so that a killed fit
+        goes on, and pays once.
     tuning : str
         What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
         every fit is a fresh spend: the statement counts those of this process (docs/private-selection.md), a ``ledger``
@@ -105,30 +132,50 @@ class PATEClassifier(SavedModel):
         among them (see Notes), and the statement says that you said so.
     stated : mapping of str to str, or None
         What a person states for the statement, in their own words; see :func:`pate.release_labels`.
-    voters : {"records", "heads", "shards"} or None
-        Who votes; None chooses as above. ``"heads"`` trains small heads on the shards, all on one representation of
-        public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
+        Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
+        public rule (:func:`pate.recipes.chosen_road`), and the statement says which and why. ``"heads"`` trains small
+        heads on the shards, all on one representation of public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
+        ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a model by its planner's recipe, and labels of
+        public rows are the model's.
     representation : Representation or None
-        Of records and heads: one of :mod:`pate.representations`, fitted on public rows or to be fitted on ``X_public``;
-        None takes the default of this kind of data (docs/record-recipes.md).
+        Of records, heads and DP-SGD: one of :mod:`pate.representations`, fitted on public rows or to be fitted
+        on ``X_public``; None takes the default of this kind of data (docs/record-recipes.md).
     image_shape : (height, width), (channels, height, width) or None
         Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
         themselves.
+    ranges : mapping, sequence or None
+        Of DP-SGD, in place of public rows: the ranges of the columns, as you know them without these records; see
+        :class:`pate.DPSGDClassifier`.
     anyway : bool
         Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), which is
         refused otherwise.
+    measure : bool, "by class" or None
+        Whether the private records say in the end how often the model is right: one noisy count within the same budget,
+        for 4% of its mu^2 (``"by class"``: as much again for recall by class). None: where its noise alone leaves an
+        interval of less than five points to either side, by public numbers, and no ``student`` is named. Not where
+        teachers on shards vote.
+    decide : {"likeliest", "balanced"}
+        Which class ``predict`` takes, and released labels are: the likeliest one; or, for balanced accuracy where
+        classes are of unequal size, the one whose probability is largest beside its mean over the public rows. Free,
+        and what is measured is what is decided. Not where teachers on shards vote.
     verbose : bool
         Show progress.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    release_ : LabelRelease or RecordLabels
-        The released labels, public; on the rows ``queries_`` (with records: all of ``X_public``).
+    voters_ : str
+        Who voted, or ``"dpsgd"``.
+    release_ : LabelRelease, RecordLabels or ModelLabels
+        The released labels, public; on the rows ``queries_`` (with records and DP-SGD: all of ``X_public``; none where
+        there are no public rows).
     queries_ : int64 array
         Positions of the rows of ``X_public`` that were asked about.
     student_ : fitted classifier
     statement_ : PrivacyStatement
+    measured_ : MeasuredAccuracy or None
+        How often ``student_`` is right, with its interval (docs/records.md); None where that was not measured.
     n_features_in_ : int
 
     Notes
@@ -168,6 +215,13 @@ class PATEClassifier(SavedModel):
     >>> default.score(X[1500:] / 16, y[1500:]) > 0.7, default.release_.guarantee.epsilon <= 1.0
     (True, True)
 
+    Without public rows, DP-SGD learns from the private ones, here within the ranges that somebody declared:
+
+    >>> alone = PATEClassifier(budget=Budget(3.0, 1e-5), classes=range(10), ranges=(0, 16), random_state=0)
+    >>> alone = alone.fit(X[:1200], y[:1200])
+    >>> alone.voters_, alone.release_.n_queries, alone.score(X[1500:], y[1500:]) > 0.8
+    ('dpsgd', 0, True)
+
     Torch teachers, on GPUs where there are any: the ensemble is the changed line.
 
     >>> from pate import TorchTeacherEnsemble
@@ -205,7 +259,10 @@ class PATEClassifier(SavedModel):
         voters: str | None = None,
         representation: Any = None,
         image_shape: Any = None,
+        ranges: Any = None,
         anyway: bool = False,
+        measure: bool | str | None = None,
+        decide: str = "likeliest",
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -231,7 +288,10 @@ class PATEClassifier(SavedModel):
         self.voters = voters
         self.representation = representation
         self.image_shape = image_shape
+        self.ranges = ranges
         self.anyway = anyway
+        self.measure = measure
+        self.decide = decide
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
@@ -243,8 +303,8 @@ class PATEClassifier(SavedModel):
             Private; of whatever kind the voters take. Tables may be pandas', polars' or Arrow's.
         y : array-like of shape (n_records,)
             Private class values.
-        X_public : as X
-            Public rows, unlabelled.
+        X_public : as X, or None
+            Public rows, unlabelled. None: DP-SGD learns a model without them.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to, for user-level privacy.
 
@@ -255,8 +315,8 @@ class PATEClassifier(SavedModel):
         Raises
         ------
         InvalidInputError
-            No public rows, no budget, data that the teachers cannot take, or a student that could not learn from
-            made-up labels of the same rows; nothing was trained or spent.
+            No public rows where teachers or records vote, no budget, data that the teachers cannot take, or a student
+            that could not learn from made-up labels of the same rows; nothing was trained or spent.
         BudgetExceededError
             The budget does not buy the queries; nothing was trained or spent.
         StudentError
@@ -278,17 +338,18 @@ class PATEClassifier(SavedModel):
 
         Returns
         -------
-        teachers : TeacherEnsemble, TorchTeacherEnsemble or RecordsPlan
+        teachers : TeacherEnsemble, TorchTeacherEnsemble, RecordsPlan or TrainingPlan
         votes : Votes or None
-            On the rows ``queries_`` of ``X_public``; None where records voted.
+            On the rows ``queries_`` of ``X_public``; None where records voted, or nobody did.
         """
         budget = check_budget(self.budget)
         if self.random_state is not None:
             check_int("random_state", self.random_state, low=0)
-        if X_public is None:
+        who = self.who_votes()
+        if X_public is None and who not in ("auto", "dpsgd"):
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
-                "fit(X, y, X_public=...)."
+                "fit(X, y, X_public=...), or let DP-SGD learn without any: voters='dpsgd'."
             )
         terms = ReleaseTerms(
             budget=budget,
@@ -301,8 +362,15 @@ class PATEClassifier(SavedModel):
         )
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
-        if self.who_votes() == "records":
-            return self._fit_by_records(X, y, X_public, groups, terms, same=same), None
+        who, why = self._road(who, X, y, X_public, groups)
+        check_ranges(self.ranges, who)
+        self.voters_ = who
+        if who == "dpsgd":
+            return self._fit_by_dpsgd(X, y, X_public, groups, terms, same=same, why=why), None
+        if who == "records":
+            return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why), None
+        check_unmeasured(self.measure)
+        check_likeliest(self.decide)
         self._row_shape = image_shape(X_public, name="X_public")
         teachers = self._ensemble(X_public)
         check_release_stated(
@@ -366,16 +434,17 @@ class PATEClassifier(SavedModel):
             self._count(plan.quote.guarantee, plan.quote.charge, groups)
         with timed("labelling"):
             outcome = plan.run(teachers, asked, evidence)
-        self.release_ = self._told_in(outcome.release)
+        self.release_ = self._told_in(doubted(outcome.release))
         self.statement_ = self.release_.statement
         self.queries_ = queries
         self._asked = digest_of(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         self._learn(student, seen, lens)
+        tell_doubts(self.statement_, stacklevel=3)
         return teachers, outcome.votes
 
     def who_votes(self) -> str:
-        """Return who will vote: ``"records"``, ``"heads"`` or ``"shards"``.
+        """Return who will vote: ``"records"``, ``"heads"``, ``"shards"``, ``"dpsgd"``, or ``"auto"`` until ``fit``.
 
         Raises
         ------
@@ -385,9 +454,23 @@ class PATEClassifier(SavedModel):
         Examples
         --------
         >>> PATEClassifier().who_votes(), PATEClassifier(n_teachers=100).who_votes()
-        ('records', 'shards')
+        ('auto', 'shards')
         """
         return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
+
+    def _road(self, who: str, X: Any, y: Any, X_public: Any, groups: Any) -> tuple[str, str]:
+        """Return who votes, and by which public rule, if by one: a function of shapes and public rows."""
+        if who != "auto":
+            return who, ""
+        n_records = len_of(X)
+        return road_of(
+            X_public,
+            check_budget(self.budget),
+            n_units=n_records if groups is None else units_of(groups, n_records)[0],
+            n_classes=_n_classes(self.classes, y),
+            image_shape=self.image_shape or image_shape(X_public, name="X_public"),
+            ranges=self.ranges,
+        )
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length

@@ -14,17 +14,20 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from pate.core.checks import shown
 from pate.core.seeds import training_seed
 from pate.core.tape import playing
 from pate.data import recognised_by
 from pate.data._door import flat_rows
+from pate.data.files.tables import quoted
 from pate.estimator._roads import any_rows
+from pate.estimator._threshold import threshold_for
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes import RecordModel
-from pate.release import LabelRelease, RecordLabels
+from pate.recipes import MappedLinear, RecordModel
+from pate.release import LabelRelease, ModelLabels
 from pate.statement._fits import CountedFits
 from pate.statement.files import bind_statement
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
@@ -35,6 +38,8 @@ from pate.teachers._usable import class_indices, owned, units_of
 from pate.votes import ABSTAIN
 
 _HASH_ROWS = 4096
+#: Who leaves a model with the labels, so that no student need learn from them.
+OWN_MODEL = ("auto", "records", "dpsgd")
 
 
 def hashes_of(rows: Any) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ def _student_can(name: str) -> Any:
     def check(self: PublicModel) -> bool:
         try:
             student = getattr(self, "student_", None)
-            if student is None and self.student is None and self.who_votes() == "records":
+            if student is None and self.student is None and self.who_votes() in OWN_MODEL:
                 return hasattr(RecordModel, name)
             student = _student_of(self.estimator, self.student) if student is None else student
         except InvalidInputError:  # no such name: fit will say so
@@ -90,11 +95,11 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
     True
     """
 
-    release_: LabelRelease | RecordLabels
+    release_: LabelRelease | ModelLabels
     queries_: npt.NDArray[np.int64]
     student_: Any
     _asked: str
-    _model: RecordModel
+    _model: RecordModel | MappedLinear
 
     if TYPE_CHECKING:  # what is said when the classifier is made
         estimator: Any
@@ -174,7 +179,11 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
                 "fitted, or fit again with the same ledger, which has them for nothing."
             )
         check_is_fitted(self, "release_")
-        if isinstance(self.release_, RecordLabels):
+        if not len(self.queries_):
+            raise InvalidInputError(
+                "refit_student needs labels of public rows, and fit was given none. Fit again with X_public."
+            )
+        if isinstance(self.release_, ModelLabels):
             rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()
             lens = None
         else:
@@ -193,10 +202,10 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
 
     def _learn(self, student: Any, X_public: Any, lens: Any = None) -> None:
         """Let the student learn from public rows, which ``lens`` has mapped; it maps what comes later, too."""
-        release, n_public = self.release_, X_public.shape[0]
         if student is None:
             self.student_ = self._model
             return
+        release, n_public = self.release_, X_public.shape[0]
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[self.queries_] = release.labels
         noisy = None
@@ -247,6 +256,56 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
         full[:, self.student_.classes_] = self.student_.predict_proba(X)
         return full
 
+    def threshold(self, label: Any, *, precision: float | None = None, recall: float | None = None) -> float:
+        """Return what a class's probability must reach for a wanted precision, or recall, of that class. Free.
+
+        Of the least threshold with at least so much precision, or of the largest with at least so much recall. It is an
+        **estimate**: the mean of probabilities of the public rows. It holds as far as those rows are drawn as later
+        ones will be, and as probabilities are right on average, which they are made to be where ``measured_`` is.
+
+        Parameters
+        ----------
+        label : class value
+            One class against the rest.
+        precision : float or None
+            Of the rows that reach the threshold, the wanted share that is of this class.
+        recall : float or None
+            Of the rows of this class, the wanted share that reaches the threshold. Exactly one of both.
+
+        Returns
+        -------
+        float
+            For ``clf.predict_proba(X)[:, i] >= threshold``, i the place of ``label`` in ``classes_``.
+
+        Raises
+        ------
+        InvalidInputError
+            Another class, not exactly one of both, or more precision than any threshold has; teachers on shards voted,
+            a student was named, there were no public rows, or this classifier was read from a file.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from pate import Budget, PATEClassifier
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> clf = PATEClassifier(budget=Budget(3.0, 1e-4), classes=[0, 1], random_state=0, voters="records")
+        >>> clf = clf.fit(X[:350], y[:350], X_public=X[350:450])
+        >>> few, many = clf.threshold(0, precision=0.8), clf.threshold(0, recall=0.8)
+        >>> bool(0 < few < 1 and 0 < many < 1)
+        True
+        """
+        check_is_fitted(self, "student_")
+        release = self.__dict__.get("release_")
+        if not isinstance(release, ModelLabels) or self.student_ is not self._model or not len(release.probability):
+            raise InvalidInputError(
+                "threshold needs the probabilities that the model gave to the public rows: those of records or DP-SGD "
+                "(voters='records' or 'dpsgd') without a student, fitted with X_public and not read from a file."
+            )
+        values = self.classes_.tolist()
+        if label not in values:
+            raise InvalidInputError(f"label must be one of {quoted(values)}, got {shown(label)}. Name one class.")
+        return threshold_for(release.probability[:, values.index(label)], precision=precision, recall=recall)
+
     def _named_student(self) -> Any:
         """Return the student that is to learn from records' labels; None where their own model is."""
         student = make_student(self.student) if isinstance(self.student, str) else self.student
@@ -275,7 +334,7 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         with suppress(InvalidInputError):  # no such voters: fit will say so
-            if self.who_votes() == "records":  # representations look at each cell themselves
+            if self.who_votes() in OWN_MODEL:  # representations look at each cell themselves
                 for name in ("allow_nan", "categorical", "sparse", "string"):
                     setattr(tags.input_tags, name, True)
         return tags

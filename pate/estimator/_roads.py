@@ -11,28 +11,39 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from pate.core.checks import check_choice, check_int
+from pate.core.checks import check_choice, check_int, shown
 from pate.exceptions import InvalidInputError
-from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose, fitted_representation, kind_of, some_rows
-from pate.release import ReleaseTerms
+from pate.mechanisms import GaussianSum
+from pate.privacy.budget import Budget
+from pate.recipes import (
+    FEWEST_PUBLIC,
+    PublicFacts,
+    Recipe,
+    RecordsPlan,
+    choose,
+    chosen_road,
+    fitted_representation,
+    kind_of,
+    some_rows,
+)
+from pate.recipes._answers import check_decide
+from pate.release import ReleaseTerms, check_measure
 from pate.representations import Representation
 from pate.teachers import HeadTeacherEnsemble, TeacherEnsemble
 from pate.teachers._usable import units_of
 
-VOTERS = ("records", "heads", "shards")
+VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
 #: What is said of shard teachers, and means that they are wanted.
 OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed",
              "checkpoint_dir")  # fmt: skip
-#: Fewer public rows make no map of the private ones.
-FEWEST_PUBLIC = 20
 
 
 def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
-    """Return who votes: whoever was named, shard teachers where something is said of them, else records.
+    """Return who votes: whoever was named, shard teachers where something is said of them, else ``"auto"``.
 
     Parameters
     ----------
-    voters : {"records", "heads", "shards"} or None
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
     said : mapping
         Parameters by name that speak of shard teachers where they are not None, as :data:`OF_SHARDS` do.
     not_of_heads : sequence of str
@@ -41,20 +52,22 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: 
     Raises
     ------
     InvalidInputError
-        An unknown name, or records are named beside what speaks of shard teachers.
+        An unknown name, or another one is named beside what speaks of shard teachers.
 
     Examples
     --------
     >>> chosen_voters(None, {"n_teachers": None}), chosen_voters(None, {"n_teachers": 100})
-    ('records', 'shards')
+    ('auto', 'shards')
     """
     of_shards = [name for name, value in said.items() if value is not None]
     if voters is None:
-        return "shards" if of_shards else "records"
+        return "shards" if of_shards else "auto"
     check_choice("voters", voters, VOTERS)
-    if voters == "records" and of_shards:
+    if voters == "dpsgd":  # a run of its own is kept in such a folder
+        of_shards = [name for name in of_shards if name != "checkpoint_dir"]
+    if voters not in ("heads", "shards") and of_shards:
         raise InvalidInputError(
-            f"voters='records' must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
+            f"voters={voters!r} must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
             "them out, or say voters='shards'."
         )
     spoilt = [name for name in of_shards if name in not_of_heads]
@@ -64,6 +77,75 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: 
             "public rows teach. Leave that out, or say voters='shards'."
         )
     return voters
+
+
+def len_of(rows: Any) -> int:
+    """Return how many rows these are, before anybody has looked at them; 0 where they are none."""
+    shape = rows.shape if hasattr(rows, "shape") else (len(rows),) if hasattr(rows, "__len__") else ()
+    return int(shape[0]) if shape else 0
+
+
+def road_of(
+    X_public: Any,
+    budget: Budget,
+    *,
+    n_units: int,
+    n_classes: int,
+    image_shape: tuple[int, ...] | None = None,
+    ranges: Any = None,
+) -> tuple[str, str]:
+    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.recipes.chosen_road`: what ``"auto"`` comes to.
+
+    Parameters
+    ----------
+    X_public : rows or None
+    budget : Budget
+    n_units, n_classes : int
+        Public numbers.
+    image_shape : tuple or None
+    ranges : mapping or sequence, or None
+        Declared ranges, which records have no use for.
+
+    Raises
+    ------
+    InvalidInputError
+        There are ranges, and public rows enough.
+
+    Examples
+    --------
+    >>> road_of(np.eye(30), Budget(1.0, 1e-5), n_units=900, n_classes=2)[0]
+    'records'
+    >>> road_of(np.eye(3), Budget(1.0, 1e-5), n_units=900, n_classes=2)[0]
+    'dpsgd'
+    """
+    facts = PublicFacts(
+        n_units=max(1, n_units),
+        n_classes=max(2, n_classes),
+        mu=1 / GaussianSum.for_budget(budget).noise_multiplier,
+        n_public=0 if X_public is None else len_of(X_public),
+        kind="table" if X_public is None else kind_of(X_public, image_shape),
+    )
+    road, why = chosen_road(facts)
+    if road == "records":
+        check_ranges(ranges, road)
+    return road, why
+
+
+def check_ranges(ranges: Any, voters: str) -> None:
+    """Refuse declared ranges where nobody has a use for them.
+
+    Examples
+    --------
+    >>> check_ranges(None, "shards")
+    >>> check_ranges((0, 1), "shards")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: ranges must be left out where voters='shards', who learn from public rows ...
+    """
+    if ranges is not None and voters != "dpsgd":
+        raise InvalidInputError(
+            f"ranges must be left out where voters={voters!r}, who learn from public rows what columns are like. Leave "
+            "it out, or say voters='dpsgd' (--voters dpsgd)."
+        )
 
 
 def plan_records(
@@ -82,6 +164,8 @@ def plan_records(
     verbose: bool = False,
     anyway: bool = False,
     rule: Callable[[PublicFacts], Recipe] = choose,
+    measure: bool | str | None = None,
+    decide: str = "likeliest",
 ) -> RecordsPlan:
     """Fit the public maps and choose the recipe by public facts; nothing is spent.
 
@@ -98,7 +182,7 @@ def plan_records(
     representation, image_shape, random_state, n_jobs, verbose, anyway
         See :class:`pate.PATEClassifier`.
     classes_inferred : bool
-    checkpoint_dir, rule
+    checkpoint_dir, rule, measure, decide
         See :meth:`pate.recipes.RecordsPlan.of`.
 
     Raises
@@ -120,7 +204,7 @@ def plan_records(
     if n_public < FEWEST_PUBLIC:
         raise InvalidInputError(
             f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
-            "the map that private records vote on. Pass more, or name an estimator (shard teachers label single rows)."
+            "the map that private records vote on. Pass more, or say voters='dpsgd', which needs none."
         )
     n_units, unit = units_of(groups, n_records)
     seed = 0 if random_state is None else check_int("random_state", random_state, low=0) % 2**32
@@ -149,9 +233,63 @@ def plan_records(
         verbose=verbose,
         anyway=anyway,
         rule=rule,
+        measure=measure,
+        decide=decide,
     )
     _ = plan.mechanisms  # refused before anything is cast
     return plan
+
+
+def measured_with(measure: bool | str | None, student: Any) -> bool | str | None:
+    """Return whether the model of ballots or of DP-SGD is measured: not where somebody named another student.
+
+    Raises
+    ------
+    InvalidInputError
+        It was asked for, and a student is named.
+
+    Examples
+    --------
+    >>> measured_with(None, None), measured_with(None, "knn")
+    (None, False)
+    """
+    measure = check_measure(measure)
+    if student is None:
+        return measure
+    if measure:
+        raise InvalidInputError(
+            f"measure must be None or False with student={shown(student)}, got {measure!r}: what is "
+            "measured is the model of the ballots, or of DP-SGD, itself. Leave the student out."
+        )
+    return False
+
+
+def check_likeliest(decide: str) -> None:
+    """Refuse balanced decisions where teachers on shards vote: what they release are labels.
+
+    Raises
+    ------
+    InvalidInputError
+    """
+    if check_decide(decide) != "likeliest":
+        raise InvalidInputError(
+            f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}: their noisy counts are decided "
+            "anew by release_.decide(offsets=...). Leave it out."
+        )
+
+
+def check_unmeasured(measure: bool | str | None) -> None:
+    """Refuse to measure where teachers on shards vote: what that costs beside their labels is not worked out here.
+
+    Raises
+    ------
+    InvalidInputError
+    """
+    if check_measure(measure):
+        raise InvalidInputError(
+            f"measure must be None or False where teachers on shards vote, got {measure!r}: accuracy is measured where "
+            "records vote or DP-SGD learns (voters='records' or 'dpsgd'). Leave it out."
+        )
 
 
 def head_teachers(

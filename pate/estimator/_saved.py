@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,20 +13,30 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pate.estimator._by_records import ByRecords
+from pate.estimator._by_dpsgd import ByDPSGD
 from pate.estimator._roads import VOTERS
 from pate.model import Door, Manifest, ModelFile, check_model_path, read_model, write_model
 from pate.model._archive import damaged
-from pate.recipes import RecordModel
+from pate.recipes import MappedLinear, RecordModel
 from pate.recipes._kept import keep_record_model, read_record_model
 from pate.recipes._kept import made_of as made_of_ballots
-from pate.statement.files import bind_released
+from pate.recipes._linear import keep_linear, made_of_linear, read_linear
+from pate.statement.files import bind_released, bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.students._kept import keep_student, made_of, read_student
 from pate.teachers._rows import column_kinds
 
 
-class SavedModel(ByRecords):
+def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], Callable[[Any], tuple[str, ...]]]:
+    """Return what kind of model a student is, what writes its parts, and what tells of them."""
+    if isinstance(student, RecordModel):
+        return "records", keep_record_model, made_of_ballots
+    if isinstance(student, MappedLinear):
+        return "dpsgd", keep_linear, made_of_linear
+    return "student", keep_student, lambda one: (made_of(one),)
+
+
+class SavedModel(ByDPSGD):
     """What :class:`pate.PATEClassifier` can keep: the student and its statement, never what ``fit`` saw; a mixin.
 
     Examples
@@ -34,8 +46,10 @@ class SavedModel(ByRecords):
     True
     """
 
+    voters_: str
     _door: Door
     _kinds: dict[Any, str] | None = None
+    _measured_of: Any = None
 
     if TYPE_CHECKING:  # what is said when the classifier is made
 
@@ -72,21 +86,26 @@ class SavedModel(ByRecords):
         """
         check_is_fitted(self, "student_")
         check_model_path(path)
-        by_ballots = isinstance(self.student_, RecordModel)
+        kind, keep, told_of = _writers(self.student_)
         with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
             folder = Path(name)
-            parts = keep_record_model(self.student_, folder) if by_ballots else keep_student(self.student_, folder)
+            parts = keep(self.student_, folder)
             manifest = Manifest.of_classes(
                 self.classes_,
-                kind="records" if by_ballots else "student",
+                kind=kind,
                 door=self._rows_taken(),
-                made_of=made_of_ballots(self.student_) if by_ballots else (made_of(self.student_),),
-                settings={"voters": self.who_votes()},
+                made_of=told_of(self.student_),
+                settings={"voters": self.voters_},
                 parts=parts,
             )
             held = {part.name: part.read_bytes() for part in folder.iterdir()}
         ledger = self.ledger if self.statement_.ledger_releases else None
-        write_model(path, manifest, self.statement_, held, before=partial(bind_released, ledger, ()))
+        statement = self.statement_
+        if statement.measured is not None and self.measured_ is None:  # of another student than the one that is kept
+            spoken = tuple(one for one in statement.doubts if one.kind != "below the commonest")
+            statement = replace(statement, measured=None, doubts=spoken)
+            bind_statement(statement, ledger)
+        write_model(path, manifest, statement, held, before=partial(bind_released, ledger, ()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:
@@ -111,11 +130,13 @@ class SavedModel(ByRecords):
     @classmethod
     def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
         said = file.manifest
-        if said.settings.get("voters") not in VOTERS or len(said.settings) != 1:
+        if said.settings.get("voters") not in VOTERS[1:] or len(said.settings) != 1:
             raise damaged(file.path, "its settings are not a classifier's")
         with file.unpacked() as folder:
             if said.kind == "records":
                 student: Any = read_record_model(folder, said.parts, said.classes, module=module)
+            elif said.kind == "dpsgd":
+                student = read_linear(folder, said.parts, module=module)
             else:
                 student = read_student(folder, said.parts, module=module)
         return cls._of_student(student, said, file.statement)
@@ -128,6 +149,8 @@ class SavedModel(ByRecords):
             said.door,
         )
         clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
+        clf._measured_of = student
+        clf.voters_ = said.settings["voters"]
         clf._texts, clf._objects = door.kind == "texts", door.mixed
         if door.n_features is not None:
             clf.n_features_in_ = door.n_features

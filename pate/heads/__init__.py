@@ -3,6 +3,7 @@
 from pate.heads._linear import Head, LinearHead, load_head
 from pate.heads._moments import ReleasedBallots
 from pate.heads.corrected import CorrectedHead
+from pate.heads.descent import DescentHead
 from pate.heads.forest import ForestHead
 from pate.heads.least_squares import LeastSquaresHead
 from pate.heads.likelihood import LikelihoodHead
@@ -14,6 +15,7 @@ from pate.heads.targets import TargetsStudent, noise_aware_targets
 
 __all__ = [
     "CorrectedHead",
+    "DescentHead",
     "ForestHead",
     "Head",
     "LabelPropagationHead",

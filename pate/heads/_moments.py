@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.optimize import brentq
 
 from pate.core.checks import check_classes, check_int, check_real, shown
-from pate.core.types import FloatArray
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 
 
@@ -169,3 +170,33 @@ def softmax(logits: FloatArray) -> FloatArray:
     # Row after row in memory: then a row's sum is added in one order, whatever layout it came in.
     odds = np.exp(np.ascontiguousarray(logits - logits.max(axis=1, keepdims=True)))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def as_sure(scores: FloatArray, wanted: float, said: IntArray | None = None) -> float:
+    """Return t such that softmax(t scores) has its largest entry at ``wanted`` on average, as near as can be.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_rows, n_classes)
+    wanted : float
+    said : int64 array of shape (n_rows,) or None
+        The entry of every row that counts, in place of the largest one.
+
+    Examples
+    --------
+    >>> scores = np.array([[2.0, 0.0], [1.0, 0.0]])
+    >>> round(float(softmax(as_sure(scores, 0.9) * scores).max(axis=1).mean()), 4)
+    0.9
+    """
+    at = scores.argmax(axis=1) if said is None else said
+    rows = np.arange(len(scores))
+
+    def gap(log_t: float) -> float:
+        return float(softmax(float(np.exp(log_t)) * scores)[rows, at].mean()) - wanted
+
+    low, high = -7.0, 7.0
+    if gap(low) >= 0:
+        return float(np.exp(low))
+    if gap(high) <= 0:
+        return float(np.exp(high))
+    return float(np.exp(brentq(gap, low, high, xtol=1e-6)))

@@ -14,6 +14,7 @@ from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head
 from pate.heads._moments import public_rows
 from pate.heads.likelihood import LikelihoodHead
+from pate.representations._exact import own_product
 
 #: What no tree thinks possible is as unlikely as this.
 _LEAST = 1e-4
@@ -64,6 +65,7 @@ class ForestHead(Head):
 
     _arrays: ClassVar[tuple[str, ...]] = ("coef_", "splits_", "thresholds_", "values_", "roots_")
     _scalars: ClassVar[tuple[str, ...]] = ("takes", "n_components_")
+    exact_: ClassVar[bool] = True
 
     coef_: FloatArray
     splits_: IntArray
@@ -122,7 +124,7 @@ class ForestHead(Head):
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows of ``[phi, columns]``, shape (n_rows, n_classes)."""
         rows, d = self._rows(phi), len(self.coef_)
-        return np.asarray(self._opinion(_narrow(rows[:, d:])) + rows[:, :d] @ self.coef_)
+        return np.asarray(self._opinion(_narrow(rows[:, d:])) + own_product(rows[:, :d], self.coef_))
 
     def _opinion(self, rows: npt.NDArray[np.float32]) -> FloatArray:
         """Return the log of the forest's probabilities, each row by itself and trees in their order."""

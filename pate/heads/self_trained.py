@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import brentq
 
 from pate.core.checks import check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head
-from pate.heads._moments import public_rows, softmax
+from pate.heads._moments import as_sure, public_rows
 from pate.representations._exact import own_product
 
 
@@ -84,7 +83,7 @@ class SelfTrainedHead(Head):
         penalty = ridge * float(np.square(z).sum()) + 1e-12
         weights = np.linalg.solve(gram + penalty * np.eye(len(gram)), centred.T @ (y - base))
         scores = centred @ weights + base
-        t = _as_sure(scores, float(p.max(axis=1).mean()))
+        t = as_sure(scores, float(p.max(axis=1).mean()))
         self.coef_ = t * np.concatenate([weights, (base - mean @ weights)[None]])
         self.classes_, self.n_components_ = head.classes_, z.shape[1]
         return self
@@ -92,17 +91,3 @@ class SelfTrainedHead(Head):
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of the features of rows, shape (n_rows, n_classes)."""
         return own_product(self._rows(phi), self.coef_[:-1]) + self.coef_[-1]
-
-
-def _as_sure(scores: FloatArray, wanted: float) -> float:
-    """Return t such that softmax(t scores) has its largest entry at ``wanted`` on average, as near as can be."""
-
-    def gap(log_t: float) -> float:
-        return float(softmax(float(np.exp(log_t)) * scores).max(axis=1).mean()) - wanted
-
-    low, high = -7.0, 7.0
-    if gap(low) >= 0:
-        return float(np.exp(low))
-    if gap(high) <= 0:
-        return float(np.exp(high))
-    return float(np.exp(brentq(gap, low, high, xtol=1e-6)))

@@ -2,7 +2,7 @@
 
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._ledgers import find_ledger
-from pate.jobs._plan import BallotPlan, LabelPlan, VotePlan
+from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, VotePlan
 from pate.jobs._predict import Predictions, predict_file
 from pate.jobs._public import read_public
 from pate.jobs._tables import PREPROCESSING, LabelJob
@@ -13,6 +13,7 @@ __all__ = [
     "CHOICES",
     "PREPROCESSING",
     "BallotPlan",
+    "GradientPlan",
     "LabelJob",
     "LabelPlan",
     "OneRound",

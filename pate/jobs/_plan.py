@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,8 @@ from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.words import Guarantee
 from pate.recipes import Recipe
 from pate.release import Quote
+from pate.release._measured import SHARE
+from pate.release._rounds import counted
 
 
 def as_lines(named: list[tuple[str, str]]) -> str:
@@ -25,6 +29,22 @@ def as_lines(named: list[tuple[str, str]]) -> str:
     """
     wide = 11
     return "\n".join(f"{name:<{wide}}" + value.replace("\n", "\n" + " " * wide) for name, value in named if value)
+
+
+def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str]:
+    """Return what a plan says of counts of right answers; nothing where there are none.
+
+    Examples
+    --------
+    >>> measures_line([GaussianSum(10.0)], 1_000)
+    ('measures', 'how often the model is right, by 0.04 of mu^2: +-2 points of noise')
+    """
+    if not counts:
+        return "measures", ""
+    points = 196 * counts[0].noise_multiplier / n_units
+    cells = " and recall by class" if len(counts) > 1 else ""
+    cost = f"{SHARE * len(counts):.3g} of mu^2"
+    return "measures", f"how often the model is right{cells}, by {cost}: +-{points:.2g} points of noise"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -211,15 +231,19 @@ class BallotPlan:
     recipe : Recipe
         How ballots are cast and what is made of them, and why.
     mechanisms : tuple of GaussianSum
-        The noise of every round.
+        The noise of every round, those that measure last.
     guarantee : Guarantee
         Of all rounds together.
     is_paid : bool
         An earlier run paid for them: this one spends nothing.
     expectation : str
         What the labels are expected to be worth.
+    instead : str
+        What would cost no privacy, and how often that is right.
     files : tuple of (str, str)
         As for :class:`LabelPlan`.
+    measured_shares : tuple of float
+        Parts of mu^2 of the last rounds, which measure how often the model is right.
 
     Examples
     --------
@@ -241,10 +265,12 @@ class BallotPlan:
     guarantee: Guarantee
     is_paid: bool
     expectation: str = ""
+    instead: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    measured_shares: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        n = len(self.mechanisms)
+        n = len(self.recipe.rounds)
         return (
             f"{self.n_units} {self.unit}s vote in {n} round{'s' * (n > 1)}; Gaussian noise, {self._multipliers()} "
             f"times what one {self._one()} may change; all {self.n_public} public rows; will spend {self._spends()}"
@@ -269,24 +295,121 @@ class BallotPlan:
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""
         each = ", all ballots of one clipped together" if self.unit == "group" else ""
-        shares = ", ".join(f"{r.share:.3g}" for r in self.recipe.rounds)
+        rest = (1 - math.fsum(self.measured_shares)) / math.fsum(r.share for r in self.recipe.rounds)
+        shares = counted(round(r.share * rest, 3) for r in self.recipe.rounds)
         return [
             ("voters", f"{self.n_units} {self.unit}s{each}"),
             *self.files,
             ("rows", self.encoding),
             ("chosen", "\n".join(f"{what}: {why}" for what, why in self.recipe.reasons)),
-            ("rounds", f"{len(self.mechanisms)}, of {shares} of mu^2, all paid for before the first"),
+            ("rounds", f"{len(self.recipe.rounds)}, of {shares} of mu^2, all paid for before the first"),
             ("noise", f"Gaussian, {self._multipliers()} times what one {self._one()} may change"),
             ("labels", f"all {self.n_public} public rows"),
+            measures_line(self.mechanisms[len(self.recipe.rounds) :], self.n_units),
             ("expects", self.expectation),
+            ("instead", self.instead),
             ("will spend", self._spends()),
         ]
 
     def _multipliers(self) -> str:
-        return ", ".join(f"{m.noise_multiplier:.6g}" for m in self.mechanisms)
+        return counted(m.noise_multiplier for m in self.mechanisms[: len(self.recipe.rounds)])
 
     def _one(self) -> str:
         return "record" if self.unit == "record" else "person"
 
     def _spends(self) -> str:
         return f"nothing more: an earlier run paid for {self.guarantee}" if self.is_paid else str(self.guarantee)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GradientPlan:
+    """What learning a model by DP-SGD will do and cost: from public shapes and rows alone.
+
+    Attributes
+    ----------
+    n_units, n_public : int
+    unit : {"record", "group"}
+    encoding : str
+        How rows become numbers.
+    reasons : tuple of (str, str)
+        What the recipe's planner chose, and why.
+    n_steps : int
+    sampling : str
+        Who is in a step.
+    noise_multiplier : float
+    guarantee : Guarantee
+        Of the whole run.
+    is_paid : bool
+        An earlier run, which was cut off, paid for it: this one goes on with that, and spends nothing.
+    chosen : str
+        Why a public rule chose DP-SGD; empty where a person did.
+    before : int
+        Runs that the ledger has paid for: none of them is given again.
+    files : tuple of (str, str)
+        As for :class:`LabelPlan`.
+    counts : tuple of GaussianSum
+        What measures in the end how often the model is right.
+
+    Examples
+    --------
+    >>> from pate.privacy.words import Guarantee
+    >>> plan = GradientPlan(n_units=900, n_public=0, unit="record", encoding="3 columns", reasons=(), n_steps=40,
+    ...     sampling="all in every step", noise_multiplier=9.0, is_paid=False,
+    ...     guarantee=Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"))
+    >>> print(plan)
+    DP-SGD learns from 900 records in 40 steps, all in every step; noise multiplier 9; no public rows; will spend ...
+    """
+
+    n_units: int
+    n_public: int
+    unit: str
+    encoding: str
+    reasons: tuple[tuple[str, str], ...]
+    n_steps: int
+    sampling: str
+    noise_multiplier: float
+    guarantee: Guarantee
+    is_paid: bool
+    chosen: str = ""
+    before: int = 0
+    files: tuple[tuple[str, str], ...] = ()
+    counts: tuple[GaussianSum, ...] = ()
+
+    def __str__(self) -> str:
+        rows = f"all {self.n_public} public rows" if self.n_public else "no public rows"
+        return (
+            f"DP-SGD learns from {self.n_units} {self.unit}s in {self.n_steps} steps, {self.sampling}; noise "
+            f"multiplier {self.noise_multiplier:.6g}; {rows}; will spend {self._spends()}"
+        )
+
+    def text(self) -> str:
+        """Return the plan line by line."""
+        return as_lines(self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what will be done, each with its name."""
+        again = f"{self.before} run{'s' * (self.before > 1)} of DP-SGD before" if self.before else ""
+        return [
+            ("learns", f"DP-SGD, from {self.n_units} {self.unit}s" + (f": {self.chosen}" if self.chosen else "")),
+            *self.files,
+            ("rows", self.encoding),
+            ("chosen", "\n".join(f"{what}: {why}" for what, why in self.reasons)),
+            ("steps", f"{self.n_steps}, {self.sampling}"),
+            ("noise", f"Gaussian, {self.noise_multiplier:.6g} times the norm that gradients are clipped to"),
+            (
+                "labels",
+                f"all {self.n_public} public rows, by the model"
+                if self.n_public
+                else "none, as there are no public rows: the model and its statement are what is written",
+            ),
+            measures_line(self.counts, self.n_units),
+            ("ledger", f"has paid for {again}; what they gave is not given again, and this one is charged anew")
+            if again
+            else ("ledger", ""),
+            ("will spend", self._spends()),
+        ]
+
+    def _spends(self) -> str:
+        return (
+            f"nothing more: a run that was cut off paid for {self.guarantee}" if self.is_paid else str(self.guarantee)
+        )

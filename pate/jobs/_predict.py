@@ -41,6 +41,8 @@ class Predictions:
         Columns of the file that the model has no use for.
     headline : str
         The guarantee of the release that taught the model.
+    measured : str
+        How often the model is right; empty where that was not measured.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Predictions:
     n_rows: int
     left_out: tuple[str, ...]
     headline: str
+    measured: str = ""
 
 
 def open_model(file: ModelFile) -> Any:
@@ -149,7 +152,8 @@ def predict_file(
             beside.write_bytes(content)
     except OSError as error:
         raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
-    return Predictions(goal, len(frame), left_out, file.statement.headline)
+    measured = "" if file.statement.measured is None else str(file.statement.measured)
+    return Predictions(goal, len(frame), left_out, file.statement.headline, measured)
 
 
 def _asked(clf: Any, X: Any, *, proba: bool) -> pd.DataFrame:

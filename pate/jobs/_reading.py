@@ -12,10 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.curator import Told
-from pate.data import TablePair, read_both, read_images
+from pate.data import Table, TablePair, read_both, read_images, read_table
 from pate.data._columns import holds_numbers
+from pate.data._declared import declared_kinds
 from pate.data.files._databases import file_of
+from pate.data.files._formats import TableFormat
 from pate.data.files._opened import is_table
+from pate.data.files.tables import quoted
 from pate.data.files.uses import TARGET, ColumnUse
 from pate.exceptions import InvalidInputError
 from pate.jobs._classes import as_classes
@@ -24,7 +27,7 @@ from pate.jobs._writing import check_id
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sources:
-    """Private records and public rows with the same features.
+    """Private records, and public rows with the same features if there are any.
 
     Attributes
     ----------
@@ -32,9 +35,9 @@ class Sources:
         ``"texts"``: a table whose one feature is a column of texts.
     X, y, groups
         The private records: a DataFrame, an array of texts, or one of numbers for images. **Sensitive.**
-    public : DataFrame or array of shape (n_public, n_features)
+    public : DataFrame or array of shape (n_public, n_features), or None
         Public rows for the teachers, before any encoding.
-    hashed : DataFrame or array of shape (n_public, ...)
+    hashed : DataFrame or array of shape (n_public, ...), or None
         The same rows as they stand in the files, by which a ledger recognises them.
     names : tuple of str or None
         File names of public images.
@@ -70,9 +73,10 @@ class Sources:
 
 def read_sources(
     private: str | os.PathLike[str],
-    public: str | os.PathLike[str],
+    public: str | os.PathLike[str] | None,
     *,
     target: str | None,
+    ranges: Mapping[str, Any] | None = None,
     group: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
@@ -86,7 +90,13 @@ def read_sources(
     """Read both sides; what columns and images are like is decided by the public one, whatever private cells are.
 
     ``table`` has what else :func:`pate.data.read_both` is told; ``classes`` are held against public labels alone.
+    Without a public side ``ranges`` decide, of images their size and colour.
     """
+    if public is None:
+        return _alone(
+            private, ranges, target=target, group=group, drop=drop, size=size, resize=resize, color=color,
+            table=table or {}, verbose=verbose,
+        )  # fmt: skip
     folders = [not is_table(p) for p in (private, public)]
     table = {} if table is None else dict(table)
     drop = [drop] if isinstance(drop, str) else list(drop)
@@ -117,6 +127,81 @@ def read_sources(
     height, width, *colours = shown.X.shape[1:]
     shape = (*colours, height, width)
     return Sources("images", held.rows(), held.y, held.groups, shown.rows(), pixels, shown.names, shape)
+
+
+def _alone(
+    private: str | os.PathLike[str],
+    ranges: Mapping[str, Any] | None,
+    *,
+    target: str | None,
+    group: str | None,
+    drop: Iterable[str],
+    table: Mapping[str, Any],
+    size: tuple[int, int] | None,
+    resize: bool,
+    color: str | None,
+    verbose: bool,
+) -> Sources:
+    """Read the private side where nothing is public but what a person declared of it."""
+    import pandas as pd
+
+    name = file_of(private).name
+    if not is_table(private):
+        if size is None or color is None or ranges is not None:
+            raise InvalidInputError(
+                "size and color must be named (--size, --color), and ranges left out, where no public images say what "
+                "images are like: the private ones must not."
+            )
+        held = read_images(
+            private, labelled=True, group=group, size=size, color=color, resize=resize, convert=True, verbose=verbose
+        )
+        assert held.y is not None
+        height, width, *colours = held.X.shape[1:]
+        return Sources("images", held.rows(), held.y, held.groups, None, None, image_shape=(*colours, height, width))
+    if ranges is None:
+        raise InvalidInputError(
+            "ranges must be declared where there are no public rows: they say which columns there are, and what is in "
+            "them. Pass public=, or ranges={'age': (0, 120), 'sex': ['male', 'female']} (--range age=0:120)."
+        )
+    if target is None and Path(private).suffix.lower() != ".npz":
+        raise InvalidInputError(f"target must name the column of classes in {name}, got None.")
+    kinds = declared_kinds(ranges)
+    roles = [one for one in (target, group, table.get("id")) if one is not None]
+    if clash := [one for one in roles if one in kinds]:
+        raise InvalidInputError(f"ranges must be of features, got one of {clash[0]!r}, which has another role.")
+    written: dict[str, Any] = {key: table.get(key) for key in ("sep", "encoding", "decimal", "sheet")}
+    taught = Table(
+        X=pd.DataFrame(), y=None, groups=None, path=Path(private), kinds=kinds, format=TableFormat("CSV", decimal="")
+    )
+    held_table = read_table(private, target=target, group=group, id=table.get("id"), like=taught, **written)
+    absent = [column for column in kinds if column not in held_table.X.columns]
+    if absent:
+        raise InvalidInputError(
+            f"ranges names columns that {name} lacks: {quoted(absent)}. It has: {quoted(held_table.X.columns)}."
+        )
+    if held_table.y is None:
+        raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")
+    left = [column for column in held_table.X.columns if column not in kinds]
+    lines = [f"{column}: {_declared(ranges[column])}" for column in kinds]
+    lines += [f"{column}: left out, as no range of it was declared" for column in left]
+    n = f"; {len(held_table.X):,} rows" if held_table.groups is None else ""
+    return Sources(
+        "table",
+        held_table.X[list(kinds)],
+        held_table.y,
+        held_table.groups,
+        None,
+        None,
+        files=(("private", f"{name}: {held_table.format}{n}"), ("columns", "\n".join(lines))),
+        kinds=kinds,
+        decimal=held_table.format.decimal,
+    )
+
+
+def _declared(told: Any) -> str:
+    if all(isinstance(value, str) for value in told):
+        return f"{len(told)} categories"
+    return f"number from {told[0]:g} to {told[1]:g}"
 
 
 def _tables(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -10,12 +9,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate.estimator._roads import FEWEST_PUBLIC, plan_records
+from pate.estimator._roads import plan_records
 from pate.exceptions import InvalidInputError
 from pate.jobs._inputs import units_of
 from pate.jobs._plan import BallotPlan
 from pate.jobs._reading import Sources
 from pate.recipes import (
+    FEWEST_PUBLIC,
     Expectation,
     RecordModel,
     RecordsPlan,
@@ -24,6 +24,7 @@ from pate.recipes import (
     fitted_representation,
     kind_of,
     some_rows,
+    without_privacy,
 )
 from pate.release import Evidence, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
@@ -39,6 +40,8 @@ class BallotRoad:
     ballots : RecordsPlan
     evidence : Evidence
     plan : BallotPlan
+    commonest : float or None
+        Share of the commonest class, as a person stated it.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class BallotRoad:
     ballots: RecordsPlan
     evidence: Evidence
     plan: BallotPlan
+    commonest: float | None = None
 
     @classmethod
     def of(
@@ -67,13 +71,16 @@ class BallotRoad:
         n_jobs: int | None = None,
         verbose: bool = False,
         commonest: float | None = None,
+        measure: bool | str | None = None,
+        decide: str = "likeliest",
+        why: str = "",
     ) -> Self:
         """Fit public maps and price all rounds; of private records only their number is used."""
         n_public = len(source.public)
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
-                "the map that private records vote on. Add public rows, or say voters='shards' (--voters shards)."
+                "the map that private records vote on. Add public rows, or say voters='dpsgd' (--voters dpsgd)."
             )
         warn_if_weak(terms.budget.delta, units_of(source)[1], epsilon=terms.budget.epsilon)
         representation = public_representation(
@@ -97,9 +104,13 @@ class BallotRoad:
             checkpoint_dir=checkpoint_dir,
             verbose=verbose,
             anyway=anyway,
+            measure=measure,
+            decide=decide,
         )
         hope = _hope_of(ballots, anyway=anyway, commonest=commonest)
-        evidence = Evidence(preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows)
+        evidence = Evidence(
+            preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows, road=why
+        )
         before = f"{source.public.shape[1]} columns" if source.kind == "table" else source.kind
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
         plan = BallotPlan(
@@ -109,18 +120,20 @@ class BallotRoad:
             encoding=encoding,
             recipe=ballots.recipe,
             mechanisms=ballots.mechanisms,
+            measured_shares=ballots.measured_shares,
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
             expectation=str(hope),
+            instead=without_privacy(ballots.facts, commonest),
             files=source.files,
         )
-        return cls(source, ballots, evidence, plan)
+        return cls(source, ballots, evidence, plan, commonest)
 
     def run(self, y: npt.NDArray[Any]) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
         source = self.source
         X = in_planes(source.X, source.image_shape)
-        return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence)
+        return self.ballots.run(X, y, groups=source.groups, evidence=self.evidence, commonest=self.commonest)
 
 
 #: So many records are cast before other processes would have begun.
@@ -129,8 +142,7 @@ _FEWEST_SHARED = 50_000
 
 def _hope_of(ballots: RecordsPlan, *, anyway: bool, commonest: float | None) -> Expectation:
     """Return what to expect of what will be (or was) paid for, and refuse to pay for next to nothing."""
-    mu = math.sqrt(math.fsum(m.noise_multiplier**-2 for m in ballots.mechanisms))
-    facts = replace(ballots.facts, mu=mu)
+    facts = replace(ballots.facts, mu=ballots.mu)
     if anyway or ballots.stored:
         return expected(facts, ballots.recipe)
     delta = ballots.terms.budget.delta

@@ -30,8 +30,8 @@ from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.model import Door, Manifest
-from pate.recipes import RecordModel
-from pate.release import LabelRelease, ReleasedLabels
+from pate.recipes import MappedLinear, RecordModel
+from pate.release import LabelRelease, ReleasedLabels, tell_doubts
 from pate.representations import Representation
 from pate.statement.files import bind_statement
 from pate.students import ImageStudent, check_is_student, default_student, fit_student, make_student, mapped_student
@@ -57,14 +57,14 @@ class Pupil:
     Attributes
     ----------
     student : classifier or None
-        Not fitted; None: the model that records' ballots make.
+        Not fitted; None: the model that records' ballots make, or DP-SGD.
     lens : fitted transformer or None
         What public rows taught of how rows become numbers.
     seen : array or DataFrame of shape (n_public, ...)
         Public rows as the student sees them.
     door : Door
         What a row is that the model takes.
-    voters : {"records", "heads", "shards"}
+    voters : {"records", "heads", "shards", "dpsgd"}
     random_state : int or None
 
     Examples
@@ -163,7 +163,7 @@ class Pupil:
         release: ReleasedLabels,
         queries: npt.NDArray[np.int64],
         *,
-        model: RecordModel | None = None,
+        model: RecordModel | MappedLinear | None = None,
         ledger: Ledger | None = None,
     ) -> PATEClassifier:
         """Return the classifier of what was released: public, as the release is.
@@ -173,8 +173,8 @@ class Pupil:
         release : ReleasedLabels
         queries : int64 array
             The public rows that it is about.
-        model : RecordModel or None
-            That of the ballots.
+        model : RecordModel, MappedLinear or None
+            That of the ballots, or of DP-SGD.
         ledger : Ledger or None
             Which binds the model's file when it is saved.
 
@@ -188,7 +188,7 @@ class Pupil:
             fitted = self._fitted(release, queries)
         values = release.classes
         classes = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
-        kind = "records" if self.student is None else "student"
+        kind = self.voters if self.student is None else "student"
         said = Manifest.of_classes(classes, kind=kind, door=self.door, settings={"voters": self.voters})
         return PATEClassifier._of_student(fitted, said, release.statement).set_params(ledger=ledger)
 
@@ -222,7 +222,7 @@ class LeavesModel:
 
     queries_: npt.NDArray[np.int64]
     _pupil: Pupil | None = None
-    _model: RecordModel | None = None
+    _model: RecordModel | MappedLinear | None = None
     _ledger: Ledger | None = None
     #: A release whose files were written, with the statement that names them: the model's is the same.
     _written: ReleasedLabels | None = None
@@ -269,8 +269,9 @@ class LeavesModel:
         return self._pupil.learn(release, self.queries_, model=self._model, ledger=self._ledger)
 
     def _bound(self, release: _Labels) -> _Labels:
-        """Return a release whose statement the ledger knows."""
+        """Return a release whose statement the ledger knows, and tell what speaks against it."""
         bind_statement(release.statement, self._ledger)
+        tell_doubts(release.statement, stacklevel=3)
         return release
 
     def _write(
@@ -289,8 +290,9 @@ def pupil_of_ballots(
     max_categories: int,
     random_state: int | None,
     representation: Representation | None = None,
+    voters: str = "records",
 ) -> Pupil:
-    """Return who learns where records vote: nobody, as the model is there with the labels, unless one is named.
+    """Return who learns where records vote, or DP-SGD: nobody, as a model is there already, unless one is named.
 
     Examples
     --------
@@ -304,14 +306,14 @@ def pupil_of_ballots(
     DecisionTreeClassifier()
     """
     if student is None:
-        return Pupil(None, None, None, _door_of(source), "records", random_state)
+        return Pupil(None, None, None, _door_of(source), voters, random_state)
     n_public = len(source.public)
     return Pupil.of(
         source.public,
         source.image_shape,
         door=_door_of(source),
         student=student,
-        voters="records",
+        voters=voters,
         representation=representation,
         noisy_counts=False,
         n_classes=n_classes,
@@ -346,7 +348,10 @@ def pupil_of_shards(
 
 def _door_of(source: Sources) -> Door:
     if source.kind != "texts":
-        return door_of(source.public, source.image_shape, source.kinds, source.decimal)
+        # Of a private table without a public one the declared kinds are asked alone, not its cells.
+        return door_of(
+            source.X if source.public is None else source.public, source.image_shape, source.kinds, source.decimal
+        )
     return Door(kind="texts", n_features=1, columns=tuple(source.kinds.items()))
 
 

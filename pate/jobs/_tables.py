@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +16,38 @@ from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._databases import file_of
+from pate.estimator._roads import check_likeliest, check_ranges, check_unmeasured, measured_with, road_of
+from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.jobs._classes import as_classes, read_classes
+from pate.jobs._dpsgd import GradientRoad, check_heeded
 from pate.jobs._inputs import chosen_teacher, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
-from pate.jobs._plan import BallotPlan, LabelPlan
+from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import read_sources
 from pate.jobs._records import BallotRoad
 from pate.jobs._shards import ShardRoad
 from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
+from pate.jobs._writing import write_statement
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import (
     LabelRelease,
-    RecordLabels,
+    ModelLabels,
     ReleasedLabels,
     ReleaseTerms,
     check_ballots_stated,
     check_release_stated,
+    doubted,
 )
 from pate.teachers import class_indices
 from pate.teachers._told import about_labels
 from pate.teachers._usable import owned
+
+if TYPE_CHECKING:
+    from pate.dpsgd._checkpoint import Checkpoint
 
 PREPROCESSING = ("public", "shard", "none")
 
@@ -52,7 +60,8 @@ class LabelJob(LeavesModel):
     private, public : path
         Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
         ones in one sub-folder per class, public ones flat. Of tables the public one says which columns are numbers; a
-        private cell that is none there, a missing label or a missing owner is its own record's matter.
+        private cell that is none there, a missing label or a missing owner is its own record's matter. No public one:
+        DP-SGD learns from the private one alone, of a table within ``ranges``; there is a model then, and no labels.
     target : str or None
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
@@ -68,10 +77,14 @@ class LabelJob(LeavesModel):
         not be named.
     id, only_common, sep, encoding, decimal, sheet, dates
         Of tables; see :func:`pate.data.read_both`. Ids of the public table are written beside the labels.
-    voters : {"records", "heads", "shards"} or None
-        Who votes, see :class:`pate.PATEClassifier`: None lets every private record vote, on all public rows, unless
-        something is said of teachers on shards (``teacher`` to ``preprocess`` below, or ``partition_seed``). Records
-        need 20 public rows at least. ``"heads"`` trains small heads on the shards.
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
+        Who votes, see :class:`pate.PATEClassifier`: None is ``"auto"`` (every private record, on all public rows, or
+        DP-SGD, by a public rule), unless something is said of teachers on shards (``teacher`` to ``preprocess`` below,
+        or ``partition_seed``). Records need 20 public rows at least. ``"heads"`` trains small heads on the shards.
+        ``"dpsgd"``: nobody votes; a model learns from the records, and labels all public rows.
+    ranges : mapping or None
+        Of DP-SGD, by column of a table: (low, high), or all categories as texts; see :class:`pate.DPSGDClassifier`.
+        Columns without one are left out where there is no public table.
     teacher : str, classifier or None
         A name of :func:`pate.teachers.make_teacher`, or any scikit-learn classifier; with ``allow_import`` also
         ``package.module:attribute``. None takes ``"logistic-regression"``.
@@ -114,9 +127,14 @@ class LabelJob(LeavesModel):
     new_ledger : bool
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
-        Where finished teachers are kept (or what was fitted on public rows, where records vote): a killed run goes on.
+        Where finished teachers are kept (or what was fitted on public rows, where records vote; of DP-SGD its run): a
+        killed run goes on.
     commonest : float or None
         Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
+    measure : bool, "by class" or None
+        See :class:`pate.PATEClassifier`; not where teachers on shards vote.
+    decide : {"likeliest", "balanced"}
+        See :class:`pate.PATEClassifier`; not where teachers on shards vote.
     keep_model : bool
         Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
@@ -125,11 +143,12 @@ class LabelJob(LeavesModel):
     Attributes
     ----------
     voters : str
-        Who votes.
-    plan : BallotPlan or LabelPlan
-        The latter where teachers vote.
+        Who votes, or ``"dpsgd"``.
+    plan : BallotPlan, GradientPlan or LabelPlan
+        The last where teachers vote.
     queries_ : int64 array
-        After :meth:`run`: the public rows that were asked about, in the order of the release; all, where records vote.
+        After :meth:`run`: the public rows that were asked about, in the order of the release; all, where records vote
+        or DP-SGD learns.
 
     Raises
     ------
@@ -157,15 +176,25 @@ class LabelJob(LeavesModel):
     >>> by_teachers = LabelJob(folder / "private.csv", folder / "public.csv", n_teachers=60, **given)
     >>> print(by_teachers.plan)
     600 records over 60 teachers; NoisyHistogram(sigma=...); ... public rows asked; will spend (...)-DP, public, ...
+
+    No public rows, and a range that somebody knows:
+
+    >>> alone = LabelJob(folder / "private.csv", ranges={"age": (0, 1000)}, **given)
+    >>> print(alone.plan)
+    DP-SGD learns from 600 records in 40 steps, ...; no public rows; will spend (1, 0.0001)-DP, public, ...
+    >>> release = alone.run()
+    >>> release.n_queries, alone.model(release).predict(pd.DataFrame({"age": [20.0, 580.0]})).tolist()
+    (0, ['no', 'yes'])
     """
 
     queries_: npt.NDArray[np.int64]
-    plan: BallotPlan | LabelPlan
+    plan: BallotPlan | GradientPlan | LabelPlan
+    _kept: Checkpoint | None = None
 
     def __init__(
         self,
         private: str | os.PathLike[str],
-        public: str | os.PathLike[str],
+        public: str | os.PathLike[str] | None = None,
         *,
         budget: Budget,
         target: str | None = None,
@@ -181,6 +210,7 @@ class LabelJob(LeavesModel):
         sheet: str | None = None,
         dates: str = "auto",
         voters: str | None = None,
+        ranges: Mapping[str, Any] | None = None,
         teacher: Any = None,
         allow_import: bool = False,
         n_teachers: int | None = None,
@@ -210,6 +240,8 @@ class LabelJob(LeavesModel):
         stated: Mapping[str, str] | None = None,
         commonest: float | None = None,
         keep_model: bool = True,
+        measure: bool | str | None = None,
+        decide: str = "likeliest",
         anyway: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -229,17 +261,22 @@ class LabelJob(LeavesModel):
             "preprocess": preprocess,
             "partition_seed": partition_seed,
         }
-        self.voters = who_votes(voters, said)
+        who = who_votes(voters, said)
+        if public is None and who not in ("auto", "dpsgd"):
+            raise InvalidInputError(
+                f"public must be given where voters={who!r}: they label public rows. Name some, or say voters='dpsgd' "
+                "(--voters dpsgd)."
+            )
         if n_teachers is not None:
             n_teachers = check_int("n_teachers", n_teachers, low=1)
         choice = make_choice(select, rounds=rounds, student=student if select == "uncertain" else None)
         named = check_classes(classes) if classes is not None else None
         teacher = "logistic-regression" if teacher is None else teacher
         estimator = chosen_teacher(teacher, allow_import=allow_import)
-        if not overlap_is_public:
+        if public is not None and not overlap_is_public:
             check_other_file(private, public)
         source = read_sources(
-            private, public, target=target, group=group, drop=drop, text=text, classes=named,
+            private, public, target=target, ranges=ranges, group=group, drop=drop, text=text, classes=named,
             table={"id": id, "only_common": only_common, "sep": sep, "encoding": encoding, "decimal": decimal,
                    "sheet": sheet, "dates": dates},
             size=size, resize=resize, color=color, verbose=verbose,
@@ -249,8 +286,23 @@ class LabelJob(LeavesModel):
         if new_ledger:
             check_absent(self._ledger)
         self._private, self._new_ledger, self._told = file_of(private), new_ledger, False
-        unit = units_of(source)[0]
-        if not overlap_is_public:
+        unit, n_units = units_of(source)
+        why = ""
+        if who == "auto":
+            n_classes = 2 if named is None else len(named)
+            shape = source.image_shape
+            who, why = road_of(
+                source.public, budget, n_units=n_units, n_classes=n_classes, image_shape=shape, ranges=ranges
+            )
+        check_ranges(ranges, who)
+        self.voters = who
+        if who == "dpsgd":
+            check_heeded(
+                {"max_categories": max_categories, "commonest": commonest, "text": text, "dates": dates,
+                 "only_common": only_common, "overlap_is_public": overlap_is_public, "student": student},
+                public=public is not None,
+            )  # fmt: skip
+        if public is not None and not overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
         public_rows = "declared" if overlap_is_public else "checked"
         terms = ReleaseTerms(
@@ -268,6 +320,33 @@ class LabelJob(LeavesModel):
             "checkpoint_dir": checkpoint_dir,
             "verbose": verbose,
         }
+        if who == "dpsgd":
+            self._classes = read_classes(source.y) if named is None else named
+            self._training = GradientRoad.of(
+                source,
+                terms,
+                classes=self._classes,
+                classes_inferred=named is None,
+                public_rows=public_rows,
+                why=why,
+                ranges=ranges,
+                random_state=random_state,
+                checkpoint_dir=checkpoint_dir,
+                measure=measured_with(measure, student),
+                decide=decide,
+                verbose=verbose,
+            )
+            self.plan = self._training.plan
+            if keep_model:
+                self._pupil = pupil_of_ballots(
+                    source, student, n_classes=len(self._classes), max_categories=max_categories,
+                    random_state=random_state, voters=who,
+                )  # fmt: skip
+            elif public is None:
+                raise InvalidInputError(
+                    "keep_model must be True (no --no-model) where there are no public rows: the model is all there is."
+                )
+            return
         if self.voters == "records":
             self._classes = read_classes(source.y) if named is None else named
             self._ballots = BallotRoad.of(
@@ -278,7 +357,10 @@ class LabelJob(LeavesModel):
                 public_rows=public_rows,
                 anyway=anyway,
                 commonest=commonest,
+                measure=measured_with(measure, student),
+                decide=decide,
                 n_jobs=n_jobs,
+                why=why,
                 **fitted,
             )
             self.plan = self._ballots.plan
@@ -288,6 +370,8 @@ class LabelJob(LeavesModel):
                     random_state=random_state, representation=self._ballots.ballots.voters.representation,
                 )  # fmt: skip
             return
+        check_unmeasured(measure)
+        check_likeliest(decide)
         self._shards = ShardRoad.of(
             source,
             terms,
@@ -326,28 +410,34 @@ class LabelJob(LeavesModel):
     def _stated(self, stated: Mapping[str, str] | None, unit: str) -> dict[str, str]:
         if self.voters == "records":
             return check_ballots_stated(stated, residual=True)
+        if self.voters == "dpsgd":
+            return dict(stated or {})  # the plan knows what may be stated
         return check_release_stated(stated, unit=unit, classes_inferred=self._classes is None)
 
     # Running -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> LabelRelease | RecordLabels:
+    def run(self) -> LabelRelease | ModelLabels:
         """Let records vote, or train teachers and ask them, and release; the charge is stored before this returns.
 
         Returns
         -------
-        RecordLabels or LabelRelease
-            In the order of ``queries_``. The latter where teachers vote.
+        RecordLabels, ModelLabels or LabelRelease
+            In the order of ``queries_``. The second of DP-SGD, without public rows of none; the last where teachers
+            vote.
         """
         if not self._told:
             self._tell(counted=False)  # voters and teachers tell of records that they cannot use
         y, _ = self._checked()
-        release: LabelRelease | RecordLabels
-        if self.voters == "records":
+        release: LabelRelease | ModelLabels
+        if self.voters == "dpsgd":
+            self.queries_ = np.arange(self.plan.n_public)
+            release, self._model, self._kept = self._training.run(y)
+        elif self.voters == "records":
             self.queries_ = np.arange(self.plan.n_public)
             release, self._model = self._ballots.run(y)
         else:
             outcome = self._shards.run(y)
-            self.queries_, release = outcome.queries, outcome.release
+            self.queries_, release = outcome.queries, doubted(outcome.release)
         if self._ledger is not None:
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
         return self._bound(release)
@@ -373,7 +463,7 @@ class LabelJob(LeavesModel):
     def _tell(self, *, counted: bool = True) -> tuple[Told, ...]:
         y, values = self._checked()
         self._told, source = True, self._source
-        shift = about_shift(source.X, source.public, image_shape=source.image_shape)
+        shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
         return tell([*about_labels(y, source.groups, values, counted=counted), *source.told, *shift], stacklevel=4)
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
@@ -392,6 +482,14 @@ class LabelJob(LeavesModel):
                 self._ledger.check_writable()
         return y, values
 
+    def finish(self) -> None:
+        """Take away what DP-SGD kept to go on with, key and all, once all files are written; nothing else has any.
+
+        Until then the same job, after a kill, gives the very model that was paid for.
+        """
+        if self._kept is not None:
+            self._kept.remove()
+
     def write(
         self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
     ) -> list[Path]:
@@ -406,7 +504,7 @@ class LabelJob(LeavesModel):
             public row. Where records vote also ``confidence``, the probability of the label by the model that was
             released; where noisy counts were released ``lead``, in votes, and ``confidence``, how probable it is that
             the label leads the votes without their noise. The statement goes beside it as ``.statement.json``,
-            ``.statement.txt`` and ``.statement.html`` (one page to print).
+            ``.statement.txt`` and ``.statement.html`` (one page to print); alone where there are no public rows.
         proba : bool
             Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
         safe_csv : bool
@@ -416,6 +514,8 @@ class LabelJob(LeavesModel):
         -------
         list of Path
         """
+        if self._source.public is None:
+            return write_statement(release.statement, out, ledger=self._ledger)
         return self._write(
             release,
             self.queries_,

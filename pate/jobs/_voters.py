@@ -24,11 +24,11 @@ _OF_SHARDS: dict[str, tuple[str, Any]] = {
 
 
 def who_votes(voters: str | None, said: Mapping[str, Any]) -> str:
-    """Return who votes, by the rule of :class:`pate.PATEClassifier`: records, unless something is said of shards.
+    """Return who votes, by the rule of :class:`pate.PATEClassifier`: ``"auto"``, unless something is said of shards.
 
     Parameters
     ----------
-    voters : {"records", "heads", "shards"} or None
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
     said : mapping
         Parameters of the job by name, as they were given.
 
@@ -40,7 +40,7 @@ def who_votes(voters: str | None, said: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> who_votes(None, {"select": "auto"}), who_votes(None, {"select": "spread"})
-    ('records', 'shards')
+    ('auto', 'shards')
     >>> who_votes("records", {"n_teachers": 100})
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: voters='records' must stand without n_teachers (--teachers): ...

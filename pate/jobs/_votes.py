@@ -29,6 +29,7 @@ from pate.release import (
     ReleaseTerms,
     check_enough,
     check_release_stated,
+    doubted,
     expected_of_votes,
     plan_release,
     warn_if_weak,
@@ -280,7 +281,8 @@ class VoteJob(LeavesModel):
         LabelRelease
             In the order of ``plan.queries``.
         """
-        return self._bound(self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False)).release)
+        outcome = self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False))
+        return self._bound(doubted(outcome.release))
 
     def write(
         self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False

@@ -14,7 +14,7 @@ from pate.core.files import atomic_path, check_can_write, json_text
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
-from pate.release import LabelRelease, RecordLabels, ReleasedLabels
+from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.statement.files import bind_released
 from pate.statement.model import PrivacyStatement
 
@@ -137,6 +137,24 @@ def write_labels(
     texts = (json_text(statement.to_dict()), statement.text(), statement.html())
     # Labels last: without their statement they should not lie around.
     files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)} | {paths[0]: content}
+    _write_all(files, out, statement, ledger)
+    return paths, statement
+
+
+def write_statement(
+    statement: PrivacyStatement, out: str | os.PathLike[str], *, ledger: Ledger | None = None
+) -> list[Path]:
+    """Write a statement alone, where there are no labels, beside what ``out`` names; return the paths."""
+    paths = _new_paths(out)[1:]
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    _write_all({path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}, out, statement, ledger)
+    return paths
+
+
+def _write_all(
+    files: dict[Path, bytes], out: str | os.PathLike[str], statement: PrivacyStatement, ledger: Ledger | None
+) -> None:
+    """Write all files or none; with a ledger their digests are bound first."""
     if statement.ledger_releases:
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
@@ -144,13 +162,12 @@ def write_labels(
             with atomic_path(goal) as path:
                 path.write_bytes(data)
     except OSError as error:
-        for path in paths:
+        for path in files:
             path.unlink(missing_ok=True)  # none was there before
         raise InvalidInputError(
             f"out={os.fspath(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
             "what was paid for: make room or name another file, and the same command gives it for free."
         ) from error
-    return paths, statement
 
 
 def check_proba(plan: Any) -> None:
@@ -181,7 +198,7 @@ def sureness(
     were released, how probable it is that a class leads the counts without their noise. Without ``proba`` it may be of
     shape (n_queries,), of the label alone.
     """
-    if isinstance(release, RecordLabels):
+    if isinstance(release, ModelLabels):
         return release.probability, None
     if isinstance(release, LabelRelease) and release.noisy_counts is not None:
         return release.leader_probability() if proba else release.confidence(), release.lead

@@ -151,6 +151,8 @@ class GaussianSum:
         # Whole multiples of the grid pass through a rounding to it: only what is left over meets the noise, so that the
         # sampler sees small numbers, however many records there are.
         whole, left = np.divmod(sums, grid)
-        drawn = rounded_counts(left, scale=scale, grid=float(grid), source=noise)
+        # The sampler takes two columns at least: beside a single one stands one of zeros, whose noise is thrown away.
+        beside = left if left.shape[1] > 1 else np.hstack([left, np.zeros_like(left)])
+        drawn = rounded_counts(beside, scale=scale, grid=float(grid), source=noise)[:, : left.shape[1]]
         noisy = np.asarray((whole + (drawn / grid).astype(np.int64)).astype(np.float64) * grid)
         return np.asarray(settle("GaussianSum", noisy))

@@ -18,6 +18,7 @@ from pate.exceptions import InvalidInputError
 FORMAT = "pate-model-1"
 KINDS = {
     "records": "a model of what private records voted, each with one bounded ballot",
+    "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
     "student": "a student that learnt from released labels of public rows",
 }
 ROWS = ("table", "array", "texts", "images")
@@ -138,7 +139,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "student"}
+    kind : {"records", "dpsgd", "student"}
     classes : tuple
         Class values: texts, truth values, whole or finite numbers.
     dtype : str

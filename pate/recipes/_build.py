@@ -11,9 +11,10 @@ from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
+from pate.data._columns import of_one_unit
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
-from pate.heads import LikelihoodHead
+from pate.heads import DescentHead, LikelihoodHead
 from pate.recipes._recipe import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
 from pate.representations import FromTransformer, KernelPCA, Representation, TableMap, cached, chain
@@ -183,7 +184,8 @@ def default_representation(
     elif image_shape is not None:  # pixels are of one unit: a common scale
         rep = KernelPCA(_COMPONENTS, random_state=random_state)
     else:
-        way = "quantile" if heavy_tailed(X_public) else "standard"
+        numbers = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
+        way = "quantile" if heavy_tailed(X_public) else "common" if of_one_unit(numbers) else "standard"
         rep = chain(TableMap(numeric=[way]), KernelPCA(_COMPONENTS, random_state=random_state))
     return rep
 
@@ -241,13 +243,8 @@ def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> Ballo
     return SoftSpace(n, max(1, min(recipe.k or 8, n - 1)), n_dims=_SOFT_DIMS, random_state=random_state)
 
 
-def make_head(recipe: Recipe) -> LikelihoodHead:
-    """Return the recipe's head, unfitted.
-
-    Examples
-    --------
-    >>> from pate.recipes import PublicFacts, choose
-    >>> make_head(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))
-    LikelihoodHead(max_iter=60, tau=1.49...)
-    """
-    return LikelihoodHead(tau=recipe.prior_scale or 2.0, max_iter=60)
+def make_head(recipe: Recipe, space: BallotSpace, classes: tuple[Any, ...]) -> LikelihoodHead | DescentHead:
+    """Return the recipe's head for a fitted space: a descent head at its start, or a likelihood head, unfitted."""
+    if recipe.prior_scale is not None:
+        return LikelihoodHead(tau=recipe.prior_scale, max_iter=60)
+    return DescentHead(n_rounds=len(recipe.rounds), constant=bool(recipe.constant)).start(space.n_components_, classes)

@@ -1,4 +1,4 @@
-"""What a recipe is expected to give, before any private record is read."""
+"""What a recipe is expected to give, before any private record is read, and where that is not known."""
 
 from __future__ import annotations
 
@@ -14,34 +14,53 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from pate.core.types import FloatArray, Mask
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe
 
 _FILE = "expected.json"
-#: The law is fitted to tables; other data and far away from what was run it is a guess, and says so.
-_GUESS = 2.0
+#: An interval holds so many of the runs on tables that the law was not fitted to; a wider one is not called knowledge.
+_INSIDE, _WIDEST = 0.9, 0.16
+#: Half widths are kept at these levels of evidence, each from runs whose log evidence is about so near; those of tables
+#: of the other sort (two classes, or more) count so much less.
+_KNOTS = (2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 250.0, 500.0)
+_NEAR = 0.4
+_OTHERS = 0.2
+#: Residuals beyond this size pull the law by their direction alone.
+_OUTLYING = 0.05
+#: Public rows labelled by hand, for a logistic regression without private records: where evidence is below this, that
+#: reaches about as much (a hundredth less at most) in most development runs.
+LABELLED = 100
+_BY_HAND_BELOW = {"two": 40.0, "more": 20.0}
+_ABOUT = 0.01
+_PLURAL = {"image": "images", "glyph": "images", "text": "texts", "mixed": "tables with categories", "table": "tables"}
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What share of the accuracy without noise is expected, and how sure that is.
+    """What share of the accuracy without noise is expected, and whether that is known.
+
+    How hard the data is no public fact says: "without noise" is what the rule would reach with the same records and
+    public rows at mu = 50, whatever that is.
 
     Attributes
     ----------
     share : float
-        Accuracy, over what the same records, representation and recipe reach without noise: 1 / n_classes at least.
+        Accuracy, over what the rule reaches without noise: 1 / n_classes at least.
     plus_minus : float
-        Root mean square error of the law on development tables that it was not fitted to, at that level of evidence;
-        doubled where the facts are of a kind, or as far away, as none of them.
+        Half of the interval, which holds nine in ten of the development runs on tables that the law was not fitted to,
+        at that level of evidence.
     within : bool
-        Whether the facts are like those of the development runs.
+        Whether that is knowledge: the facts are like those of the development runs, and the interval is narrow.
     n_runs, n_tables : int
         How many runs the law was fitted to, on how many tables.
+    doubt : str
+        Why it is not known, where it is not.
 
     Examples
     --------
-    >>> Expectation(0.9, 0.03, True).share
-    0.9
+    >>> print(Expectation(0.95, 0.03, True))
+    92% to 98% of the accuracy without noise
     """
 
     share: float
@@ -49,24 +68,31 @@ class Expectation:
     within: bool
     n_runs: int = 0
     n_tables: int = 0
+    doubt: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends, from 0 to 1."""
+        return _ends(self.share, self.plus_minus)
 
     def __str__(self) -> str:
-        doubt = "" if self.within else " (a guess: unlike the data it was measured on)"
-        share = math.floor(100 * min(self.share, 0.99))  # never a promise of all of it
-        return f"{share}% of the accuracy without noise, give or take {self.plus_minus:.0%}{doubt}"
+        low, high = self.interval
+        if self.within:
+            return f"{math.floor(100 * low)}% to {math.ceil(100 * high)}% of the accuracy without noise"
+        return f"not known: {self.doubt or 'nothing like it was measured'}"
 
 
 def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
-    """Return the accuracy to expect, as a share of what the same path reaches without noise.
+    """Return the accuracy to expect, as a share of what the rule reaches without noise, and whether that is known.
 
-    The share above chance is a logistic function of log evidence and log number of classes, fitted by
-    ``experiments/rule_development.py`` to its stored runs; the constants are those of its file.
+    The share above chance is a logistic function of log evidence, log public rows and whether there are two classes,
+    fitted by ``experiments/rule_development.py`` to its stored runs; the constants are those of its file.
 
     Parameters
     ----------
     facts : PublicFacts
     recipe : Recipe
-        What :func:`choose` says. One with fewer ballots of its budget in the first round than noise allows does worse.
+        What :func:`choose` says.
 
     Returns
     -------
@@ -75,30 +101,80 @@ def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
     Examples
     --------
     >>> from pate.recipes import choose
-    >>> facts = PublicFacts(n_units=5_000, n_classes=10, mu=0.14, n_public=1_000)
+    >>> facts = PublicFacts(n_units=20_000, n_classes=10, mu=0.14, n_public=1_000)
     >>> expected(facts, choose(facts)).share > 0.9
     True
-    >>> none = PublicFacts(n_units=50, n_classes=10, mu=0.01, n_public=1_000)
-    >>> expected(none, choose(none)).share < 0.3
-    True
+    >>> none = PublicFacts(n_units=450, n_classes=10, mu=0.03, n_public=1_000)
+    >>> print(expected(none, choose(none)))
+    not known: with so few records for this noise (evidence 0.955) tables differ too much
     """
     law = _law()
-    x = _inputs(facts.evidence, facts.n_classes)
-    chance = 1 / facts.n_classes
-    above = float(expit(x @ np.asarray(law["coefficients"])))
-    spread = float(np.interp(math.log(facts.evidence), law["log_evidence"], law["error"]))
-    within = (
-        facts.kind == "table"
-        and law["evidence"][0] <= facts.evidence <= law["evidence"][1]
-        and law["classes"][0] <= facts.n_classes <= law["classes"][1]
-        and recipe.representation == "kernel"
-    )
-    share = chance + (1 - chance) * above
-    return Expectation(share, spread * (1.0 if within else _GUESS), within, law["n_runs"], len(law["tables"]))
+    share, half = _said(law, facts.evidence, facts.n_classes, facts.n_public)
+    doubt = _unlike(law, facts, recipe)
+    low, high = _ends(share, half)
+    if not doubt and high - low > _WIDEST:
+        doubt = f"with so few records for this noise (evidence {facts.evidence:.3g}) tables differ too much"
+        if facts.evidence >= law["evidence"][0] and high - low < 0.5:
+            doubt += f", {low:.0%} to {high:.0%} of the accuracy without noise"
+    return Expectation(share, half, not doubt, law["n_runs"], len(law["tables"]), doubt)
 
 
-def _inputs(evidence: float, n_classes: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([1.0, math.log(max(evidence, 1e-300)), math.log(n_classes)])
+def by_hand(facts: PublicFacts) -> tuple[int, int] | None:
+    """Return in how many of how many development runs 100 public rows labelled by hand reached about as much.
+
+    None where evidence is too large for that to be likely, where there are not 100 public rows, and where nothing like
+    it was measured.
+
+    Examples
+    --------
+    >>> held, n = by_hand(PublicFacts(n_units=900, n_classes=3, mu=0.05, n_public=1_000))
+    >>> held / n > 0.7
+    True
+    >>> by_hand(PublicFacts(n_units=90_000, n_classes=3, mu=0.05, n_public=1_000)) is None
+    True
+    """
+    law, key = _law(), _key(facts.n_classes)
+    if facts.n_public < LABELLED or facts.kind not in law["kinds"] or facts.n_classes > law["classes"][1]:
+        return None
+    held, n = law["by_hand"][key]
+    return (held, n) if facts.evidence < _BY_HAND_BELOW[key] else None
+
+
+def _unlike(law: Mapping[str, Any], facts: PublicFacts, recipe: Recipe) -> str:
+    """Return in what the facts are unlike those of all development runs, or nothing."""
+    if facts.kind not in law["kinds"]:
+        return f"{_PLURAL[facts.kind]} were not measured"
+    if recipe.student not in (None, "ridge"):
+        return f"a student of kind {recipe.student!r} was not measured"
+    most = law["classes"][1]
+    if facts.n_classes > most:
+        return f"{facts.n_classes} classes are more than were measured ({most})"
+    for name, value in (("public rows", facts.n_public), ("private records", facts.n_units)):
+        least = law[name.replace(" ", "_")][0]
+        if value < least:
+            return f"{value:,} {name} are fewer than were measured ({least:,})"
+    return ""
+
+
+def _key(n_classes: int) -> str:
+    return "two" if n_classes == 2 else "more"
+
+
+def _said(law: Mapping[str, Any], evidence: float, n_classes: int, n_public: int) -> tuple[float, float]:
+    """Return the share that the law expects, and half of its interval."""
+    n_public = min(max(n_public, law["public_rows"][0]), law["public_rows"][1])
+    x, chance = _inputs(evidence, n_classes, n_public), 1 / n_classes
+    share = chance + (1 - chance) * float(expit(x @ np.asarray(law["coefficients"])))
+    half = np.interp(math.log(max(evidence, 1e-300)), np.log(_KNOTS), law["half_width"][_key(n_classes)])
+    return share, float(half)
+
+
+def _ends(share: float, half: float) -> tuple[float, float]:
+    return max(0.0, share - half), min(1.0, share + half)
+
+
+def _inputs(evidence: float, n_classes: int, n_public: int) -> FloatArray:
+    return np.array([1.0, math.log(max(evidence, 1e-300)), float(n_classes == 2), math.log(n_public)])
 
 
 @lru_cache(maxsize=1)
@@ -106,52 +182,127 @@ def _law() -> dict[str, Any]:
     return dict(json.loads(files("pate.recipes").joinpath(_FILE).read_text(encoding="utf-8")))
 
 
-def fit_law(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the constants of the law, fitted to development runs; the error is that on tables left out.
+def fit_law(rows: Iterable[Mapping[str, Any]], *, check: bool = True) -> dict[str, Any]:
+    """Return the constants of the law, fitted to development runs; intervals are those of errors on tables left out.
+
+    A run that beats its own accuracy without noise counts as all of it.
 
     Parameters
     ----------
     rows : iterable of mappings
-        With ``table``, ``evidence``, ``n_classes``, ``accuracy`` and ``without_noise``.
+        With ``table``, ``kind``, ``evidence``, ``n_classes``, ``n_public``, ``n_records``, ``accuracy``,
+        ``without_noise`` and ``by_hand`` (what 100 labelled public rows reach); ``family`` where several tables are
+        left out together.
+    check : bool
+        Also fit the whole law, intervals and all, without each family of tables, and tell how well it did there.
 
     Examples
     --------
-    >>> rows = [{"table": t, "evidence": e, "n_classes": m, "accuracy": 0.9 * e / (e + 9), "without_noise": 0.9}
-    ...         for t, m in (("a", 2), ("b", 10), ("c", 20)) for e in (1.0, 9.0, 81.0)]
+    >>> rows = [{"table": t, "kind": "table", "evidence": e, "n_classes": m, "n_public": 300, "n_records": 999,
+    ...          "accuracy": 0.9 * e / (e + 9), "without_noise": 0.9, "by_hand": 0.5}
+    ...         for t, m in (("a", 2), ("b", 10), ("c", 20), ("d", 2)) for e in (1.0, 9.0, 81.0)]
     >>> fit_law(rows)["coefficients"][1] > 0
     True
     """
     rows = list(rows)
+    law = _fitted(rows)
+    if check:
+        law["left_out"] = _left_out(rows)
+    return law
+
+
+def _fitted(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    X = np.array([_inputs(r["evidence"], r["n_classes"], r["n_public"]) for r in rows])
     chance = np.array([1 / r["n_classes"] for r in rows])
-    share = np.array([r["accuracy"] / r["without_noise"] for r in rows])
-    X = np.array([_inputs(r["evidence"], r["n_classes"]) for r in rows])
+    share = np.array([_share(r) for r in rows])
+    family = np.array([_family(r) for r in rows])
     table = np.array([r["table"] for r in rows])
+    weight = np.array([1 / np.count_nonzero(table == t) for t in table])
 
-    def model(w: Any, some: Any) -> Any:
-        return chance[some] + (1 - chance[some]) * expit(X[some] @ w)
-
-    def fit(some: Any) -> Any:
-        def loss(w: Any) -> float:
-            # A weak pull towards 0 keeps the fit finite; the slope of the evidence is never negative.
-            return float(((model(w, some) - share[some]) ** 2).sum() + 1e-4 * (w**2).sum())
-
-        bounds = [(None, None), (0.0, None), (None, None)]
-        return minimize(loss, np.array([-1.0, 1.0, 0.0]), method="L-BFGS-B", bounds=bounds).x
+    def law_of(some: Mask) -> FloatArray:
+        return _coefficients(X[some], chance[some], share[some], weight[some])
 
     error = np.zeros(len(rows))
-    for t in np.unique(table):
-        out = table == t
-        error[out] = model(fit(~out), out) - share[out]
-    logs = X[:, 1]
-    knots = np.quantile(logs, [0.1, 0.3, 0.5, 0.7, 0.9])
-    near = np.exp(-0.5 * ((logs[None] - knots[:, None]) / max(np.ptp(logs) / 8, 1e-9)) ** 2)
-    spread = np.sqrt((near * error**2).sum(axis=1) / near.sum(axis=1))
+    for f in np.unique(family):
+        out = family == f
+        w = law_of(~out) if not out.all() else law_of(out)
+        error[out] = np.abs(chance[out] + (1 - chance[out]) * expit(X[out] @ w) - share[out])
+    two = chance == 0.5
+    groups = {"two": two, "more": ~two}
+    ends = {
+        name: [int(min(r[key] for r in rows)), int(max(r[key] for r in rows))]
+        for name, key in (("classes", "n_classes"), ("public_rows", "n_public"), ("private_records", "n_records"))
+    }
+    few = {k: [r for r in rows if _key(r["n_classes"]) == k and r["evidence"] < _BY_HAND_BELOW[k]] for k in groups}
     return {
-        "coefficients": [round(float(w), 4) for w in fit(np.ones(len(rows), dtype=bool))],
-        "log_evidence": [round(float(k), 3) for k in knots],
-        "error": [round(float(s), 4) for s in spread],
-        "evidence": [round(float(np.exp(q)), 3) for q in (logs.min(), logs.max())],
-        "classes": [int(r) for r in (1 / chance.max() + 0.5, 1 / chance.min() + 0.5)],
+        "coefficients": [round(float(w), 4) for w in law_of(np.ones(len(rows), dtype=bool))],
+        "half_width": {
+            # Tables of the other sort count too, but little.
+            k: _half_widths(X[:, 1], error, weight * np.where(g, 1.0, _OTHERS)) for k, g in groups.items()
+        },
+        "evidence": [round(float(np.exp(q)), 3) for q in (X[:, 1].min(), X[:, 1].max())],
+        **ends,
+        "kinds": sorted({str(r["kind"]) for r in rows}),
+        "by_hand": {k: [sum(r["by_hand"] >= r["accuracy"] - _ABOUT for r in of), len(of)] for k, of in few.items()},
         "n_runs": len(rows),
         "tables": sorted({str(t) for t in table}),
+    }  # fmt: skip
+
+
+def _coefficients(X: FloatArray, chance: FloatArray, share: FloatArray, weight: FloatArray) -> FloatArray:
+    """Fit the law: every table counts as much as another, and outlying runs are not followed."""
+
+    def loss(w: FloatArray) -> tuple[float, FloatArray]:
+        p = expit(X @ w)
+        r = chance + (1 - chance) * p - share
+        long = np.sqrt(1 + (r / _OUTLYING) ** 2)
+        slope = X.T @ (weight * r / (_OUTLYING**2 * long) * (1 - chance) * p * (1 - p))
+        # A weak pull towards 0 keeps the fit finite.
+        return float((weight * long).sum() / weight.sum() + 1e-4 * w @ w), slope / weight.sum() + 2e-4 * w
+
+    start = np.array([-1.0, 1.0, 0.0, 0.0])
+    # More evidence and more public rows never do harm.
+    bounds = [(None, None), (0.0, None), (None, None), (0.0, None)]
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
+
+
+def _half_widths(log_evidence: FloatArray, error: FloatArray, weight: FloatArray) -> list[float]:
+    """Return what so many errors near each level of evidence are below, and no more where there is more evidence."""
+    order, found = np.argsort(error), []
+    for knot in np.log(_KNOTS):
+        near = weight * np.maximum(np.exp(-0.5 * ((log_evidence - knot) / _NEAR) ** 2), 1e-300)
+        below = np.cumsum(near[order]) / near.sum()
+        found.append(error[order][min(int(np.searchsorted(below, _INSIDE)), len(error) - 1)])
+    return [round(float(h), 4) for h in np.maximum.accumulate(found[::-1])[::-1]]
+
+
+def _share(r: Mapping[str, Any]) -> float:
+    return float(min(1.0, r["accuracy"] / r["without_noise"]))
+
+
+def _family(r: Mapping[str, Any]) -> str:
+    return str(r.get("family", r["table"]))
+
+
+def _left_out(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how the law did on families of tables that neither it nor its intervals were fitted to."""
+    widths: list[float] = []
+    inside: dict[str, list[bool]] = {"two": [], "more": []}
+    families = sorted({_family(r) for r in rows})
+    for family in families if len(families) > 2 else ():
+        law = _fitted([r for r in rows if _family(r) != family])
+        for r in rows:
+            if _family(r) == family:
+                share, half = _said(law, r["evidence"], r["n_classes"], r["n_public"])
+                low, high = _ends(share, half)
+                if high - low <= _WIDEST:
+                    widths.append(high - low)
+                    inside[_key(r["n_classes"])].append(low <= _share(r) <= high + 1e-9)
+    if not widths:
+        return {"known": 0.0}
+    return {
+        "known": round(len(widths) / len(rows), 3),
+        "inside": round(sum(map(sum, inside.values())) / len(widths), 3),
+        "median_width": round(float(np.median(widths)), 3),
+        "inside_by_classes": {k: [sum(of), len(of)] for k, of in inside.items()},
     }

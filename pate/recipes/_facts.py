@@ -31,7 +31,7 @@ class PublicFacts:
     mu : float
         What may be spent, as Gaussian differential privacy: all rounds together.
     n_public : int
-        Public rows, which fit the representation and carry the head. At least 2.
+        Public rows, which fit the representation and carry the head; 0 where there are none.
     kind : {"table", "mixed", "image", "glyph", "text"}
         ``table``: all columns are numbers; ``mixed``: some are categories; ``glyph``: images made of strokes.
     spectrum : sequence of float or None
@@ -71,7 +71,7 @@ class PublicFacts:
         check_int("n_units", self.n_units, low=1)
         check_int("n_classes", self.n_classes, low=2)
         check_real("mu", self.mu, low=0, low_open=True)
-        check_int("n_public", self.n_public, low=2, remedy="Representations are learnt from public rows.")
+        check_int("n_public", self.n_public, low=0)
         check_choice("kind", self.kind, KINDS)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
         object.__setattr__(self, "spectrum", _variances(self.spectrum))

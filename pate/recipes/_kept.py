@@ -10,6 +10,7 @@ import numpy as np
 from pate.core.tensors import load_tensors, save_tensors
 from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, load_head
+from pate.recipes._answers import read_answering
 from pate.recipes._model import RecordModel
 from pate.records import RecordVoters
 from pate.records._maps import is_own
@@ -72,6 +73,7 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
         "columns": model.columns is not None,
         "classes_inferred": voters.classes_inferred,
         "fingerprints": [voters.fingerprint(), head.fingerprint()],
+        **model.answering(),
     }
 
 
@@ -114,7 +116,8 @@ def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, modu
         _check_forest(head)
     if [voters.fingerprint(), head.fingerprint()] != told["fingerprints"]:
         raise InvalidInputError("the model's maps and head are not those that were saved.")
-    return RecordModel(voters, head, load(folder / _COLUMNS) if told["columns"] else None)
+    columns = load(folder / _COLUMNS) if told["columns"] else None
+    return RecordModel(voters, head, columns, **read_answering(told, len(classes)))
 
 
 def made_of(model: RecordModel) -> tuple[str, ...]:
@@ -134,6 +137,7 @@ def made_of(model: RecordModel) -> tuple[str, ...]:
         *((f"rows: {seen}",) if seen else ()),
         f"directions: {voters.space.provenance_}",
         f"head: {type(head).__name__} of {len(voters.classes)} classes",
+        *model.decides,
     )
 
 

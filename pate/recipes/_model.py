@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pate.core.seeds import training_seed
-from pate.core.types import FloatArray, IntArray
+from pate.core.types import FloatArray, IntArray, Mask
+from pate.recipes._answers import Answers, decided
 from pate.records import RecordVoters
-from pate.records._maps import take
+from pate.records._maps import in_blocks, is_own, n_rows, own_throughout, rows_of, take
+from pate.records._work import HeldRecords
+from pate.records.ballots import GRID
 from pate.representations import Representation
 
 _SEED_PATH = (0x20B11C,)
@@ -21,7 +23,7 @@ _MOST_ROWS = 20_000
 _SLAB = 8192
 
 
-class RecordModel(ClassifierMixin, BaseEstimator):
+class RecordModel(Answers):
     """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
 
     Attributes
@@ -32,6 +34,10 @@ class RecordModel(ClassifierMixin, BaseEstimator):
         Fitted on released ballots and public rows.
     columns : Representation or None
         What a head of columns sees of a row, beside its direction.
+    temperature : float
+        Logits are divided by it before they are told as probabilities.
+    weights : tuple of float
+        The head's probabilities are divided by them before the largest one is taken; empty: they are not.
     classes_ : int64 array of shape (n_classes,)
         Class *indices*, as of every student here.
 
@@ -45,31 +51,86 @@ class RecordModel(ClassifierMixin, BaseEstimator):
     (3, 2)
     """
 
-    def __init__(self, voters: RecordVoters, head: Any, columns: Representation | None = None) -> None:
+    def __init__(
+        self,
+        voters: RecordVoters,
+        head: Any,
+        columns: Representation | None = None,
+        *,
+        temperature: float = 1.0,
+        weights: tuple[float, ...] = (),
+    ) -> None:
         self.voters = voters
         self.head = head
         self.columns = columns
+        self.temperature = temperature
+        self.weights = weights
 
     @property
     def classes_(self) -> IntArray:
         """Class indices."""
         return np.arange(len(self.voters.classes), dtype=np.int64)
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return probabilities of shape (n_rows, n_classes)."""
+    def untempered(self, X: Any) -> FloatArray:
+        """Return the head's own probabilities of shape (n_rows, n_classes)."""
         n = int(np.shape(X)[0])
-        parts = [self.head.predict_proba(self.asked(take(X, slab))) for slab in _slabs(n)]
+        parts = [self.head.predict_proba(self.asked(take(X, slab))) for slab in slabs(n)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
-
-    def predict(self, X: Any) -> IntArray:
-        """Return class indices of shape (n_rows,)."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
     def asked(self, X: Any) -> FloatArray:
         """Return what the head is asked with."""
         return asked_with(
             self.head, *self.voters.represent(X), None if self.columns is None else self.columns.vectors(X)
         )
+
+    def answers(self, X: Any) -> IntArray:
+        """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
+
+        Parameters
+        ----------
+        X : rows, or records that the same voters hold
+            The latter are asked with the directions that they cast, phi in whole 2^-16, as residual ballots are.
+
+        Returns
+        -------
+        int64 array of shape (n_rows,)
+            **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
+        """
+        if isinstance(X, HeldRecords):
+            parts = [in_blocks(self._of_directions, p.p, len(p.p)) for p in X.pieces]
+            casts = [p.labels >= 0 for p in X.pieces]
+            return np.where(np.concatenate(casts), np.concatenate(parts), -1)
+        rows, readable = rows_of(X, width=self.voters._map.width)
+        return np.where(readable, in_blocks(self._of_rows, rows, n_rows(rows)), -1)
+
+    def takes_held(self, held: Any, voters: RecordVoters) -> bool:
+        """Whether :meth:`answers` can be asked with records that these voters hold, in their own order."""
+        alike = voters is self.voters and getattr(self.head, "takes", "phi") == "phi"
+        return alike and isinstance(held, HeldRecords) and not held.whose.grouped
+
+    def own(self, *, unit: str) -> bool:
+        """Whether pate vouches that each record is answered from its own row alone, to the last bit.
+
+        Under replace-one adjacency: of records, whose places are fixed, by pate's own code; of persons, who may have
+        more records or fewer, where all of it is exact wherever a row stands, too.
+        """
+        maps, head = self.voters._map, self.head
+        own = maps.own and is_own(head, ".heads") and bool(getattr(head, "own_", False))
+        columns = self.columns is None or own_throughout(self.columns)
+        exact = maps.exact and bool(getattr(head, "exact_", False))
+        exact = exact and (self.columns is None or bool(getattr(self.columns, "exact_", False)))
+        return own and columns and (exact or (unit == "record" and self.voters.adjacency == "replace-one"))
+
+    def _of_rows(self, rows: Any) -> tuple[IntArray, Mask]:
+        return self._said(self.asked(rows))
+
+    def _of_directions(self, p: Any) -> tuple[IntArray, Mask]:
+        return self._said(np.asarray(p, dtype=np.float64) / GRID)
+
+    def _said(self, asked: FloatArray) -> tuple[IntArray, Mask]:
+        fine = np.asarray(np.isfinite(asked).all(axis=1))
+        probability = np.asarray(self.head.predict_proba(np.where(fine[:, None], asked, 0.0)))
+        return decided(probability, self.weights), fine
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -111,6 +172,13 @@ def some_rows(X_public: Any, random_state: int = 0) -> Any:
     return take(X_public, np.sort(chosen))
 
 
-def _slabs(n: int) -> Iterator[IntArray]:
+def slabs(n: int) -> Iterator[IntArray]:
+    """Yield the positions of rows that are asked about at once.
+
+    Examples
+    --------
+    >>> [len(slab) for slab in slabs(10_000)]
+    [8192, 1808]
+    """
     for start in range(0, n, _SLAB):
         yield np.arange(start, min(start + _SLAB, n))

@@ -61,7 +61,8 @@ class Recipe:
         Whitening of a signed space, and its constant coordinate.
     rounds : tuple of Round
     prior_scale : float or None
-        Of the weights of the head, which is :class:`pate.heads.LikelihoodHead`.
+        Of the weights of a :class:`pate.heads.LikelihoodHead`. None: the head is a :class:`pate.heads.DescentHead`, and
+        every round has a clip, the first one too.
     student : {"ridge", "forest", "image"} or None
         Who learns what the head says of the public rows: a ridge on their own coordinates
         (:class:`pate.heads.SelfTrainedHead`), trees on their columns (:class:`pate.heads.ForestHead`), or a network on
@@ -112,17 +113,23 @@ def check_recipe(recipe: Recipe) -> None:
     rounds = recipe.rounds
     if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
         raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")
+    descent = recipe.prior_scale is None
+    if descent and (recipe.space != "signed" or recipe.student == "image"):
+        raise InvalidInputError(
+            "recipe must have a prior_scale, got None: rounds that all have a clip are of signed ballots, without an "
+            "image student."
+        )
     for i, one in enumerate(rounds):
         name = f"recipe.rounds[{i}]"
         check_real(f"{name}.share", one.share, low=1e-9, high=1e9)
         if not isinstance(one.of_student, bool):
             raise InvalidInputError(f"{name}.of_student must be True or False, got {shown(one.of_student)}.")
-        if i == 0 and (one.clip is not None or one.of_student):
+        if i == 0 and not descent and (one.clip is not None or one.of_student):
             raise InvalidInputError(
                 f"{name} must have clip=None and of_student=False, got {one}: there is no model yet that records could "
                 "disagree with. Put a round of class ballots first."
             )
-        if i:
+        if i or descent:
             if one.clip is None:
                 raise InvalidInputError(
                     f"{name} must have a clip, got {one}: later rounds are of disagreements. Try clip=0.5, or a single "

@@ -12,47 +12,39 @@ from dataclasses import replace
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe, Round
 
-#: Soft ballots below this evidence, signed ones from it on: noise per component costs more than directions tell.
-_SIGNED_FROM = {"table": 30.0, "mixed": 0.0, "image": 0.0, "glyph": math.inf, "text": 90.0}
-#: ... of a table, where so many public rows find its components; fewer ask for more evidence, in proportion.
-_ROWS_FOR_SIGNED = 1_000
-#: Components of a signed ballot at an evidence of _SIGNED_AT, growing with its power _GROWTH.
-_SIGNED_AT = {"table": (64, 55.0), "mixed": (40, 226.0), "image": (128, 92.0), "text": (64, 92.0)}
-_GROWTH = 0.75
-#: That many for so many classes, and in proportion to the root of their number.
-_CLASSES_AT = {"table": 6, "mixed": 2, "image": 10, "text": 10}
-_FEWEST, _MOST_SIGNED, _MOST_CENTRES = 16, 512, 400
-#: Centres of a soft ballot per class at an evidence of 1, growing with its power _CENTRES_GROWTH.
-_CENTRES_PER_CLASS = {"table": 3.0, "mixed": 3.0, "image": 12.0, "glyph": 20.0, "text": 3.0}
-_CENTRES_GROWTH = {"table": 0.3, "mixed": 0.3, "image": 0.3, "glyph": 0.0, "text": 0.3}
+#: Below this evidence tables of numbers take soft ballots of few clusters, which a ridge of public rows smooths: noise
+#: costs more there than a public law that is trusted wrongly. So many public rows make the clusters.
+_SOFT_BELOW, _SOFT_ROWS = 20.0, 200
+#: Rounds of equal shares, and fewer where records times components are so many that rounds take minutes.
+_MANY, _FEW, _FEW_FROM = 40, 20, 1e8
+#: The clip of these rounds: a small one lets nearly every record vote at full size.
+_CLIP = 0.1
+#: Components at an evidence of _AT, growing with its power _GROWTH, for tables and texts; whitening and constant.
+_COMPONENTS, _AT, _GROWTH = 17.0, 20.0, 0.75
+_FEWEST, _MOST = 16, 256
+_ALPHA, _CONSTANT = 0.5, 0.2
+#: Components of images' signed ballots at an evidence of 92 for 10 classes, in proportion to the root of their number.
+_OF_IMAGES, _OF_IMAGES_AT, _OF_IMAGES_CLASSES, _MOST_OF_IMAGES = 128, 92.0, 10, 512
+_ALPHA_OF_IMAGES = 0.8
+#: Centres of a soft ballot per class at an evidence of 1, and the power by which they grow.
+_CENTRES = {"table": (3.0, 0.3), "glyph": (20.0, 0.0)}
+_MOST_CENTRES = 400
 #: A centre is the mean of at least so many public rows.
 _ROWS_PER_CENTRE = 4
 _NEAREST = 8
-#: Whitening: categories are rare in many directions, which a stronger one would lift.
-_ALPHA = {"table": 0.8, "mixed": 0.5, "image": 0.8, "text": 0.8}
-#: The constant coordinate of a signed ballot carries the classes' shares, which mixed tables need most.
-_CONSTANT = {"table": 0.0, "mixed": 0.3, "image": 0.0, "text": 0.0}
-#: Rounds from this evidence on: (evidence, shares of mu^2, clip of the rounds after the first).
+#: Rounds of a likelihood head from this evidence on: (evidence, shares of mu^2, clip of the rounds after the first).
 _ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
-    "table": ((15.0, (0.5, 0.5), 0.7), (45.0, (0.2,) + (0.8 / 3,) * 3, 0.5)),
-    "mixed": ((1000.0, (0.5, 0.5), 0.7),),
+    "table": ((15.0, (0.5, 0.5), 0.7),),
     "image": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
-    "glyph": (),
-    "text": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
 }
 #: A network learns what a head says of public images, of so many at least.
 _STUDENT_ROWS = 1_000
 #: From this evidence on records vote with their disagreement with it: the share of mu^2 kept for that, and the clip.
 _STUDENT_ROUND = {"image": (40.0, 0.4, 0.5), "glyph": (200.0, 0.5, 0.5)}
-#: Logits of m classes spread over a multiple of log m: the head's prior.
+#: Logits of m classes spread over a multiple of log m: the prior of images' heads.
 _PRIOR = 0.65
-#: Encoded categories are nearly linear in the logit: not narrower than this.
-_LEAST_PRIOR = {"mixed": 1.0}
-#: Above it the head knows more than its own labels of public rows teach a ridge.
+#: Above it the head of images knows more than its own labels of public rows teach a ridge.
 _RIDGE_BELOW = 100.0
-#: Trees learn what a head says of columns from this evidence on, from so many rows at least, and from so many
-#: probabilities at most: a forest is the size of these.
-_FOREST_FROM, _FOREST_ROWS, _FOREST_CELLS = 30.0, 300, 1_000_000
 
 
 def choose(facts: PublicFacts) -> Recipe:
@@ -71,33 +63,69 @@ def choose(facts: PublicFacts) -> Recipe:
     Examples
     --------
     >>> few = choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400))
-    >>> few.space, few.n_components, len(few.rounds)
-    ('soft', 60, 1)
+    >>> few.space, few.n_components, len(few.rounds), few.student
+    ('soft', 60, 1, 'ridge')
     >>> many = choose(PublicFacts(n_units=100_000, n_classes=10, mu=0.14, n_public=10_000))
-    >>> many.space, many.n_components, len(many.rounds)
-    ('signed', 512, 4)
+    >>> many.space, many.n_components, len(many.rounds), many.student
+    ('signed', 256, 40, None)
     """
-    evidence = facts.evidence
-    representation = {"table": "kernel", "mixed": "encoded"}.get(facts.kind, "given")
-    space, n_components, k, alpha, why = _space(facts)
-    constant = _CONSTANT[facts.kind] if space == "signed" else None
+    weak = facts.kind == "table" and facts.evidence < _SOFT_BELOW and facts.n_public >= _SOFT_ROWS
+    return _by_likelihood(facts) if weak or facts.kind in ("image", "glyph") else _by_descent(facts)
+
+
+def _by_descent(facts: PublicFacts) -> Recipe:
+    representation = _REPRESENTATION[facts.kind]
+    wanted = round(_COMPONENTS * (facts.evidence / _AT) ** _GROWTH)
+    n = max(1, min(max(wanted, _FEWEST), _MOST, facts.most_components))
+    n_rounds = _MANY if facts.n_units * n < _FEW_FROM else _FEW
+    reasons = (
+        (f"representation {representation}", _REPRESENTATIONS[representation]),
+        (f"signed ballots of {n} components", f"{_told(facts)}, {facts.n_public} public rows"),
+        (
+            f"{n_rounds} rounds, clipped to {_CLIP:g}",
+            "each record votes with what it has against the model so far; no law of the public rows is trusted",
+        ),
+        ("descent", "every released sum is a step, shrunk by what is known of its noise"),
+    )
+    rounds = (Round(1 / n_rounds, _CLIP),) * n_rounds
+    return Recipe(representation, "signed", n, None, _ALPHA, _CONSTANT, rounds, None, None, reasons)
+
+
+def _by_likelihood(facts: PublicFacts) -> Recipe:
+    representation = _REPRESENTATION[facts.kind]
+    space, n, k, why = _space(facts)
     student, why_student = _student(facts)
     rounds, why_rounds = _rounds(facts, student)
-    scale = max(_PRIOR * math.log(facts.n_classes), _LEAST_PRIOR.get(facts.kind, 0.0))
-    told = f"evidence n mu / (m Delta) = {evidence:.3g}"
+    scale = _PRIOR * math.log(facts.n_classes)
     reasons = (
         (f"representation {representation}", _REPRESENTATIONS[representation]),
         (f"{space} ballots", why),
         (f"{len(rounds)} round{'s' * (len(rounds) > 1)}", why_rounds),
-        (
-            f"head with a prior of scale {scale:.2g}",
-            f"the likeliest classifier given the noisy sums; {told}",
-        ),
+        (f"head with a prior of scale {scale:.2g}", f"the likeliest classifier given the noisy sums; {_told(facts)}"),
         (f"student {student}" if student else "no student", why_student),
     )
-    return Recipe(
-        representation, space, n_components, k, alpha, constant, rounds, scale, student, reasons
-    )  # fmt: skip
+    alpha, constant = (None, None) if space == "soft" else (_ALPHA_OF_IMAGES, 0.0)
+    return Recipe(representation, space, n, k, alpha, constant, rounds, scale, student, reasons)
+
+
+def _space(facts: PublicFacts) -> tuple[str, int, int | None, str]:
+    if facts.kind == "image":
+        per_class = math.sqrt(facts.n_classes / _OF_IMAGES_CLASSES)
+        wanted = round(_OF_IMAGES * (facts.evidence / _OF_IMAGES_AT) ** _GROWTH * per_class)
+        n = max(1, min(max(wanted, _FEWEST), _MOST_OF_IMAGES, facts.most_components))
+        return "signed", n, None, f"{n} components for {_told(facts)}, {facts.n_public} public rows"
+    per_class, growth = _CENTRES[facts.kind]
+    wanted = round(per_class * facts.n_classes * max(facts.evidence, 1.0) ** growth)
+    most = max(facts.n_public // _ROWS_PER_CENTRE, 2)
+    n = max(2, min(max(wanted, _FEWEST), _MOST_CENTRES, most))
+    k = max(1, min(_NEAREST, n // 2))
+    why = "strokes make clusters" if facts.kind == "glyph" else f"evidence is below {_SOFT_BELOW:g}"
+    near = f"{n} centres, {_ROWS_PER_CENTRE} public rows to each at least, the {k} nearest share a ballot"
+    return "soft", n, k, f"{why}; {near}"
+
+
+def _told(facts: PublicFacts) -> str:
+    return f"evidence n mu / (m Delta) = {facts.evidence:.3g}"
 
 
 def without_student(recipe: Recipe) -> Recipe:
@@ -117,6 +145,7 @@ def without_student(recipe: Recipe) -> Recipe:
     return replace(recipe, student=None, rounds=rounds, reasons=reasons)
 
 
+_REPRESENTATION = {"table": "kernel", "mixed": "encoded"} | dict.fromkeys(("image", "glyph", "text"), "given")
 _REPRESENTATIONS = {
     "kernel": "columns of numbers: components of a Laplacian kernel at the public median distance need no tuning",
     "encoded": "some columns are categories: quantiles, thermometers and one-hot columns, nearly linear already",
@@ -124,40 +153,10 @@ _REPRESENTATIONS = {
 }
 
 
-def _space(facts: PublicFacts) -> tuple[str, int, int | None, float | None, str]:
-    evidence, most = facts.evidence, facts.most_components
-    start = _SIGNED_FROM[facts.kind]
-    if facts.kind == "table":
-        start *= max(1.0, _ROWS_FOR_SIGNED / facts.n_public)
-    if evidence >= start:
-        base, at = _SIGNED_AT[facts.kind]
-        wanted = round(base * (evidence / at) ** _GROWTH * math.sqrt(facts.n_classes / _CLASSES_AT[facts.kind]))
-        n = max(1, min(max(wanted, _FEWEST), _MOST_SIGNED, most))
-        return "signed", n, None, _ALPHA[facts.kind], (
-            f"evidence {evidence:.3g} is {start:g} or more; {n} components for it, where public rows tell {most} apart"
-        )  # fmt: skip
-    wanted = round(_CENTRES_PER_CLASS[facts.kind] * facts.n_classes * max(evidence, 1.0) ** _CENTRES_GROWTH[facts.kind])
-    most = max(facts.n_public // _ROWS_PER_CENTRE, 2)
-    n = max(2, min(max(wanted, _FEWEST), _MOST_CENTRES, most))
-    k = max(1, min(_NEAREST, n // 2))
-    why = f"evidence {evidence:.3g} is below {start:g}" if math.isfinite(start) else "strokes make clusters"
-    return "soft", n, k, None, (
-        f"{why}; {n} centres, {_ROWS_PER_CENTRE} public rows to each at least, "
-        f"the {k} nearest share a ballot"
-    )  # fmt: skip
-
-
 def _student(facts: PublicFacts) -> tuple[str | None, str]:
-    if facts.kind == "mixed":
-        return None, "categories make no clusters"
     if facts.kind in _STUDENT_ROUND and facts.n_public >= _STUDENT_ROWS:
         return "image", f"{facts.n_public} public images, {_STUDENT_ROWS} or more, teach a network what the head says"
-    if facts.quantiles and facts.columns:
-        return "ridge", "columns compared by quantiles: a ridge sees as much as trees, and is smoother"
     e = f"evidence {facts.evidence:.3g}"
-    some = facts.n_public >= _FOREST_ROWS and facts.n_public * facts.n_classes <= _FOREST_CELLS
-    if facts.kind == "table" and facts.columns and some and facts.evidence >= _FOREST_FROM:
-        return "forest", f"{e} is {_FOREST_FROM:g} or more: trees see single columns, and the sums put them right"
     if facts.evidence < _RIDGE_BELOW:
         return "ridge", f"{e} is below {_RIDGE_BELOW:g}: public rows' own clusters smooth what noise made ragged"
     return None, f"{e} is {_RIDGE_BELOW:g} or more: the head knows more than its own labels teach"
@@ -173,12 +172,11 @@ def _rounds(facts: PublicFacts, student: str | None) -> tuple[tuple[Round, ...],
 
 
 def _head_rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:
-    known = _ROUNDS[facts.kind]
+    known = _ROUNDS.get(facts.kind, ())
     steps = [step for step in known if facts.evidence >= step[0]]
     if not steps:
-        e = f"evidence {facts.evidence:.3g}"
-        why = f"{e} is below {known[0][0]:g}: disagreements would drown in noise" if known else "a head of clusters"
+        why = f"evidence is below {known[0][0]:g}: disagreements would drown" if known else "a head of clusters"
         return (Round(1.0),), why
     reached, (first, *later), clip = steps[-1]
     rounds = (Round(first), *(Round(share, clip) for share in later))
-    return rounds, f"evidence {facts.evidence:.3g} is {reached:g} or more; disagreements clipped to {clip:g}"
+    return rounds, f"evidence is {reached:g} or more; disagreements clipped to {clip:g}"

@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pate.core.clock import timed
+from pate.core.progress import track
 from pate.core.types import FloatArray
 from pate.exceptions import CuratorWarning, InvalidInputError
-from pate.heads import CorrectedHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
+from pate.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.recipes._answers import balancing, check_decide, decided, noise_temperature, temperature_as_measured, tempered
 from pate.recipes._build import by_quantiles, columns_before, make_head, make_space
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._recipe import Recipe, Round, check_recipe
 from pate.recipes._rule import choose
 from pate.recipes._student import image_student, student_space
-from pate.records import RecordVoters
-from pate.records._work import MOST_HELD_BYTES
+from pate.records import BallotSum, RecordVoters, count_right
+from pate.records._work import MOST_HELD_BYTES, HeldRecords
 from pate.release import (
     BallotRelease,
     BallotSession,
     Evidence,
     RecordLabels,
+    ReleasedCounts,
     ReleaseTerms,
+    doubted,
+    measured_accuracy,
+    measured_shares,
     open_ballot_session,
     stored_rounds,
 )
 from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.representations import Representation
+from pate.teachers._usable import class_indices, label_column
+
+_Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +77,10 @@ class RecordsPlan:
         See :meth:`of`.
     anyway : bool
         Go on where a round has more noise than all ballots together.
+    measured_shares : tuple of float
+        Parts of mu^2 by which the accuracy is measured in the end: of the count, and of cells by class. Empty: it is
+        not.
+    decide : {"likeliest", "balanced"}
 
     Examples
     --------
@@ -88,6 +103,8 @@ class RecordsPlan:
     random_state: int = 0
     checkpoint_dir: str | os.PathLike[str] | None = None
     anyway: bool = False
+    measured_shares: tuple[float, ...] = ()
+    decide: str = "likeliest"
 
     @classmethod
     def of(
@@ -109,6 +126,8 @@ class RecordsPlan:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         anyway: bool = False,
+        measure: bool | str | None = None,
+        decide: str = "likeliest",
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
@@ -136,22 +155,31 @@ class RecordsPlan:
             Where a student of images is kept while it trains, so that a run that was cut off goes on to the very bits.
         verbose : bool
         anyway : bool
+        measure : bool, "by class" or None
+            Whether records say in the end how often the model is right; None: where noise alone leaves an interval of
+            less than five points to either side (:func:`pate.release.measured_shares`).
+        decide : {"likeliest", "balanced"}
+            Whether a row is of the likeliest class, or of the one whose probability is largest beside its mean over the
+            public rows.
 
         Raises
         ------
         InvalidInputError
             A recipe that does not fit these rows, or whose rounds could not all be run.
         """
+        check_decide(decide)
         if recipe is not None:
             check_recipe(recipe)
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
         columns = columns_before(representation, some) if kind == "table" else None
+        # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
+        mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
+        measuring = measured_shares(measure, n=n_units, mu=mu)
         facts = PublicFacts(
             n_units=n_units,
             n_classes=len(classes),
-            # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
-            mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
+            mu=mu * math.sqrt(1 - math.fsum(measuring)),
             n_public=len(z),
             kind=_looked_at(kind, some, image_shape),
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
@@ -194,12 +222,16 @@ class RecordsPlan:
             random_state=random_state,
             checkpoint_dir=checkpoint_dir,
             anyway=anyway,
+            measured_shares=measuring,
+            decide=decide,
         )
 
     @property
     def shares(self) -> list[float]:
-        """Of mu^2, round by round."""
-        return [r.share for r in self.recipe.rounds]
+        """Of mu^2, round by round; those that measure come last."""
+        shares = [r.share for r in self.recipe.rounds]
+        rest = (1 - math.fsum(self.measured_shares)) / math.fsum(shares)
+        return [*(share * rest for share in shares), *self.measured_shares] if self.measured_shares else shares
 
     @property
     def stored(self) -> bool:
@@ -208,7 +240,7 @@ class RecordsPlan:
 
     @property
     def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """One per round: those that were paid for, else as many as budget and ledger buy.
+        """One per round, those that measure last: what was paid for, else what budget and ledger buy.
 
         Raises
         ------
@@ -221,7 +253,20 @@ class RecordsPlan:
         paid = stored_rounds(terms, shares, self.name)
         if paid is not None:
             return paid
-        return buy_rounds(terms.budget, shares, terms.ledger, n_units=self.n_units, anyway=self.anyway)
+        return buy_rounds(
+            terms.budget,
+            shares,
+            terms.ledger,
+            n_units=self.n_units,
+            anyway=self.anyway,
+            n_measured=len(self.measured_shares),
+        )
+
+    @property
+    def mu(self) -> float:
+        """What the ballots cost, without what measures, as Gaussian differential privacy."""
+        cast = self.mechanisms[: len(self.recipe.rounds)]
+        return math.sqrt(math.fsum(m.noise_multiplier**-2 for m in cast))
 
     @property
     def charge(self) -> Charge:
@@ -237,6 +282,10 @@ class RecordsPlan:
     def name(self) -> str:
         """What the session is called in a ledger: the same plan again takes it up, or gives what it released."""
         told = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
+        if self.measured_shares:
+            told += f" measured {self.measured_shares}"
+            if self.decide != "likeliest":  # what was counted is what this model decides
+                told += f" {self.decide}"
         if self.recipe.student == "image":
             told += f" {self.random_state}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
@@ -247,7 +296,13 @@ class RecordsPlan:
         return len(self.recipe.rounds) > 1 and 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
 
     def run(
-        self, X: Any, y: Any, *, groups: Any = None, evidence: Evidence | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        evidence: Evidence | None = None,
+        commonest: float | None = None,
     ) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return the labels of all public rows and the model.
 
@@ -256,6 +311,8 @@ class RecordsPlan:
         X, y, groups
             Private records, class values and owners.
         evidence : Evidence or None
+        commonest : float or None
+            Share of the commonest class, where a person stated it: labels that are no better are told of.
 
         Raises
         ------
@@ -267,8 +324,10 @@ class RecordsPlan:
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
         held = (voters.hold(X, y, groups=groups), None, None) if self._holds(X) else None
+        records = held or (X, y, groups)
+        start = make_head(self.recipe, voters.space, voters.classes)
         # Before anything is paid: what cannot be cast is found out here.
-        ballots = voters.cast(held[0]) if held else voters.cast(X, y, groups=groups)
+        ballots = _cast(voters, records, start, self.recipe.rounds[0])
         with open_ballot_session(
             terms.budget,
             shares=self.shares,
@@ -282,23 +341,61 @@ class RecordsPlan:
             tuning=terms.tuning,
             stated=terms.stated,
             anyway=self.anyway,
+            n_measured=len(self.measured_shares),
         ) as session:
+            session.binds = False  # the last statement of all alone is released
             asking = _Asking(session, self.recipe.rounds, rounds)
             with threadpool_limits(1):  # thin products: threads would only wait for each other
                 rounds.append(session.ask(ballots))
-                first = make_head(self.recipe).fit(rounds[0], self.phi)
-                head = asking.corrected(first, voters, held or (X, y, groups), self.phi)
+                first = start.fit if self.recipe.rounds[0].clip is None else start.updated
+                head = asking.corrected(first(rounds[0], self.phi), voters, records, self.phi)
             model = self._taught(head, asking, (X, y, groups))
+            found = model.untempered(self.rows)
+            model.temperature = noise_temperature(head, self.phi)
+            if self.decide == "balanced":
+                model.weights = balancing(found, model.temperature)
+            counts = self._measured(session, model, (held[0] if held else None, X, y, groups))
             charge = session.charge
-        probability = model.predict_proba(self.rows)
-        statement = evidence.told_of_records(rounds[-1].statement)
+        labels = decided(found, model.weights)
+        paid = rounds[-1].statement
+        if counts and counts[-1].statement is not None:
+            told = measured_accuracy(counts, mu=self.mu, share=math.fsum(self.measured_shares))
+            paid = replace(counts[-1].statement, measured=told)
+            model.temperature = temperature_as_measured(found, labels, told.estimate)
+        statement = evidence.told_of_records(paid)
         # What a file of an earlier run says of a student, this run has not seen.
-        if len(rounds) > 1 and not getattr(model.voters.representation, "resumed_", False):
+        if (len(rounds) > 1 or counts) and not getattr(model.voters.representation, "resumed_", False):
             seen = "pate fitted it on the rounds released before and on the public rows, in this run"
             statement = statement.with_evidence("public model", seen)
-        return RecordLabels.of(probability, tuple(rounds), charge, statement), model
+        probability = tempered(found, model.temperature)
+        release = RecordLabels.of(probability, tuple(rounds), charge, statement, labels=labels)
+        cells = counts[1] if len(counts) > 1 else None
+        return doubted(release, n_map=self.facts.n_public, commonest=commonest, cells=cells), model
 
-    def _taught(self, head: LikelihoodHead, asking: _Asking, records: tuple[Any, Any, Any]) -> RecordModel:
+    def _measured(
+        self, session: BallotSession, model: RecordModel, records: tuple[Any, Any, Any, Any]
+    ) -> list[ReleasedCounts]:
+        """Ask every record whether the model is right about it, and release the counts that were paid for."""
+        held, X, y, groups = records
+        found: list[ReleasedCounts] = []
+        if not self.measured_shares:
+            return found
+        with threadpool_limits(1):
+            answers = model.answers(held if model.takes_held(held, self.voters) else X)
+        labels = class_indices(label_column(y, len(answers)), self.voters.classes)
+        # The model follows from these and from what this session released: its last bits need not be told.
+        told = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
+        for by_class in (False, True)[: len(self.measured_shares)]:
+            right = count_right(
+                answers, labels, classes=self.voters.classes, groups=groups, by_class=by_class,
+                model=told, own=model.own(unit=self.unit),
+            )  # fmt: skip
+            found.append(session.measure(right))
+        return found
+
+    def _taught(
+        self, head: LikelihoodHead | DescentHead, asking: _Asking, records: tuple[Any, Any, Any]
+    ) -> RecordModel:
         """Return the model: the head's, or its student's, whom records may ask again."""
         if self.recipe.student == "image":
             return self._image_model(head, asking, records)
@@ -352,25 +449,31 @@ class _Asking:
 
     def corrected(
         self,
-        head: LikelihoodHead,
+        head: _Learning,
         voters: RecordVoters,
         records: tuple[Any, Any, Any],
         phi: FloatArray,
         *,
         of_student: bool = False,
-    ) -> LikelihoodHead:
+    ) -> _Learning:
         """Return the head of all rounds of residuals that come next and are of the student, or are not."""
-        X, y, groups = records
-        for later in self.recipe[len(self.asked) :]:
-            if later.of_student != of_student:
-                break
-            assert later.clip is not None
+        left = list(takewhile(lambda later: later.of_student == of_student, self.recipe[len(self.asked) :]))
+        held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
+        for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
-                cast = voters.cast_residuals(X, y, head, clip=later.clip, groups=groups)
+                cast = _cast(voters, records, head, later)
             self.asked.append(self.session.ask(cast))
             head = head.updated(self.asked[-1], phi)
         return head
+
+
+def _cast(voters: RecordVoters, records: tuple[Any, Any, Any], head: Head, asked: Round) -> BallotSum:
+    """Return the ballots of a round: the records' classes, or what they have against the head."""
+    X, y, groups = records
+    if asked.clip is None:
+        return voters.cast(X, y, groups=groups)
+    return voters.cast_residuals(X, y, head, clip=asked.clip, groups=groups)
 
 
 def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:

@@ -8,7 +8,7 @@ from pate.core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
-from pate.recipes._expected import Expectation, expected
+from pate.recipes._expected import LABELLED, Expectation, by_hand, expected
 from pate.recipes._facts import PublicFacts
 from pate.recipes._recipe import Recipe
 from pate.recipes._rule import choose
@@ -97,13 +97,43 @@ def check_expected(
     told = "guessing gives as much"
     if commonest is not None and commonest >= least:
         told = (
-            f"{hope.share:.0%} of the accuracy without noise is less than always naming the commonest class gives "
-            f"({commonest:.0%})"
+            f"about {hope.share:.0%} of the accuracy without noise is less than always naming the commonest class "
+            f"gives ({commonest:.0%})"
         )
     raise InvalidInputError(
         f"nearly nothing is to be expected of {facts.n_units} {unit}s with noise of {1 / facts.mu:.4g} times what one "
         f"may change, in {facts.n_classes} classes: {told}. {better_budget(facts, delta, least)}, or say anyway=True "
         "(--anyway). Nothing was spent."
+    )
+
+
+def without_privacy(facts: PublicFacts, commonest: float | None = None) -> str:
+    """Return what would be right how often and cost no privacy: naming the commonest class, and labels by hand.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+    commonest : float or None
+        See :func:`least_worth`.
+
+    Examples
+    --------
+    >>> without_privacy(PublicFacts(n_units=90_000, n_classes=10, mu=0.1, n_public=400), commonest=0.4)
+    'always answering the commonest class would be right for 40%'
+    >>> few = PublicFacts(n_units=900, n_classes=10, mu=0.1, n_public=400)
+    >>> without_privacy(few).partition("; ")[2]
+    '100 public rows labelled by hand would reach about as much (so in ... of ... development runs with as few r...'
+    """
+    named = "always answering the commonest class would reach its share (--commonest, where it is publicly known)"
+    if commonest is not None:
+        named = f"always answering the commonest class would be right for {commonest:.0%}"
+    found = by_hand(facts)
+    if found is None:
+        return named
+    held, n = found
+    return (
+        f"{named}; {LABELLED} public rows labelled by hand would reach about as much (so in {held} of {n} development "
+        "runs with as few records for the noise)"
     )
 
 
@@ -113,11 +143,12 @@ def better_budget(facts: PublicFacts, delta: float, least: float) -> str:
     Examples
     --------
     >>> better_budget(PublicFacts(n_units=900, n_classes=10, mu=0.02, n_public=400), 1e-5, 0.145)
-    'Take epsilon 0.5 (about 87% of the accuracy without noise)'
+    'Take epsilon ... (... of the accuracy without noise...)'
     """
     wanted = max(_GOOD, least)
     for epsilon in EPSILONS:
-        share = at_epsilon(facts, epsilon, delta).share
-        if gdp_from_budget(epsilon, delta) > facts.mu and share >= wanted:
-            return f"Take epsilon {Budget(epsilon, delta).epsilon:g} (about {share:.0%} of the accuracy without noise)"
+        hope = at_epsilon(facts, epsilon, delta)
+        if gdp_from_budget(epsilon, delta) > facts.mu and hope.share >= wanted:
+            told = hope if hope.within else f"about {hope.share:.0%} of the accuracy without noise, which is not sure"
+            return f"Take epsilon {Budget(epsilon, delta).epsilon:g} ({told})"
     return f"Gather more than {facts.n_units} private {'records' if facts.n_units != 1 else 'record'}"

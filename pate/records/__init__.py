@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pate.records.ballot_sum import BallotFacts, BallotSum
 
 if TYPE_CHECKING:
+    from pate.records.right import RightCounts as RightCounts
+    from pate.records.right import RightFacts as RightFacts
+    from pate.records.right import count_right as count_right
     from pate.records.spaces import HardSpace as HardSpace
     from pate.records.spaces import SignedSpace as SignedSpace
     from pate.records.spaces import SoftSpace as SoftSpace
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
 _LAZY = {  # they need scikit-learn, whose import takes a second
     "HardSpace": "pate.records.spaces",
     "RecordVoters": "pate.records.voters",
+    "RightCounts": "pate.records.right",
+    "RightFacts": "pate.records.right",
     "SignedSpace": "pate.records.spaces",
     "SoftSpace": "pate.records.spaces",
+    "count_right": "pate.records.right",
     "load_space": "pate.records.spaces",
 }
 
@@ -27,8 +33,11 @@ __all__ = [
     "BallotSum",
     "HardSpace",
     "RecordVoters",
+    "RightCounts",
+    "RightFacts",
     "SignedSpace",
     "SoftSpace",
+    "count_right",
     "load_space",
 ]
 

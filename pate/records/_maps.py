@@ -11,7 +11,7 @@ have more records or fewer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -215,3 +215,29 @@ def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:
     """
     for start in range(0, n, rows):
         yield start, min(start + rows, n)
+
+
+def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *, size: int = BLOCK_ROWS) -> IntArray:
+    """Return class indices of rows, asked in blocks of one fixed shape; -1 where a row cannot be asked with.
+
+    Parameters
+    ----------
+    ask : callable
+        From ``size`` rows to their class indices, and which rows could be asked: each by itself.
+    rows : rows that can be taken by number
+    n : int
+    size : int
+        Rows of a block: 1 asks each alone, so that no place shows in it.
+
+    Examples
+    --------
+    >>> in_blocks(lambda X: (X[:, 0].astype(np.int64), X[:, 0] < 2), np.array([[0.0], [1.0], [2.0]]), 3)
+    array([ 0,  1, -1])
+    """
+    found = np.full(n, -1, dtype=np.int64)
+    for start, end in slabs(n, size):
+        part = np.arange(start, end)
+        whole = np.concatenate([part, np.full(size - len(part), start)])
+        said, fine = ask(take(rows, whole))
+        found[start:end] = np.where(np.asarray(fine)[: end - start], np.asarray(said)[: end - start], -1)
+    return found

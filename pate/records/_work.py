@@ -79,6 +79,8 @@ class HeldRecords:
     whose: Whose = field(repr=False)
     of: tuple[Any, ...]
     """Public facts of the voters: maps, kind of ballot, classes and adjacency, that directions and labels rest on."""
+    maps: PublicMap | None = field(default=None, repr=False)
+    """What made the directions: voters that have this very one need not be compared with it at every round."""
 
     def __repr__(self) -> str:
         return "HeldRecords(<sensitive>)"

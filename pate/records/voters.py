@@ -164,7 +164,7 @@ class RecordVoters:
         made = self._each(Directions(self._map), tasks)
         pieces = tuple(track(made, total=n_tasks, label="directions", show=self._shown(whose)))
         self._tell(read, [piece.casts for piece in pieces])
-        return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts())
+        return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts(), self._map)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
@@ -312,7 +312,8 @@ class RecordVoters:
     def _held(self, held: HeldRecords, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
         if y is not None or groups is not None:
             raise InvalidInputError("y and groups must be left out where X is held records, which have them.")
-        if held.of != self._public_facts():
+        space = held.of[0] if held.maps is self._map else self.fingerprint()
+        if held.of != self._public_facts(space):
             raise InvalidInputError(
                 "X is records held by other voters: of another space, other classes or another adjacency. Hold them by "
                 "these."
@@ -322,20 +323,22 @@ class RecordVoters:
                 "model must be one that is asked with phi where X is held records: no more is kept of them. Pass the "
                 "records themselves."
             )
-        return self._added(map(self._sums(model, clip), held.pieces), held.whose, model, clip)
+        return self._added(map(self._sums(model, clip), held.pieces), held.whose, model, clip, space)
 
-    def _added(self, parts: Iterable[IntArray], whose: Whose, model: Any, clip: float | None) -> BallotSum:
+    def _added(
+        self, parts: Iterable[IntArray], whose: Whose, model: Any, clip: float | None, space: str | None = None
+    ) -> BallotSum:
         sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
             sums += part
-        facts = self._facts(whose, model, clip)
+        facts = self._facts(whose, model, clip, self.fingerprint() if space is None else space)
         return BallotSum(centred(sums) if clip is None else sums, facts, whose)
 
-    def _public_facts(self) -> tuple[Any, ...]:
+    def _public_facts(self, space: str | None = None) -> tuple[Any, ...]:
         """Return all that decides what held directions and class indices mean, and what their sum is said to be."""
         classes = tuple((type(c), c) for c in self.classes)  # True is no 1
         told = (self.adjacency, self.nominal_n, self.classes_inferred)
-        return (self.fingerprint(), self.space.kind, classes, *told)
+        return (self.fingerprint() if space is None else space, self.space.kind, classes, *told)
 
     def _sums(self, model: Any, clip: float | None) -> Sums:
         return Sums(self.space.kind, len(self.classes), model, clip)
@@ -391,7 +394,7 @@ class RecordVoters:
     def _labels(self, y: Any, n: int) -> IntArray:
         return class_indices(label_column(y, n), self.classes)
 
-    def _facts(self, whose: Whose, model: Any, clip: float | None) -> BallotFacts:
+    def _facts(self, whose: Whose, model: Any, clip: float | None, space: str) -> BallotFacts:
         unit = "group" if whose.grouped else "record"
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"
@@ -407,7 +410,7 @@ class RecordVoters:
             unit=unit,
             adjacency=self.adjacency,
             n=whose.n_units if self.nominal_n is None else self.nominal_n,
-            space=self.fingerprint(),
+            space=space,
             provenance=self._map.provenance,
             own_maps=self._map.own and own_head and (fixed or (self._map.exact and heads_exact)),
             model="" if model is None else fingerprint_of(model),

@@ -5,8 +5,15 @@ from pate.release._ballot_release import BallotRelease, Decisions
 from pate.release._ballot_session import BallotSession, open_ballot_session, stored_rounds
 from pate.release._ballot_statement import check_ballots_stated
 from pate.release._ballots import release_ballots
-from pate.release._labels import LabelRelease, RecordLabels, ReleasedLabels
+from pate.release._doubts import doubted, tell_doubts
+from pate.release._labels import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
 from pate.release._lock import release_labels
+from pate.release._measured import (
+    ReleasedCounts,
+    check_measure,
+    measured_accuracy,
+    measured_shares,
+)
 from pate.release._open_session import open_session, opened
 from pate.release._pipeline import Asking, BatchPlan, Evidence, Outcome, cast_votes, plan_release
 from pate.release._quote import Quote, affordable_answers, price_of, quote, warn_if_weak
@@ -37,20 +44,26 @@ __all__ = [
     "Evidence",
     "LabelRelease",
     "LabelSession",
+    "ModelLabels",
     "Outcome",
     "Quote",
     "RecordLabels",
     "ReleaseTerms",
+    "ReleasedCounts",
     "ReleasedLabels",
     "VoteCapRun",
     "affordable_answers",
     "cast_votes",
     "check_ballots_stated",
     "check_enough",
+    "check_measure",
     "check_release_stated",
     "check_worth",
     "default_heads",
+    "doubted",
     "expected_of_votes",
+    "measured_accuracy",
+    "measured_shares",
     "open_ballot_session",
     "open_session",
     "open_vote_cap",
@@ -65,5 +78,6 @@ __all__ = [
     "share_right",
     "share_rounds",
     "stored_rounds",
+    "tell_doubts",
     "warn_if_weak",
 ]

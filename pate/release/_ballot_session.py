@@ -14,16 +14,25 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
-from pate.records import BallotFacts, BallotSum
+from pate.records import BallotFacts, BallotSum, RightCounts, RightFacts
 from pate.release._ballot_release import BallotRelease
 from pate.release._ballot_statement import ballot_statement, check_ballots_stated
-from pate.release._ballots import check_ballots, facts_of, request_of, stored_statistics
+from pate.release._ballots import (
+    check_ballots,
+    facts_of,
+    request_of,
+    right_facts_of,
+    right_request_of,
+    stored_statistics,
+)
 from pate.release._door import Door, PaidBallots
+from pate.release._measured import ReleasedCounts
 from pate.release._quote import warn_if_weak
 from pate.release._resume import Claim, fcntl
 from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.release._terms import ReleaseTerms
 from pate.statement.files import bind_statement
+from pate.statement.model import PrivacyStatement
 
 
 class BallotSession:
@@ -69,6 +78,8 @@ class BallotSession:
         #: What was cast so far, where no ledger holds it.
         self._known: dict[str, _Cast] = {}
         self._fresh: set[str] = set()  # requests that were drawn by this very object
+        #: Whether each round's statement is one that is let out: not where more is said in the end.
+        self.binds = True
         self._turn, self._process, self._closed = threading.Lock(), os.getpid(), False
 
     def __repr__(self) -> str:
@@ -118,17 +129,74 @@ class BallotSession:
             The ledger is for other records, or the statistics could not be stored; none are returned then.
         """
         check_ballots(ballots)
+        self._check_process()
+        with self._turn:
+            self._check(ballots)
+            # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
+            request = request_of(ballots.facts, GaussianSum(1.0), f"session {self.release}", seeded=self._terms.seeded)
+            found, drawn, statement = self._next(ballots, request)
+            assert isinstance(found.facts, BallotFacts)
+            return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+
+    def measure(self, counts: RightCounts) -> ReleasedCounts:
+        """Release the next round as counts of the units that a public model is right about; else as :meth:`ask`.
+
+        What :func:`pate.release.measured_accuracy` then makes of them is free. The model must have been computed from
+        released quantities and public rows alone, as that of residual ballots must.
+
+        Parameters
+        ----------
+        counts : RightCounts
+            Of :func:`pate.records.count_right`. The same request (cells, classes, model) gives the stored counts.
+
+        Returns
+        -------
+        ReleasedCounts
+
+        Raises
+        ------
+        BudgetExceededError
+            No round is left.
+        InvalidInputError
+            Counts of another unit, adjacency or number of units, or no round of ballots was cast before.
+        LedgerError
+            As for :meth:`ask`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pate import Budget, RecordVoters, open_ballot_session
+        >>> from pate.records import SignedSpace, count_right
+        >>> X, y = np.repeat(np.eye(3), 10, axis=0), np.repeat([0, 1, 1], 10)
+        >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=2)
+        >>> session = open_ballot_session(Budget(9.0, 1e-5), shares=[0.96, 0.04], classes=2, n_units=30)
+        >>> first = session.ask(voters.cast(X, y))
+        >>> said = voters.label(first, X).labels  # from the release alone, each row by itself
+        >>> released = session.measure(count_right(said, y, classes=(0, 1), model="first"))
+        >>> released.noisy.shape, session.n_left
+        ((1,), 0)
+        """
+        if not isinstance(counts, RightCounts):
+            raise InvalidInputError(
+                f"counts must be RightCounts, got {shown(counts)}. pate.records.count_right makes it."
+            )
+        self._check_process()
+        with self._turn:
+            self._check(counts)
+            if not any(isinstance(c.facts, BallotFacts) for c in self._rounds_cast().values()):
+                raise InvalidInputError("counts must come after a round of ballots: nothing was released to be right.")
+            request = right_request_of(counts.facts, f"session {self.release}", seeded=self._terms.seeded)
+            found, drawn, statement = self._next(counts, request)
+            assert isinstance(found.facts, RightFacts)
+            return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
+
+    def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise InvalidInputError("this session was opened in another process. Ask there, or open another one here.")
-        with self._turn:
-            if self._closed:
-                raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
-            self._check(ballots)
-            release = self._ask(ballots)
-            bind_statement(release.statement, self._ledger)
-            return release
 
-    def _check(self, ballots: BallotSum) -> None:
+    def _check(self, ballots: BallotSum | RightCounts) -> None:
+        if self._closed:
+            raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
         f, data = ballots.facts, self._data
         for name, found, wanted in (
             ("classes", ballots.registration().classes, data.classes),
@@ -148,14 +216,13 @@ class BallotSession:
                 self._terms.ledger.register(said)
             self._data, self._n = said, f.n
 
-    def _ask(self, ballots: BallotSum) -> BallotRelease:
-        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
-        name = f"session {self.release}"
-        request = request_of(ballots.facts, GaussianSum(1.0), name, seeded=self._terms.seeded)
+    def _next(self, ballots: BallotSum | RightCounts, request: str) -> tuple[_Cast, list[float], PrivacyStatement]:
+        """Return the round of this request, drawn now or before, its numbers and the statement of the whole session."""
         cast = self._rounds_cast()
         head = None
         if request not in cast:
-            told = {"request": request, "facts": ballots.facts.to_dict()}
+            kind = "right" if isinstance(ballots, RightCounts) else "facts"
+            told = {"request": request, kind: ballots.facts.to_dict()}
             index = self._paid.n_used
             noisy, head = self._paid.draw(ballots, {round_key(index): told}, request=request)
             cast[request] = _Cast(index, ballots.facts, noisy.ravel().tolist())
@@ -168,9 +235,9 @@ class BallotSession:
             assert self._ledger is not None
             assert self.release is not None
             drawn = list(stored_statistics(self._ledger, request, self.release))
-        before = [c.facts for key, c in cast.items() if key != request]
+        facts = [*(c.facts for key, c in cast.items() if key != request), found.facts]
         statement = ballot_statement(
-            [*before, found.facts],
+            [f for f in facts if isinstance(f, BallotFacts)],
             self.mechanisms,
             self.charge,
             self._terms,
@@ -178,8 +245,11 @@ class BallotSession:
             release=self.release,
             head=head,
             earlier=not self._fresh.issuperset(cast),
+            right=[f for f in facts if isinstance(f, RightFacts)],
         )
-        return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+        if self.binds:
+            bind_statement(statement, self._ledger)
+        return found, drawn, statement
 
     def _rounds_cast(self) -> dict[str, _Cast]:
         """Return what was cast so far, by request: as the ledger holds it, if there is one."""
@@ -189,7 +259,9 @@ class BallotSession:
         found = {}
         for index in rounds_in(held):
             told = held[round_key(index)]
-            found[str(told["request"])] = _Cast(index, facts_of(told["facts"], self._data.classes), None)
+            right, classes = "right" in told, self._data.classes
+            facts = right_facts_of(told["right"], classes) if right else facts_of(told["facts"], classes)
+            found[str(told["request"])] = _Cast(index, facts, None)
         return found
 
 
@@ -198,7 +270,7 @@ class _Cast:
     """A round that was drawn: which, of what, and its numbers where they are at hand."""
 
     index: int
-    facts: BallotFacts
+    facts: BallotFacts | RightFacts
     drawn: list[float] | None
 
 
@@ -267,6 +339,7 @@ def open_ballot_session(
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
     anyway: bool = False,
+    n_measured: int = 0,
 ) -> BallotSession:
     """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
 
@@ -293,6 +366,8 @@ def open_ballot_session(
         See :func:`pate.release_ballots`.
     anyway : bool
         Open a session from which nearly nothing can be learnt: of a round with more noise than all ballots together.
+    n_measured : int
+        So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
 
     Returns
     -------
@@ -341,7 +416,7 @@ def open_ballot_session(
             n_used = max(rounds_in(row.facts), default=-1) + 1
             paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
         else:
-            rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway)
+            rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
             facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
             paid = door.ballot_session(rounds, facts, request=mark or "")
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -9,7 +10,8 @@ from itertools import groupby
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
-from pate.records import BallotFacts
+from pate.records import BallotFacts, RightFacts
+from pate.release._rounds import counted
 from pate.release._statement import _NOISE, _others
 from pate.release._terms import ReleaseTerms
 from pate.statement.assumptions import Assumption, check_stated
@@ -24,6 +26,9 @@ _BLOCKS = (
     "pate mapped every row, and asked any model, by its own classes, in blocks of one fixed shape, and cut, clipped "
     "and added the ballots in whole numbers"
 )
+
+_CAST = "the model whose residuals were cast was computed from released quantities and public rows alone"
+_ASKED = "each model that records were asked about was computed from released quantities and public rows alone"
 
 #: A ledger cannot compare features: a digest of them would be one more private thing to keep, and to guess at.
 _EARLIER = (
@@ -46,16 +51,22 @@ _NAMED = Assumption(
 
 
 def ballot_assumptions(
-    facts: Sequence[BallotFacts], *, unit: str, adjacency: str, seeded: bool, residual: bool
+    facts: Sequence[BallotFacts],
+    *,
+    unit: str,
+    adjacency: str,
+    seeded: bool,
+    residual: bool,
+    right: Sequence[RightFacts] = (),
 ) -> tuple[Assumption, ...]:
-    """Return what the guarantee rests on; ``facts`` are of what was cast so far.
+    """Return what the guarantee rests on; ``facts`` are of what was cast so far, ``right`` of counts.
 
     Examples
     --------
     >>> [a.name for a in ballot_assumptions([], unit="record", adjacency="replace-one", seeded=False, residual=False)]
     ['own row only', 'public rows', 'preprocessing', 'duplicates', 'one person', 'parameters', 'noise', 'classes']
     """
-    own = bool(facts) and all(f.own_maps for f in facts)
+    own = bool(facts) and all(f.own_maps for f in facts) and all(f.own for f in right)
     person = (
         "all rows of one person carry one group id, and the ids say nothing about anybody; a row without an id casts "
         "nothing, and who has none at all is no unit"
@@ -91,12 +102,12 @@ def ballot_assumptions(
             how="not known here",
         )
     )
-    if residual:
-        heads = bool(facts) and all(f.own_model for f in facts if f.clip is not None)
+    if residual or right:
+        heads = bool(facts) and all(f.own_model for f in facts if f.clip is not None) and all(f.own for f in right)
         found.append(
             Assumption(
                 name=_MODEL,
-                claim="the model whose residuals were cast was computed from released quantities and public rows alone",
+                claim=_ASKED if right else _CAST,
                 how="a head of pate's; on what it was fitted is not known here"
                 if heads
                 else "a model that pate does not know",
@@ -140,6 +151,7 @@ def ballot_statement(
     head: str | None = None,
     seeded: bool = False,
     earlier: bool = False,
+    right: Sequence[RightFacts] = (),
 ) -> PrivacyStatement:
     """Return the statement of sums of ballots that are one charge: one release, or the rounds of a session so far.
 
@@ -161,15 +173,18 @@ def ballot_statement(
         The stored statistics were drawn with a seed.
     earlier : bool
         Some of the statistics were not cast now: the ledger stored them before.
+    right : sequence of RightFacts
+        Of counts of right answers, which are rounds too.
     """
     last, ledger = facts[-1], terms.ledger
     seeded = seeded or terms.seeded
     guarantee = replace(charge.guarantee(terms.budget.delta), adjacency=last.adjacency)
     residual = any(f.clip is not None for f in facts)
     replaced = last.adjacency == "replace-one"
-    multipliers = ", ".join(f"{m.noise_multiplier:.6g}" for m in rounds)
+    multipliers = counted(m.noise_multiplier for m in rounds)
+    squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
     statement = PrivacyStatement(
-        released=_released(facts) + (_EARLIER.format(release) if earlier else ""),
+        released="; ".join((_released(facts), *map(_counts, right))) + (_EARLIER.format(release) if earlier else ""),
         unit=last.unit,
         n_units=last.n if replaced else None,
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
@@ -177,6 +192,7 @@ def ballot_statement(
             f"GaussianSum, {len(rounds)} round{'s' if len(rounds) > 1 else ''}, noise multiplier {multipliers}: every "
             f"{'record' if last.unit == 'record' else 'person'} casts one bounded ballot per round, the exact sum gets "
             f"Gaussian noise on every cell; directions by {_maps(facts)}"
+            + ("; and says in the last whether the model of the others is right about it" if right else "")
         )
         + ("" if replaced else f"; a nominal number of {last.n:,} units"),
         accounting=(
@@ -201,11 +217,11 @@ def ballot_statement(
             _others(ledger),
         ),
         assumptions=ballot_assumptions(
-            facts, unit=last.unit, adjacency=last.adjacency, seeded=seeded, residual=residual
+            facts, unit=last.unit, adjacency=last.adjacency, seeded=seeded, residual=residual, right=right
         ),
         tuning=as_plain_text(terms.tuning),
         verify=(
-            f"mu^2 = {' + '.join(f'1/{m.noise_multiplier!r}^2' for m in rounds)}, then epsilon at delta "
+            f"mu^2 = {squares}, then epsilon at delta "
             f"{terms.budget.delta!r} (Balle, Wang 2018): pate.Charge.gaussian(sensitivity=1, sigma=...).guarantee(...)"
         ),
         ledger_head=_head(ledger, release, head),
@@ -233,6 +249,13 @@ def _released(facts: Sequence[BallotFacts]) -> str:
         sums = f"{n} noisy {n_components} x {n_classes} sums" if n > 1 else f"a noisy {n_components} x {n_classes} sum"
         said.append(f"{sums} of {what}")
     return "; ".join(said)
+
+
+def _counts(f: RightFacts) -> str:
+    """Return what was counted, in words."""
+    one = "records" if f.unit == "record" else "persons (each with the share of their records)"
+    cells = f"{f.n_cells} noisy counts, right or wrong by class," if f.by_class else "a noisy count"
+    return f"{cells} of the {one} that the model is right about"
 
 
 def _what(f: BallotFacts) -> str:

@@ -12,7 +12,7 @@ from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
-from pate.records import BallotFacts, BallotSum
+from pate.records import BallotFacts, BallotSum, RightFacts
 from pate.release._ballot_release import BallotRelease
 from pate.release._ballot_statement import ballot_statement, check_ballots_stated
 from pate.release._door import Door
@@ -156,6 +156,27 @@ def facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts:
         return BallotFacts(**{**held, "classes": classes})
     except TypeError:
         raise LedgerError("the ledger holds a sum of ballots that pate did not write. Restore it.") from None
+
+
+def right_request_of(facts: RightFacts, name: str, *, seeded: bool) -> str:
+    """Return what counts of right answers are recognised by in a ledger: public facts alone.
+
+    Examples
+    --------
+    >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9)
+    >>> len(right_request_of(facts, "", seeded=False))
+    64
+    """
+    known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "own")}
+    return hashlib.sha256(json.dumps(["right 1", known, name, seeded], sort_keys=True).encode()).hexdigest()
+
+
+def right_facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> RightFacts:
+    """Return stored facts of counts as they were; classes as they are given now."""
+    try:
+        return RightFacts(**{**held, "classes": classes})
+    except TypeError:
+        raise LedgerError("the ledger holds counts of right answers that pate did not write. Restore it.") from None
 
 
 def stored_statistics(ledger: Ledger, request: str, release: int) -> tuple[float, ...]:

@@ -31,7 +31,7 @@ from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
 from pate.noise.source import NoiseSource
 from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
-from pate.records import BallotSum
+from pate.records import BallotSum, RightCounts
 from pate.release._kept import statistics_to_store
 from pate.release._quote import Quote
 from pate.release._resume import StoredSoFar
@@ -403,7 +403,9 @@ class PaidBallots:
         self._noise = noise
         self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
 
-    def draw(self, ballots: BallotSum, facts: dict[str, Any], *, request: str) -> tuple[FloatArray, str | None]:
+    def draw(
+        self, ballots: BallotSum | RightCounts, facts: dict[str, Any], *, request: str
+    ) -> tuple[FloatArray, str | None]:
         """Use up the next round, draw and store; return the statistics and the digest of the ledger's entry, if any."""
         _check_tape(self._noise)
         if self.n_used >= len(self.rounds):

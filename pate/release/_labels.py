@@ -273,13 +273,57 @@ class LabelRelease(ReleasedLabels):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RecordLabels(ReleasedLabels):
-    """Labels of public rows by a model of released ballots: all of :class:`ReleasedLabels`, and what they come from.
+class ModelLabels(ReleasedLabels):
+    """Labels of public rows by a model that was let out: all of :class:`ReleasedLabels`, and how probable they are.
 
     Attributes
     ----------
     probability : float64 array of shape (n_queries, n_classes)
         What the model says of each row.
+    charge : Charge
+        What the model cost.
+
+    Examples
+    --------
+    >>> issubclass(ModelLabels, ReleasedLabels)
+    True
+    """
+
+    probability: npt.NDArray[np.float64]
+    charge: Charge
+
+    @staticmethod
+    def said(
+        probability: npt.NDArray[np.float64], labels: npt.NDArray[np.int64] | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_]]:
+        """Return the labels, by default the likeliest class of every row, and their status."""
+        labels = probability.argmax(axis=1).astype(np.int64) if labels is None else labels
+        return labels, np.full(len(labels), ANSWERED, dtype="<U9")
+
+    @classmethod
+    def by_model(
+        cls,
+        probability: npt.NDArray[np.float64],
+        classes: tuple[Any, ...],
+        charge: Charge,
+        statement: PrivacyStatement,
+        *,
+        labels: npt.NDArray[np.int64] | None = None,
+    ) -> ModelLabels:
+        """Return the labels, by default the likeliest class of every row, under the statement of the model."""
+        labels, status = ModelLabels.said(probability, labels)
+        return ModelLabels(labels, status, classes, statement.guarantee, statement, probability, charge)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n_queries={self.n_queries}, guarantee={self.guarantee})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordLabels(ModelLabels):
+    """Labels of public rows by a model of released ballots: all of :class:`ModelLabels`, and what they come from.
+
+    Attributes
+    ----------
     rounds : tuple of BallotRelease
         The noisy statistics, from which the labels of any other row follow for free.
     charge : Charge
@@ -291,9 +335,7 @@ class RecordLabels(ReleasedLabels):
     True
     """
 
-    probability: npt.NDArray[np.float64]
     rounds: tuple[BallotRelease, ...]
-    charge: Charge
 
     @classmethod
     def of(
@@ -302,11 +344,12 @@ class RecordLabels(ReleasedLabels):
         rounds: tuple[BallotRelease, ...],
         charge: Charge,
         statement: PrivacyStatement,
+        *,
+        labels: npt.NDArray[np.int64] | None = None,
     ) -> RecordLabels:
-        """Return the likeliest class of every row, under the statement of all rounds."""
-        labels = probability.argmax(axis=1).astype(np.int64)
-        status = np.full(len(labels), ANSWERED, dtype="<U9")
-        return cls(labels, status, rounds[-1].classes, statement.guarantee, statement, probability, rounds, charge)
+        """Return the labels, by default the likeliest class of every row, under the statement of all rounds."""
+        labels, status = ModelLabels.said(probability, labels)
+        return cls(labels, status, rounds[-1].classes, statement.guarantee, statement, probability, charge, rounds)
 
     def __repr__(self) -> str:
         return f"RecordLabels(n_queries={self.n_queries}, n_rounds={len(self.rounds)}, guarantee={self.guarantee})"

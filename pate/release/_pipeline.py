@@ -137,6 +137,8 @@ class Evidence:
         The voter is an ensemble that this run cut shards for and trained.
     preprocessing, public_rows
         See :func:`pate.release.vouch_for_training`.
+    road : str
+        Why records voted, or DP-SGD learnt, where a public rule chose; empty where a person did.
 
     Examples
     --------
@@ -148,6 +150,7 @@ class Evidence:
     trained: bool = False
     preprocessing: str = "none"
     public_rows: str | None = None
+    road: str = ""
 
     def told_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
         """Return the release with a statement that says so."""
@@ -159,7 +162,18 @@ class Evidence:
     def told_of_records(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of records' ballots with what this run saw to."""
         # What became of the records before they were handed over, no run can see.
-        return with_public_rows(statement, self.public_rows)
+        return self._on_its_road(with_public_rows(statement, self.public_rows))
+
+    def told_of_training(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of a model of DP-SGD with what this run saw to."""
+        if any(a.name == "public rows" for a in statement.assumptions):
+            statement = with_public_rows(statement, self.public_rows)
+        return self._on_its_road(statement)
+
+    def _on_its_road(self, statement: PrivacyStatement) -> PrivacyStatement:
+        if not self.road:
+            return statement
+        return replace(statement, mechanism=f"{statement.mechanism}; chosen by a public rule, as {self.road}")
 
 
 @dataclass(frozen=True, eq=False)

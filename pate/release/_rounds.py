@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pate.core.checks import check_real, shown
@@ -27,7 +28,18 @@ def sum_of_rounds(rounds: Sequence[GaussianSum]) -> Charge:
     >>> sum_of_rounds([GaussianSum(2.0), GaussianSum(2.0)]).mu_squared
     0.5
     """
-    return Charge.total([(mechanism.charge(1), 1) for mechanism in rounds])
+    return Charge.total([(mechanism.charge(1), times) for mechanism, times in Counter(rounds).items()])
+
+
+def counted(numbers: Iterable[float]) -> str:
+    """Return numbers of rounds as text, equal ones once.
+
+    Examples
+    --------
+    >>> counted([24.08, 24.08, 18.7])
+    '24.08 (2 times), 18.7'
+    """
+    return ", ".join(f"{x:.6g} ({n} times)" if n > 1 else f"{x:.6g}" for x, n in Counter(numbers).items())
 
 
 @dataclass(frozen=True)
@@ -78,13 +90,20 @@ def share_rounds(
 
 
 def buy_rounds(
-    budget: Budget, shares: Sequence[float], ledger: Ledger | None, *, n_units: int | None, anyway: bool = False
+    budget: Budget,
+    shares: Sequence[float],
+    ledger: Ledger | None,
+    *,
+    n_units: int | None,
+    anyway: bool = False,
+    n_measured: int = 0,
 ) -> tuple[GaussianSum, ...]:
     """Return what budget and ledger buy, refused where nearly nothing can be learnt from it: crumbs.
 
-    A round whose noise on every cell is larger than all ballots together says nothing of any class: the rule by which
+    Noise on every cell that is larger than all ballots together says nothing of any class: the rule by which
     :func:`pate.release.check_worth` refuses teachers' votes. A ballot sum moves by at least 1/sqrt(2) of a ballot for
-    one unit, so that more noise than ``n_units`` sensitivities is that much.
+    one unit, so that more noise than ``n_units`` sensitivities is that much; K rounds alike say together what one of
+    1/sqrt(K) of their noise does.
 
     Parameters
     ----------
@@ -95,6 +114,8 @@ def buy_rounds(
         Public number of units, or the nominal one; None: not known yet, and not looked at.
     anyway : bool
         Buy rounds of more noise than ballots, too. What is left in a ledger must be worth something still.
+    n_measured : int
+        So many of the last rounds are counts of right answers, of which any noise is told as it is.
 
     Raises
     ------
@@ -105,24 +126,28 @@ def buy_rounds(
 
     Examples
     --------
-    >>> buy_rounds(Budget(0.01, 1e-5), [1, 1], None, n_units=300)
+    >>> buy_rounds(Budget(0.01, 1e-5), [1, 1], None, n_units=200)
     Traceback (most recent call last):
-    pate.exceptions.NotWorthwhileError: nearly nothing is to be expected of 2 rounds of ballots by 300 units: in the ...
+    pate.exceptions.NotWorthwhileError: nearly nothing is to be expected of 2 rounds of ballots by 200 units: in the ...
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
-    rounds = share_rounds(budget, shares, left)
-    bought, whole = (sum_of_rounds(r).mu_squared for r in (rounds, share_rounds(budget, shares)))
-    if bought < _LEAST_LEFT**2 * whole:
+    whole = share_rounds(budget, shares)
+    try:
+        rounds = whole if left is None else share_rounds(budget, shares, left)
+    except BudgetExceededError:  # nothing that any noise could fit into
+        rounds = ()
+    if not rounds or sum_of_rounds(rounds).mu_squared < _LEAST_LEFT**2 * sum_of_rounds(whole).mu_squared:
         raise BudgetExceededError(
             f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: noise would drown all ballots. "
             "Nothing was spent. A total is never raised: before the first of several releases begin a ledger with the "
             "total of all (pate ledger begin; Ledger(path, total=...))."
         )
-    worst = max(m.noise_multiplier for m in rounds)
-    if n_units is not None and worst > n_units and not anyway:
+    cast = rounds[: len(rounds) - n_measured] or rounds
+    worst = max(m.noise_multiplier for m in cast)
+    if n_units is not None and worst > n_units * math.sqrt(len(cast)) and not anyway:
         raise NotWorthwhileError(
-            f"nearly nothing is to be expected of {len(rounds)} rounds of ballots by {n_units} units: in the least of "
-            f"them noise is {worst:.4g} times what one unit may change, more than all of them together. Take fewer "
-            "rounds, more even shares or a larger epsilon; or say anyway=True (--anyway). Nothing was spent."
+            f"nearly nothing is to be expected of {len(rounds) - n_measured} rounds of ballots by {n_units} units: in "
+            f"the least of them noise is {worst:.4g} times what one unit may change, more than all can outvote. "
+            "Take fewer rounds, more even shares or a larger epsilon; or say anyway=True (--anyway). Nothing was spent."
         )
     return rounds

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pate.representations.module import FromModule as FromModule
     from pate.representations.neighbours import PublicNeighbours as PublicNeighbours
     from pate.representations.own import FromTransformer as FromTransformer
+    from pate.representations.scale import AboveLeast as AboveLeast
     from pate.representations.scale import GroupedRows as GroupedRows
     from pate.representations.scale import PublicScale as PublicScale
     from pate.representations.scale import UnitRows as UnitRows
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 #: Loaded when first used: scikit-learn takes a second.
 _HOME = {
+    "AboveLeast": "scale",
     "Chain": "join",
     "Combined": "join",
     "FromModule": "module",

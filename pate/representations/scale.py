@@ -80,6 +80,45 @@ class PublicScale(Representation):
             raise ValueError("columns of another number")
 
 
+class AboveLeast(Representation):
+    """Columns less their least public value, and no less than 0: of amounts, how far they are from nothing.
+
+    Attributes
+    ----------
+    n_features_out_ : int
+    provenance_ : str
+
+    Notes
+    -----
+    Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
+
+    Examples
+    --------
+    >>> AboveLeast().fit(np.array([[2.0, 0.0], [5.0, 1.0]])).transform(np.array([[3.0, -1.0]]))
+    array([[1., 0.]])
+    """
+
+    exact_ = True
+
+    def _learn(self, rows: Any) -> None:
+        n, size = len(rows), self._block_rows
+        starts = range(0, n, size)
+        blocks = (self.cells_.block(rows, start, min(size, n - start)).min(axis=0) for start in starts)
+        self.least_ = np.min(list(blocks), axis=0)
+        self.n_features_out_ = int(rows.shape[1])
+
+    def _map(self, block: FloatArray) -> FloatArray:
+        return np.maximum(block - self.least_, 0.0)
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return {"least": self.least_}, {}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.least_ = arrays["least"]
+        if self.least_.shape != (self.n_features_out_,):
+            raise ValueError("columns of another number")
+
+
 class _ByRow(Representation):
     """What looks at a row alone: public rows leave nothing to be kept."""
 

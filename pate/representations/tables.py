@@ -14,7 +14,7 @@ from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
 from pate.representations._table_cells import MISSING, RARE, TableCells
 
-_ENCODINGS = ("standard", "quantile", "thermometer")
+_ENCODINGS = ("standard", "quantile", "thermometer", "common")
 #: A standardised number counts as at most this many deviations.
 _CLIP = 4.0
 #: Where the public distribution of a column is written down.
@@ -28,6 +28,8 @@ class TableMap(Representation):
 
     - ``"standard"``: less the public median, over the public interquartile range / 1.349, clipped at 4;
     - ``"quantile"``: the share of public cells below it;
+    - ``"common"``: less the public median, over one scale for all columns (the root of their mean public variance),
+      clipped at 4: for columns of one unit, such as pixels; by itself alone;
     - ``"thermometer"``: how far it has come between each two of ``n_bins`` public quantiles, from 0 to 1 (piecewise
       linear encoding, Gorishniy et al., NeurIPS 2022): linear in it, a head may follow any bend of a column.
 
@@ -37,7 +39,7 @@ class TableMap(Representation):
 
     Parameters
     ----------
-    numeric : list of {"standard", "quantile", "thermometer"}
+    numeric : list of {"standard", "quantile", "thermometer"}, or ["common"]
         In how many ways a number is written, side by side.
     n_bins : int
         Of a thermometer, at least 2.
@@ -83,18 +85,31 @@ class TableMap(Representation):
             raise InvalidInputError(f"numeric must be a list of some of {allowed}, got {shown(self.numeric)}.")
         for name in self.numeric:
             check_choice("numeric", name, _ENCODINGS)
+        if "common" in self.numeric and len(self.numeric) > 1:
+            raise InvalidInputError(f"numeric must be ['common'] alone, or without it, got {shown(self.numeric)}.")
 
     def _learn(self, rows: Any) -> None:
         known = self.cells_.categories
         self._encodings = tuple(dict.fromkeys(self.numeric))
         learnt = [self._column(np.asarray(rows[:, j], dtype=np.float64), known[j]) for j in range(len(known))]
         self.columns_ = learnt
+        if self._encodings == ("common",):
+            self._in_one_unit(rows)
         self.n_features_out_ = self._width()
         if not self.n_features_out_:
             raise InvalidInputError(
                 "X_public has no column that tells rows apart: numbers that are all one, or texts that stand there "
                 "once each. Give a column with more to say."
             )
+
+    def _in_one_unit(self, rows: Any) -> None:
+        """Give all columns of numbers that vary the same scale."""
+        told = [j for j, column in enumerate(self.columns_) if len(column.get("knots", ()))]
+        with np.errstate(all="ignore"):
+            cells = np.clip(np.asarray(rows[:, told], dtype=np.float64), -1e150, 1e150)
+            scale = float(np.sqrt(np.nanvar(cells, axis=0).mean())) if told else 1.0
+        for j in told:
+            self.columns_[j]["scale"][1] = scale if 0 < scale < np.inf else 1.0
 
     def _column(self, cells: FloatArray, known: tuple[str, ...] | None) -> dict[str, FloatArray]:
         if known is not None:
@@ -158,7 +173,7 @@ class TableMap(Representation):
         share = len(self._encodings) ** -0.5
         at = 0
         for name in self._encodings:
-            if name == "standard":
+            if name in ("standard", "common"):
                 target[:, at] = np.clip((cells - middle) / scale, -_CLIP, _CLIP) * share
                 at += 1
             elif name == "quantile":  # of variance 1/12 between 0 and 1

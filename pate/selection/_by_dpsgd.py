@@ -133,7 +133,8 @@ class DPSGDContestant(Contestant):
     def settings(self, noise: float) -> dict[str, Any]:
         # What is charged is the mechanism's curve; the run's own budget only must not be in the way.
         whatever = Budget(MOST_EPSILON, self.facts.budget.delta)
-        return {"noise_multiplier": self._sigma(noise), "mechanism": self.mechanism, "budget": whatever}
+        own = {"noise_multiplier": self._sigma(noise), "mechanism": self.mechanism, "budget": whatever}
+        return own | {"measure": False}  # the mechanism is all that is charged
 
     def spent(self, model: Any) -> Charge:
         done = replace(self.shape, sample_rate=model.sample_rate_, n_steps=model.n_steps_)

@@ -40,12 +40,21 @@ class PATEContestant(Contestant):
     least = 0.01
 
     def __post_init__(self) -> None:
+        if self.estimator.who_votes() == "dpsgd":
+            raise InvalidInputError(
+                f"the candidate {self.name!r} must not have voters='dpsgd'. Pass a DPSGDClassifier."
+            )
         if self.facts.X_public is None:
             raise InvalidInputError(f"X_public must be given, as the candidate {self.name!r} labels public rows.")
 
     @property
     def rowwise(self) -> bool:  # type: ignore[override]
-        return self.estimator.student is None and self.estimator.who_votes() == "records"
+        return self.estimator.student is None and self._who() == "records"
+
+    def _who(self) -> str:
+        """Return who votes in every run: a rule that chose by the budget of each would make runs of two prices."""
+        found = self.estimator.who_votes()
+        return "records" if found == "auto" else found
 
     @property
     def fixed(self) -> bool:
@@ -73,7 +82,8 @@ class PATEContestant(Contestant):
 
     def settings(self, noise: float) -> dict[str, Any]:
         # Private rows are looked for among the public ones once, before the charge: no run may hang on what is found.
-        return {"budget": self.budget(noise), "overlap_is_public": True}
+        # Nor is a candidate measured by itself: the selection scores it.
+        return {"budget": self.budget(noise), "overlap_is_public": True, "voters": self._who(), "measure": False}
 
     def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
         model.fit(X, y, X_public=self.facts.X_public, groups=groups)
@@ -85,7 +95,7 @@ class PATEContestant(Contestant):
     def words(self, noise: float) -> str:
         own = self.estimator.mechanism
         how = f"mu = {1 / noise:.6g} (Gaussian)" if own is None else repr(own)
-        return f"PATE, {self.estimator.who_votes()} vote, {how}"
+        return f"PATE, {self._who()} vote, {how}"
 
     def verify(self, noise: float) -> str:
         if self.estimator.mechanism is None:

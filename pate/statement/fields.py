@@ -15,6 +15,8 @@ from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.privacy.words import Guarantee
 from pate.statement.assumptions import Assumption
 from pate.statement.cited import CitedAudit, check_audits
+from pate.statement.doubts import Doubt, check_doubts
+from pate.statement.measured import MeasuredAccuracy, check_measured
 from pate.statement.plain import LARGEST, check_guarantee, check_number, check_text, check_texts, check_whole
 
 UNITS = {
@@ -39,13 +41,17 @@ def versions() -> dict[str, str]:
     True
     """
     used = [name for module, name in _IF_IMPORTED.items() if module in sys.modules]
-    found = {}
-    for name in ("pate", "numpy", "scipy", "dp-accounting", *used):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return {**found, "python": platform.python_version()}
+    found = {name: _version(name) for name in ("pate", "numpy", "scipy", "dp-accounting", *used)}
+    return {**{name: v for name, v in found.items() if v}, "python": platform.python_version()}
+
+
+@lru_cache
+def _version(name: str) -> str | None:
+    """Return a package's version, asked once: files are read for it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 #: The format of the JSON; another number when a field changes its meaning.
@@ -102,6 +108,8 @@ class StatementFields:
     rho: float | None = None
     curve: tuple[tuple[float, float], ...] = ()
     audits: tuple[CitedAudit, ...] = ()
+    measured: MeasuredAccuracy | None = None
+    doubts: tuple[Doubt, ...] = ()
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -144,6 +152,8 @@ class StatementFields:
         if self.guarantee.kind == "seeded" and not self.seeded:
             raise InvalidInputError("the statement contradicts itself: its guarantee is of seeded noise, it is not.")
         object.__setattr__(self, "audits", check_audits(self.audits))
+        object.__setattr__(self, "measured", check_measured(self.measured))
+        object.__setattr__(self, "doubts", check_doubts(self.doubts))
         self._check_promises()
         if not isinstance(self.versions, dict):
             raise InvalidInputError("versions must be a dictionary of names to versions.")

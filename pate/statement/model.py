@@ -28,7 +28,7 @@ __all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacySt
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
 #: Entries that came later: absent where there is nothing to say.
-_OPTIONAL = ("audits",)
+_OPTIONAL = ("audits", "measured", "doubts")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -74,6 +74,10 @@ class PrivacyStatement(StatementFields):
         Further promises of the same constant.
     audits : tuple of CitedAudit
         What was tried against the claim, and whether it stood; empty: no audit is cited, and the JSON has no entry.
+    measured : MeasuredAccuracy or None
+        How often the released model is right; None: it was not measured, and the JSON has no entry.
+    doubts : tuple of Doubt
+        What speaks against relying on the labels; empty: nothing that pate looks for, and the JSON has no entry.
     created : str
     versions : dict of str to str
     commit : str
@@ -208,6 +212,7 @@ class PrivacyStatement(StatementFields):
         """
         values: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         values["curve"] = [list(point) for point in self.curve]
+        values["measured"] = None if self.measured is None else self.measured.to_dict()
         for name in _OPTIONAL:  # left out where empty: the digests of statements without them stay as they are
             if not values[name]:
                 del values[name]

@@ -169,7 +169,11 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
     made = say("done.made", date=s.created[:10], version=s.versions.get("pate", "?"))
     told = [*s.not_covered, *(f"the set of classes, which {a.how}" for a in s.assumptions if a.name == "classes")]
     read = (say("done.classes_read"),) if any(_CLASSES_READ in text.replace("it was", "was") for text in told) else ()
-    return Section(say("done.title"), (done, *read, say("done.released", text=s.released), *about, made))
+    right = () if s.measured is None else (say("done.measured", text=str(s.measured)),)
+    foreign = say.language.partition("-")[0] != "en"
+    doubts = tuple(Line(one.sentence, foreign) for one in s.doubts)
+    texts = (done, *read, say("done.released", text=s.released), *right, *about, made)
+    return Section(say("done.title"), texts, ((say("done.doubts"), doubts),) if doubts else ())
 
 
 _STATED = ("organisation", "purpose")

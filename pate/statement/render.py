@@ -95,6 +95,8 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
         ("What was protected", f"{UNITS[s.unit]}{known}; {g.adjacency}: data sets that differ in one unit's data"),
         ("Against whom", s.threat_model),
         ("Released", s.released),
+        *([("Measured accuracy", s.measured.rows())] if s.measured is not None else []),
+        *([("Doubts", tuple(map(str, s.doubts)))] if s.doubts else []),
         *([("Label file", f"{s.label_file}, SHA-256 {s.label_file_sha256}")] if s.label_file else []),
         *([("About, as stated", "; ".join(about))] if about else []),
         ("Setting", s.setting),

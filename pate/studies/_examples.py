@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.data import Dataset
-from pate.release import RecordLabels, ReleasedLabels
+from pate.release import ModelLabels, ReleasedLabels
 from pate.report.result import Example
 
 #: So many as they come, and then so many that the release is least sure of.
@@ -62,7 +62,7 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
 
 
 def _confidence(release: ReleasedLabels) -> npt.NDArray[np.float64] | None:
-    return release.probability.max(axis=1) if isinstance(release, RecordLabels) else None
+    return release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
 
 
 def _lead(release: ReleasedLabels) -> npt.NDArray[np.float64] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +56,8 @@ class RecordsForecast:
             "evidence": self.facts.evidence,
             "share_of_accuracy_without_noise": self.expectation.share,
             "plus_minus": self.expectation.plus_minus,
-            "like_what_was_measured": self.expectation.within,
+            "known": self.expectation.within,
+            "doubt": self.expectation.doubt,
             "chosen": dict(self.recipe.reasons),
             "guarantee": self.guarantee.to_dict(),
         }
@@ -167,6 +167,5 @@ def forecast_rows(
         random_state=0,
         anyway=True,
     )
-    mu = math.sqrt(math.fsum(m.noise_multiplier**-2 for m in found.mechanisms))
-    facts = replace(found.facts, mu=mu)
+    facts = replace(found.facts, mu=found.mu)
     return RecordsForecast(facts, found.recipe, expected(facts, found.recipe), found.guarantee)

@@ -14,13 +14,13 @@ from pate.privacy.attacker import largest_success
 from pate.privacy.budget import Budget
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
-from pate.recipes import EPSILONS, Expectation, at_epsilon, better_budget, least_worth
+from pate.recipes import EPSILONS, Expectation, at_epsilon, better_budget, least_worth, without_privacy
 from pate.release import NOISE_PER_TEACHER, RECORDS_PER_TEACHER, plan_release, share_right
 from pate.statement.people import of_hundred
 from pate.studies._forecast import RecordsForecast
 
 _MEASURED = (
-    "a law fitted to {n} runs on {tables} tables, whose error was seen on tables left out of the fit "
+    "a law fitted to {n} simulated runs on {tables} tables, whose intervals hold nine in ten runs on tables left out "
     "(docs/record-recipes.md)"
 )
 _ARITHMETIC = (
@@ -50,19 +50,24 @@ class Recommendation:
         How many of 100 guesses are right at most of one who knows everything but whether a record is this or another,
         and held both for as likely: what the statement will say.
     share, plus_minus : float
-        Records: accuracy over what the same path reaches without noise, and the root mean square error of that guess.
+        Records: accuracy over what the same path reaches without noise, and half of the interval around it.
         Teachers: the least probability that a label is right where three in four of them agree, and 0.
     within : bool
-        Whether the numbers are like those that the guess was measured on.
+        Whether that is known; see :class:`pate.recipes.Expectation`.
+    doubt : str
+        Why it is not known, where it is not.
     stands_on : str
-        Where share and plus_minus come from.
+        Where share and plus_minus come from; empty where they are not known.
     right : (float, float) or None
-        Between which shares of right labels to expect, where it was said what a model without privacy reaches.
+        Between which shares of right labels to expect, where it was said what a model without privacy reaches, and
+        the share is known.
     worth : bool
         False: it buys nearly nothing, and :attr:`better` says what would do.
     better : str
     others : tuple of (float, float)
-        (epsilon, share) at other budgets.
+        (epsilon, share) at other budgets where it is known.
+    instead : str
+        What would cost no privacy, and how often that is right.
     command : str
         To paste.
 
@@ -90,6 +95,8 @@ class Recommendation:
     better: str
     others: tuple[tuple[float, float], ...]
     command: str
+    instead: str = ""
+    doubt: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values.
@@ -112,13 +119,15 @@ class Recommendation:
             "expects": {
                 "share": self.share,
                 "plus_minus": self.plus_minus,
-                "like_what_was_measured": self.within,
+                "known": self.within,
+                "doubt": self.doubt,
                 "stands_on": self.stands_on,
                 "right_labels": self.right,
             },
             "worth": self.worth,
             "better": self.better,
             "at_other_epsilons": [{"epsilon": epsilon, "share": share} for epsilon, share in self.others],
+            "without_privacy": self.instead,
             "command": self.command,
         }
 
@@ -143,6 +152,7 @@ class Recommendation:
             ("expects", self._expects()),
             ("stands on", self.stands_on),
             ("epsilon", f"would leave, of the accuracy without noise: {others}" if others else ""),
+            ("instead", self.instead),
             ("but", "" if self.worth else f"this buys nearly nothing. {self.better}."),
             ("command", self.command),
         ]
@@ -162,7 +172,7 @@ class Recommendation:
     def _expects(self) -> str:
         if self.n_teachers is not None:
             return f"labels right with probability {self.share:.2f} or more where three in four teachers agree"
-        told = str(Expectation(self.share, self.plus_minus, self.within))
+        told = str(Expectation(self.share, self.plus_minus, self.within, doubt=self.doubt))
         if self.right is None:
             return told
         low, high = self.right
@@ -191,17 +201,18 @@ def recommend_records(
     >>> budget = Budget(1.0, 1e-5)
     >>> found = forecast(budget, n_records=5_000, n_public=1_000, n_classes=10)
     >>> low, high = recommend_records(budget, found, commonest=None, best=0.9, words={}).right
-    >>> 0.8 < low < high <= 0.9
+    >>> 0.7 < low < high <= 0.9
     True
     """
     facts, hope = found.facts, found.expectation
     least = least_worth(facts.n_classes, commonest)
     right = None
     if best is not None:
-        best = check_real("best", best, low=1 / facts.n_classes, high=1)
         chance = 1 / facts.n_classes
-        ends = (max(chance / best, hope.share - hope.plus_minus), min(1.0, hope.share + hope.plus_minus))
-        right = (best * ends[0], best * ends[1])
+        best = check_real("best", best, low=chance, high=1)
+        if hope.within:
+            low, high = hope.interval
+            right = (max(chance, best * low), best * high)
     worth = hope.share >= least
     spent = budget.epsilon
     return Recommendation(
@@ -215,12 +226,14 @@ def recommend_records(
         share=hope.share,
         plus_minus=hope.plus_minus,
         within=hope.within,
-        stands_on=_MEASURED.format(n=hope.n_runs, tables=hope.n_tables),
+        stands_on=_MEASURED.format(n=hope.n_runs, tables=hope.n_tables) if hope.within else "",
         right=right,
         worth=worth,
         better="" if worth else better_budget(facts, budget.delta, least),
-        others=tuple((e, at_epsilon(facts, e, budget.delta).share) for e in _around(spent)),
+        others=tuple((e, h.share) for e in _around(spent) if (h := at_epsilon(facts, e, budget.delta)).within),
         command=label_command(budget, words),
+        instead=without_privacy(facts, commonest),
+        doubt=hope.doubt,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pate.core.checks import check_choice, check_int
 from pate.core.provenance import package_versions
 from pate.estimator._roads import OF_SHARDS, chosen_voters
+from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.studies.baseline import MODULES, public_rows
@@ -92,7 +93,13 @@ class RunConfig:
         'shards'
         """
         said = {name: getattr(self, name, None) for name in OF_SHARDS}
-        return chosen_voters(self.voters, {**said, "estimator": self.teacher})
+        who = chosen_voters(self.voters, {**said, "estimator": self.teacher})
+        if who == "dpsgd":
+            raise InvalidInputError(
+                "voters must be 'records', 'heads' or 'shards' here, got 'dpsgd': a run shows DP-SGD beside whoever "
+                "votes. Leave voters out, and see dpsgd=."
+            )
+        return "records" if who == "auto" else who  # named data sets have public rows enough
 
     def identity(self) -> dict[str, Any]:
         """Return everything that decides the run, as plain values.

@@ -19,7 +19,7 @@ from pate.ledger import Ledger
 from pate.mechanisms import NOT_ASKED
 from pate.privacy.convert import gdp_to_epsilon, rdp_to_epsilon
 from pate.recipes import Recipe
-from pate.release import LabelRelease, RecordLabels, ReleasedLabels
+from pate.release import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
 from pate.report.result import CostCurve, CostLine, Result, Row, Seconds, SensitiveResult, Spent
 from pate.students import make_student
 from pate.studies._examples import examples_of
@@ -42,7 +42,7 @@ class RunResult:
 
     result: Result
     sensitive: SensitiveResult | None
-    release: LabelRelease | RecordLabels
+    release: LabelRelease | ModelLabels
 
     def __repr__(self) -> str:
         return f"RunResult({self.result.title!r})"
@@ -152,7 +152,7 @@ def run_experiment(
 class _First:
     """What the first repeat gave."""
 
-    release: LabelRelease | RecordLabels
+    release: LabelRelease | ModelLabels
     data: Dataset
     queries: npt.NDArray[np.int64]
     recipe: Recipe | None

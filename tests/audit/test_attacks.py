@@ -109,6 +109,7 @@ def test_a_model_that_ignores_its_records_is_told_by_nobody(rows):
     assert not found.refuted
 
 
+@pytest.mark.long
 def test_a_true_claim_is_rarely_refuted_and_a_false_one_is_at_once():
     """Randomised response to "was it in the half": the worst that (epsilon, 0) allows, of each record by itself."""
     from pate.audit.attacks._evidence import wealth_against
@@ -253,6 +254,7 @@ def test_any_classifier_and_any_rows(blobs):
     assert value(found, "accuracy on its half").value > 0.5
 
 
+@pytest.mark.long
 def test_noiseless_teachers_who_see_one_record_each_are_found():
     """An ensemble is no protection by itself: what noise would hide stands in the votes."""
     rng = np.random.default_rng(0)

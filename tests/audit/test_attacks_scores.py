@@ -41,6 +41,7 @@ def sides(values, answers, keep):
     return found
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("n_shadows", [8, 16, 64, 70])
 @pytest.mark.parametrize("earlier", [False, True])
 def test_lira_online_and_offline_are_the_papers(n_shadows, earlier):

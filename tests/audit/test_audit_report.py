@@ -343,6 +343,7 @@ def test_light_is_light_and_dark_is_dark(browser, folder):
 # The worst neighbour of given votes ------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mechanism", [GNMax(3.0), LNMax(4.0), ConfidentGNMax(9, 4.0, 2.0)], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_worst_neighbour_is_the_worst_of_all(mechanism, reverse):

@@ -46,6 +46,7 @@ def replayed(pipeline, kinds, *, people=False, seed=0, adjacency="replace-one"):
     return [(made.what, replay(pipeline, made, published=True)) for made in pairs]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("pipeline", ALL, ids=named)
 def test_one_record_moves_what_one_record_may(pipeline):
     for what, found in replayed(pipeline, FAST[1:] if pipeline in HEAVY else FAST):

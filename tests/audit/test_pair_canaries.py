@@ -40,6 +40,7 @@ def chain_of(found):
     return [found[name].value for name in CHAIN]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "queries"),
     [

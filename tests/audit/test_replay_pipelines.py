@@ -213,6 +213,7 @@ def own_helper(X, y):
     return ensemble().fit(centred(X), y).vote(P)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("pipeline", "named"),
     [
@@ -383,6 +384,7 @@ class Doubled(Mechanism):
         return GNMax(2.0).sample(2 * counts, noise)
 
 
+@pytest.mark.long
 def test_a_mechanism_that_counts_votes_twice():
     found = audited(lambda X, y: released(ensemble().fit(X, y).vote(P), Doubled()), kinds=["scale", "flip"], n_pairs=20)
     assert found.refuted
@@ -450,6 +452,7 @@ def test_what_is_not_the_same_twice_is_refused_in_words(pipeline, said):
         audited(pipeline, kinds=["flip"])
 
 
+@pytest.mark.long
 def test_a_real_ledger_is_left_alone(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite", total=BUDGET)
     before = (tmp_path / "ledger.sqlite").read_bytes()
@@ -512,6 +515,7 @@ def test_the_result_is_sensitive_unless_the_data_are_published():
     assert found.layer == "replay"
 
 
+@pytest.mark.long
 def test_the_same_replay_twice_gives_the_same():
     a, b = (audited(shards, kinds=["flip"]) for _ in range(2))
     assert a.figures == b.figures
@@ -550,6 +554,7 @@ def test_without_hypothesis_the_error_says_what_to_do(monkeypatch):
         audited(shards, kinds=["flip"], n_examples=5)
 
 
+@pytest.mark.long
 def test_looking_for_who_it_was_follows_no_library_into_its_modules():
     def returning(X, y):
         return released(ensemble().fit(X, y).vote(P)), LogisticRegression().fit(X, y)
@@ -640,6 +645,7 @@ def test_what_was_not_seen_is_said():
     assert "No private rows were seen" in own.limits
 
 
+@pytest.mark.long
 def test_estimators_of_functions_as_teachers_are_looked_at():
     def asked(X, y, whole, bound):
         X = StandardScaler().fit_transform(X) if whole else X
@@ -655,6 +661,7 @@ def test_estimators_of_functions_as_teachers_are_looked_at():
         assert found["teachers moved"].value >= 1
 
 
+@pytest.mark.long
 def test_pairs_that_were_refused_are_counted():
     model = private_model()
 

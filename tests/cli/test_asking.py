@@ -86,6 +86,7 @@ def test_a_script_is_not_asked_and_yes_says_so_beforehand(tables, person):
     assert label(tables, *other).returncode == 0
 
 
+@pytest.mark.long
 def test_ctrl_c_at_the_question(tables, person, monkeypatch):
     person("")
     monkeypatch.setattr(sys.stdin, "readline", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -124,6 +125,7 @@ def test_quiet_and_json(tables):
     assert "again.csv" in done.stdout
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "text"),
     [

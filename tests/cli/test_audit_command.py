@@ -304,6 +304,7 @@ def test_a_data_dependent_claim_never_comes_out():
     assert pair(votes, other, GNMax(8.0), claim=inner, published=True).sensitive
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("feature", ["target", "group"])
 def test_a_job_keeps_columns_that_bear_our_own_names(tmp_path, monkeypatch, feature):
     rows = pd.DataFrame({"age": np.arange(120) % 60, feature: np.arange(120) / 7, "who": np.arange(120) // 2,

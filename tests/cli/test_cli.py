@@ -119,6 +119,7 @@ def test_plan_spends_nothing(tables):
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("extra", "text"),
     [

@@ -95,6 +95,7 @@ def test_names_that_are_no_file(tmp_path):
         check_can_write("ledger", "/dev/null")
 
 
+@pytest.mark.long
 def test_pate_label_names_the_place_before_it_trains(tables, blocked, untrained):  # noqa: F811
     one_line(label(tables, out=blocked / "labels.csv"), "--out ", "Not a directory", "Name a file in a folder")
     one_line(label(tables, "--ledger", blocked / "ledger.sqlite"), "ledger", "Not a directory", "Nothing was trained")
@@ -253,5 +254,5 @@ def test_what_is_no_input_is_said_before_anything_else_is_asked(tables):  # noqa
     )
     one_line(pate("account", table), *wanted)
     alone = pate("label", "--private", table, "--target", "ill", "--epsilon", 1, "--out", tables / "new.csv")
-    one_line(alone, "--public is missing: a table with the same features", "nobody's secret", "DPSGDClassifier")
+    one_line(alone, "--public is missing: a table with the same features", "nobody's secret", "--ranges FILE", "DP-SGD")
     assert not (tables / "new.csv").exists()

@@ -54,6 +54,7 @@ def refused(done, text):
 # Kinds of input -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [".csv.gz", ".parquet", ".npz"])
 def test_kinds_of_tables(tables, kind):
     for name in ("private", "public"):
@@ -70,6 +71,7 @@ def test_kinds_of_tables(tables, kind):
     assert (frame["status"] == "answered").sum() == 10
 
 
+@pytest.mark.long
 def test_matrices(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
@@ -281,6 +283,7 @@ def test_an_import_path_needs_the_flag_and_nothing_runs_without(tables, module):
     assert "15 x pate_test_teachers:make" in done.stdout
 
 
+@pytest.mark.long
 def test_a_class_of_ones_own_is_used_and_not_kept(tables, module):
     done = run(tables, "--allow-import", teacher="pate_test_teachers:Mine")
     assert done.returncode == 0, done.stderr
@@ -288,6 +291,7 @@ def test_a_class_of_ones_own_is_used_and_not_kept(tables, module):
     assert not (tables / "labels.private").exists()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("path", "text"),
     [

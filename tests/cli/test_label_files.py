@@ -77,6 +77,7 @@ BAD_FILES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("bad", [bad for bad in BAD_FILES if bad not in ("latin-1", "ragged", "open quote")])
 def test_a_bad_private_file_is_refused_in_one_line(tables, bad):
     content, *words = BAD_FILES[bad]
@@ -191,6 +192,7 @@ def test_a_table_from_a_spreadsheet_program(tables):
     assert {line["label"] for line in lines if line["label"]} <= set(kinds.values())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sep", [";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_other_separators_and_marks(tables, sep, encoding):
@@ -215,6 +217,7 @@ def test_what_the_public_file_says_of_codes_and_classes(tables):
     assert "plz: 30 categories, as you say\n" in text
 
 
+@pytest.mark.long
 def test_a_long_list_of_columns_is_told_in_short(tables):
     def wide(frame):
         more = pd.DataFrame({f"m{i}": frame["age"] + i for i in range(60)})
@@ -274,6 +277,7 @@ def test_an_id_in_the_private_file_only_and_one_with_a_written_name(tables):
     refused(tables, run(tables, "--only-common", id="status"), "id must not be called 'status'")
 
 
+@pytest.mark.long
 def test_votes_from_elsewhere_have_ids_too(tables):
     change(tables, "u.csv", lambda frame: frame[:3].assign(visit=["a", "b", "c"]))
     np.save(tables / "votes.npy", [[98, 2], [5, 95], [60, 40]])

@@ -56,6 +56,9 @@ def test_files_in_labels_of_every_row_out(tables):
     statement = json.loads((tables / "labels.statement.json").read_text())
     assert (statement["unit"], statement["n_units"], statement["label_file"]) == ("record", N, "labels.csv")
     assert 1.99 < statement["guarantee"]["epsilon"] <= 2
+    (doubt,) = (one for one in statement["doubts"] if one["kind"] == "few public rows")
+    assert f"Doubt: {doubt['sentence']}" in done.stdout
+    assert f"warning: {doubt['sentence']}" in done.stderr
     assert [r.kind for r in Ledger(tables / "private.csv.ledger.sqlite").releases()] == ["ballot session"]
 
 
@@ -74,7 +77,9 @@ def test_the_plan_says_who_votes_and_why_and_leaves_nothing(tables):
     done = run(tables, "--plan")
     assert done.returncode == 0, done.stderr
     for start in (f"voters     {N} records", "rows       2 columns become ", "chosen     representation ",
-                  "rounds     ", "noise      Gaussian, ", f"labels     all {N_PUBLIC} public rows", "expects    ",
+                  "rounds     ", "noise      Gaussian, ", f"labels     all {N_PUBLIC} public rows",
+                  "expects    not known: 50 public rows are fewer than were measured (100)",
+                  "instead    always answering the commonest class would reach its share",
                   "will spend (2, 0.0001)-DP"):  # fmt: skip
         assert any(line.startswith(start) for line in done.stdout.splitlines()), start
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
@@ -139,6 +144,7 @@ def test_a_person_is_protected_where_a_group_is_named(tables):
     assert (statement["unit"], statement["n_units"]) == ("group", 350)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -158,7 +164,7 @@ def test_what_makes_no_sense_is_refused(tables, options, text):
 @pytest.mark.long
 def test_few_public_rows_are_refused_and_teachers_take_them(tables):
     pd.read_csv(tables / "public.csv")[:12].to_csv(tables / "public.csv", index=False)
-    refused(run(tables), "at least 20 rows for records to vote, got 12")
+    refused(run(tables, voters="records"), "at least 20 rows for records to vote, got 12")
     done = run(tables, voters="shards", teachers=40, epsilon=4)
     assert done.returncode == 0, done.stderr
     assert "40 x logistic-regression" in done.stdout
@@ -171,6 +177,7 @@ def test_voters_are_of_private_data_alone(tables):
     refused(done, "--voters says nothing about votes cast elsewhere")
 
 
+@pytest.mark.long
 def test_a_file_may_say_who_votes(tables):
     lines = [f"{k} = {json.dumps(v)}" for k, v in BASE.items() if k not in ("classes", "drop", "delta")]
     lines += ['classes = ["no", "yes"]', 'drop = ["who"]', "delta = 1e-4", 'voters = "heads"', "teachers = 40"]
@@ -181,6 +188,7 @@ def test_a_file_may_say_who_votes(tables):
     refused(done, "--voters records must stand without --teachers")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", ["=1+1", "-yes"])
 def test_cells_that_a_spreadsheet_would_run(tables, start):
     frame = pd.read_csv(tables / "private.csv")

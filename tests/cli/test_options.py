@@ -138,7 +138,7 @@ def test_what_several_options_make_together_is_made():
     """None of them is handed on raw in place of the argument that they make."""
     arguments = [use.argument for use in uses_of(LabelOptions).values() if use.argument is not None]
     shared_arguments = {argument for argument in arguments if arguments.count(argument) > 1}
-    assert shared_arguments == {"budget", "classes", "mechanism", "stated"}
+    assert shared_arguments == {"budget", "classes", "mechanism", "ranges", "stated"}
     made = minimal("private", mechanism="gnmax", sigma=7.0, purpose="why", stated=["a=b"]).arguments()
     assert (made["mechanism"], made["stated"]) == (GNMax(7.0), {"purpose": "why", "a": "b"})
     assert shared_arguments <= set(minimal("votes")._made())
@@ -223,6 +223,7 @@ def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
     assert refusal(load_dataset, "digits", protocol="?") == list(words(protocol))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("name", "word"),
     [
@@ -442,7 +443,9 @@ def test_an_option_is_called_as_its_argument_is_but_for_n():
     """``--teachers`` is ``n_teachers``; what is made of several options, or goes by another word, stands here."""
     named = {name: use.argument for name, use in uses_of(LabelOptions).items() if use.argument is not None}
     other = {name: argument for name, argument in named.items() if argument not in (name, f"n_{name}")}
-    of_several = {name for name, argument in other.items() if argument in ("budget", "classes", "mechanism", "stated")}
+    of_several = {
+        name for name, argument in other.items() if argument in ("budget", "classes", "mechanism", "ranges", "stated")
+    }
     assert set(other) - of_several == {"checkpoints", "no_model", "seed"}
     assert named["stated"] == "stated"
     assert named["overlap_is_public"] == "overlap_is_public"

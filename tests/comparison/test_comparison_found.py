@@ -64,6 +64,7 @@ def test_a_pair_is_spoken_of_once():
         assert abs(one.high - one.low) == pytest.approx(abs(other.high - other.low))
 
 
+@pytest.mark.long
 def test_bands_that_are_apart_are_contestants_that_are_apart():
     made = comparison(4, (0.3, 3.0, 8.0), n_test=4000)
     bands = {(b.contestant, b.epsilon): b for b in made.result().bands}

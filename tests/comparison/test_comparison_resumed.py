@@ -77,6 +77,7 @@ def relabelled(data):
     return replace(data, private=PrivateRows(data.private.X, y))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -195,6 +196,7 @@ def test_a_torn_last_line_is_dropped_and_run_again(tmp_path, cut):
     assert len([json.loads(line) for line in file.read_text().splitlines()]) == 4
 
 
+@pytest.mark.long
 def test_a_folder_that_is_damaged_is_told(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 2, "out": tmp_path}
     compare({"A": Fake()}, small_data(), **call)
@@ -211,6 +213,7 @@ def test_a_folder_that_is_damaged_is_told(tmp_path):
         compare({"A": Fake()}, small_data(), **call)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "edit",
     [
@@ -262,6 +265,7 @@ def test_two_runs_never_share_a_folder(tmp_path, monkeypatch):
         compare({"A": Nested()}, small_data(), budgets=BUDGETS, out=tmp_path)
 
 
+@pytest.mark.long
 def test_tables_are_recognised_again(tmp_path):
     data = small_data()
 

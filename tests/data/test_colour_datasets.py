@@ -183,6 +183,7 @@ def test_dp_sgd_takes_colours_flat_and_as_images(colours, module, shape):
     assert clf.predict_proba(d.test.X.reshape(-1, *shape)).shape == (N_TEST, 10)
 
 
+@pytest.mark.long
 def test_representations_and_pate_take_colours(colours):
     d = colours
     # The mean over the image of each of 3 x 81 maps: colours are kept apart.

@@ -219,6 +219,7 @@ def test_a_damaged_secret_is_named_and_not_quoted(tmp_path, held):
         kept_secret(tmp_path / "shards.key" / "below")
 
 
+@pytest.mark.long
 def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
     def cut(ledger, **options):
         clf = PATEClassifier(
@@ -348,6 +349,7 @@ def plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(IDS, IDS)
 def test_ids_have_equal_bytes_when_they_are_equal_and_only_then(a, b):

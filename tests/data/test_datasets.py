@@ -181,6 +181,7 @@ EXPECTED = {  # name: (kind, n_features, n_classes, standard sizes, paper sizes)
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("protocol", ["standard", "paper"])
 @pytest.mark.parametrize("name", WITH_FILES)
 def test_real_data(name, protocol):
@@ -230,6 +231,7 @@ def test_adult_known_facts():
     assert first["native-country"] == "United-States"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["standard", "paper"])
 def test_diabetes_patients_stand_in_one_part_only(protocol):
     d = load_dataset("diabetes130", protocol=protocol, data_home=real("diabetes130"))
@@ -336,12 +338,12 @@ def point_at(monkeypatch, name, base, *, archive=False):
 @pytest.mark.parametrize(
     ("name", "archive"),
     [
-        ("adult", False),
-        ("adult", True),
+        pytest.param("adult", False, marks=pytest.mark.long),
+        pytest.param("adult", True, marks=pytest.mark.long),
         ("optdigits", False),
         ("pendigits", True),
         ("spambase", False),
-        ("mnist", False),
+        pytest.param("mnist", False, marks=pytest.mark.long),
         pytest.param("diabetes130", True, marks=pytest.mark.slow),
         pytest.param("fashion_mnist", False, marks=pytest.mark.slow),
     ],

@@ -199,6 +199,7 @@ def assert_silent(call):
     return error
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("poison", POISON)
 def test_no_error_quotes_a_private_cell(door, poison):
@@ -325,6 +326,7 @@ FEW = (
 OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
     private = taker in OF_PRIVATE_ROWS

@@ -184,6 +184,7 @@ def job_of(path, public, **options):
     return LabelJob(path, public, **(defaults | options))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("preprocess", ["public", "shard"])
 @pytest.mark.parametrize("odd", ODD)
@@ -228,6 +229,7 @@ def test_one_odd_record_moves_its_own_teacher_and_no_bit_of_the_others(tmp_path,
         assert weights[0].tobytes() == weights[1].tobytes()
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(
     cell=st.one_of(

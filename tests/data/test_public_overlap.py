@@ -126,6 +126,7 @@ def test_a_job_refuses_private_rows_as_public(tables, how):
     assert sorted(p.name for p in folder.iterdir()) == before  # no ledger, nothing
 
 
+@pytest.mark.long
 def test_the_command_refuses_and_takes_a_persons_word(tables):
     frame, folder = tables
     frame.drop(columns="ill").to_csv(folder / "public.csv", index=False)
@@ -219,6 +220,7 @@ def test_brute_force_agrees():
 # Who decides ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_no_single_person_brings_a_refusal_about():
     """Whatever one person's records are (thousands of them, every public row among them), the job goes on."""
     r = np.random.default_rng(2)

@@ -53,6 +53,30 @@ def test_other_units_are_told_of_whichever_side_has_them(known):
             assert about_shift(private, turn(public)), (name, units)
 
 
+def lowest_third(X, rng, n_public):
+    """Public rows of the lowest third along the first principal component, and all others."""
+    along = np.linalg.svd((X - X.mean(axis=0)) / (X.std(axis=0) + 1e-9), full_matrices=False)[0][:, 0]
+    public = rng.permutation(np.argsort(along)[: len(X) // 3])[:n_public]
+    return np.delete(X, public, axis=0), X[public]
+
+
+def test_thirds_along_a_direction_are_drawn_otherwise(known):
+    for seed in range(3):
+        (told,) = about_shift(*lowest_third(known["load_digits"], np.random.default_rng(seed), 100))
+        assert told.text.startswith("the public rows are drawn otherwise than the private ones")
+        assert told.category is CovariateShiftWarning
+
+
+def test_categories_and_missing_cells_count_among_all_columns():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1_200, 6)) + 0.8 * rng.normal(size=(1_200, 1))
+    frame = pd.DataFrame(rows, columns=list("abcdef")).assign(kind=np.where(rows[:, 0] > 0, "one", "two"))
+    frame.loc[::7, "b"] = np.nan
+    low = frame.index[rows.sum(axis=1) < np.quantile(rows.sum(axis=1), 1 / 3)][:150]
+    assert about_shift(frame.drop(low), frame.loc[low])
+    assert not about_shift(frame[200:], frame[:200])
+
+
 def test_one_column_is_named_with_its_factor():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"height": rng.normal(170, 10, 500), "town": rng.choice(["Oslo", "Rome"], 500)})

@@ -50,6 +50,7 @@ def excess(q, sigma, n_steps, delta, adjacency):
     return found / accountant.compose(step, n_steps).get_epsilon(delta) - 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("cell", QUICK)
 def test_epsilon_is_never_below_a_finer_grid_and_close_to_it(cell, adjacency):

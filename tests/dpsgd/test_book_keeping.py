@@ -188,6 +188,7 @@ def flat(parts):
     return torch.cat([part.flatten() for part in parts])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("n", [1, _layers.BLOCK - 1, _layers.BLOCK, 2 * _layers.BLOCK + 37])
 @pytest.mark.parametrize("module", [Linear, MLP, TanhCNN])
 @pytest.mark.parametrize("shared", [False, True])
@@ -259,6 +260,7 @@ def test_rounding_moves_a_sum_by_less_than_the_noise_is_larger():
     assert worst < engine.excess
 
 
+@pytest.mark.long
 def test_the_excess_is_paid_in_noise(monkeypatch):
     drawn = []
 
@@ -333,6 +335,7 @@ def moved_by_one(engine, n=64):
     return float((a - b).norm())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", [Gated, Broadcast, Shifted])
 def test_mixing_that_no_trial_sees(module):
     """Behind a gate that made-up rows never open: by construction, not by trial."""
@@ -451,6 +454,7 @@ def test_bfloat16_products_are_not_relied_on(monkeypatch):
     assert taken == [torch.float32, torch.float64]
 
 
+@pytest.mark.long
 def test_a_module_that_is_refused_here_falls_back(monkeypatch):
     monkeypatch.setattr(_book_keeping, "loss_gradient", lambda logits, y: 2 * loss_gradient(logits, y))
     with pytest.raises(InvalidInputError, match="other gradients"):

@@ -57,6 +57,7 @@ def epsilon(sigma, q, n_steps, adjacency="replace-one", interval=1e-3, delta=DEL
 # ---------------------------------------------------------------- accounting
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove"])
 @pytest.mark.parametrize("target", [0.3, 4.0])
 @pytest.mark.parametrize(("q", "n_steps"), [*SETTINGS, (1.0, 10)])
@@ -67,6 +68,7 @@ def test_calibrated_noise_spends_the_budget_and_no_more(target, q, n_steps, adja
     assert 0.99 * target <= again <= target
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("q", "n_steps"), SETTINGS)
 @pytest.mark.parametrize("sigma", [0.9, 2.0])
 def test_add_or_remove_agrees_with_three_other_accountants(sigma, q, n_steps):
@@ -113,6 +115,7 @@ def test_one_replace_one_step_is_the_integral_of_its_pair(q, sigma):
     assert hockey_stick(p, r, found - 2e-3) > 1e-4
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("q", "n_steps"), SETTINGS)
 @pytest.mark.parametrize("sigma", [0.9, 2.0])
 def test_replace_one_lies_between_its_bounds(sigma, q, n_steps):
@@ -329,6 +332,7 @@ def make(module="linear", **kwargs):
     return DPSGDClassifier(module, **settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "least"), [("linear", 0.82), ("tanh-mlp", 0.80)])
 def test_digits_at_epsilon_three(digits, module, least):
     X, y, X_test, y_test = digits
@@ -345,7 +349,7 @@ def test_digits_at_epsilon_three(digits, module, least):
 
 @pytest.mark.long
 def test_the_statement_says_it_all(digits):
-    clf = make(epochs=2).fit(*digits[:2])
+    clf = make(epochs=2, measure=False).fit(*digits[:2])
     statement = clf.statement_
     assert statement.to_dict()["private"]
     assert statement.guarantee is clf.guarantee_
@@ -356,7 +360,7 @@ def test_the_statement_says_it_all(digits):
     accountant = dp_accounting.pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE, 1e-3)
     assert accountant.compose(event, clf.n_steps_).get_epsilon(DELTA) == pytest.approx(statement.guarantee.epsilon)
     assert "operating system" in statement.noise_source
-    usual = make(epochs=2, adjacency="add-or-remove", nominal_n=1000).fit(*digits[:2])
+    usual = make(epochs=2, adjacency="add-or-remove", nominal_n=1000, measure=False).fit(*digits[:2])
     assert usual.statement_.n_units is None
     assert "add-or-remove" in str(usual.statement_)
     assert usual.noise_multiplier_ < 0.9 * clf.noise_multiplier_
@@ -392,6 +396,7 @@ def test_seeds(digits):
     assert "5" not in repr(make(noise_seed=5, budget=Budget(3.0, 0.001)))
 
 
+@pytest.mark.long
 def test_global_state_is_left_alone(digits):
     torch.manual_seed(11)
     torch.set_num_threads(2)
@@ -437,6 +442,7 @@ def test_adam_the_cnn_and_group_norm_train(digits):
     assert any(isinstance(m, nn.GroupNorm) for m in clf.module_.modules())
 
 
+@pytest.mark.long
 def test_own_noise_is_checked_against_the_budget(digits):
     X, y = digits[:2]
     enough = make(epochs=1).fit(X, y).noise_multiplier_
@@ -446,6 +452,7 @@ def test_own_noise_is_checked_against_the_budget(digits):
         make(epochs=1, noise_multiplier=0.8 * enough).fit(X, y)
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_everything_as_it_was(digits, monkeypatch):
     X, y = digits[:2]
     clf = make(epochs=1).fit(X, y)
@@ -587,6 +594,7 @@ def test_warnings(digits):
         make(budget=Budget(3.0, 1e-3), epochs=1).fit(X, y)
 
 
+@pytest.mark.few(7)
 @parametrize_with_checks(
     [
         DPSGDClassifier(

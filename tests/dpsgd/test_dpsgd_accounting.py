@@ -110,6 +110,7 @@ def least_delta(q, sigma, n_steps, adjacency, h):
     return delta_at
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("q", "sigma", "n_steps"), [(0.1, 2.0, 100), (0.5, 4.0, 60)])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5])
@@ -153,7 +154,7 @@ def words_of(statement):
 @pytest.mark.long
 def test_neighbours_under_add_or_remove_get_the_same_statement(records):
     X, y = records
-    options = {"adjacency": "add-or-remove", "nominal_n": 200, "budget": Budget(3.0, 4.9e-3)}
+    options = {"adjacency": "add-or-remove", "nominal_n": 200, "budget": Budget(3.0, 4.9e-3), "measure": False}
     one, other = make(**options).fit(X, y), make(**options).fit(X[:-1], y[:-1])
     assert public_of(one.statement_) == public_of(other.statement_)
     assert (one.sample_rate_, one.n_steps_, one.noise_multiplier_) == (0.1, 20, other.noise_multiplier_)
@@ -220,6 +221,7 @@ def test_a_fit_is_charged_before_it_begins_and_stays_charged(records, tmp_path, 
     assert ledger.verify().ok
 
 
+@pytest.mark.long
 def test_the_first_budget_buys_one_fit_and_not_two(records, tmp_path):
     X, y = records
     ledger = Ledger(tmp_path / "ledger.sqlite")
@@ -269,6 +271,7 @@ def test_a_ledger_that_counts_mu_squared_says_what_it_misses(records, tmp_path):
 SECRET = "Jane Roe 078-05-1120"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "poison",
     [

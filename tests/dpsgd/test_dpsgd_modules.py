@@ -168,6 +168,7 @@ def step(module, X, y, *, sigma=1e-9, clip=1.0, physical=64):
     return before - torch.cat([p.detach().flatten() for p in trained.parameters() if p.requires_grad])
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", MIXING)
 @pytest.mark.parametrize("physical", [64, 5])
 def test_a_replaced_record_moves_the_sum_by_twice_the_norm_whatever_the_module_does(name, physical):
@@ -295,6 +296,7 @@ def test_gradients_side_by_side_are_those_of_records_alone(name):
     assert any(not torch.equal(a[0], b[0]) for a, b in zip(first, again, strict=True))  # another label of its own
 
 
+@pytest.mark.long
 def test_dropout_is_each_records_own_unless_one_may_be_missing():
     found = build_engine(Dropping, F, K, None)
     X, y = torch.randn(1, F).expand(6, F), torch.zeros(6, dtype=torch.int64)
@@ -489,6 +491,7 @@ class OnTheWayBack(NextRowsToo):
         return OnTheWayBack.apply(x), in_dims[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [NextRowsToo, OnTheWayBack])
 def test_a_batching_rule_of_the_modules_own_sees_one_record(rule):
     class Ruled(TanhMLP):

@@ -32,6 +32,7 @@ def noise_of_a_logit(chosen, facts):
     return chosen.learning_rate * sigma * chosen.max_grad_norm / batch * float(np.linalg.norm(weight))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove"])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_noise_moves_a_logit_as_far_as_the_recipe_says(adjacency, epsilon):
@@ -148,8 +149,10 @@ def test_a_recipe_that_does_not_go_with_the_facts_is_refused(name, facts, match)
 
 def test_every_preset_has_a_source_and_all_numbers_once_planned():
     for name in named_recipes():
-        kind = {"pretrained": "features"}.get(name, "table" if "tab" in name or name == "unit-rows" else "image")
-        chosen = choose_recipe(replace(IMAGES, kind=kind), name)
+        kind = {"pretrained": "features"}.get(name, "table" if "tab" in name else "image")
+        declared = name == "declared"
+        kind = "table" if declared or name == "unit-rows" else kind
+        chosen = choose_recipe(replace(IMAGES, kind=kind, declared=declared), name)
         assert recipe(name).source
         assert None not in (chosen.expected_batch_size, chosen.epochs, chosen.learning_rate)
         assert "batch:" in str(chosen)
@@ -169,6 +172,7 @@ def test_a_row_looks_the_same_wherever_it_stands_and_has_norm_one():
     assert np.allclose(np.linalg.norm(z, axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.long
 def test_digits_by_default_at_three():
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(100).permutation(len(y))

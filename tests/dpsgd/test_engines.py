@@ -92,6 +92,7 @@ def engine_class(request):
     return request.param
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", MODULES)
 def test_an_engine_keeps_its_promise(engine_class, module):
     torch.manual_seed(0)
@@ -116,6 +117,7 @@ def test_an_engine_keeps_its_promise(engine_class, module):
     assert [(g.shape, g.dtype) for g in found] == [(p.shape, torch.float64) for p in engine.module.parameters()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", MODULES)
 def test_an_engine_sums_what_autograd_finds_for_each_record_alone(engine_class, module):
     torch.manual_seed(0)
@@ -194,6 +196,7 @@ class Signed(PerRecordEngine):
         return [g * (-1) ** len(X) for g in found]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "broken",
     [
@@ -254,6 +257,7 @@ def test_the_two_perceptrons_are_one_class():
         MLP(n_features=4, n_classes=2, activation="gelu")
 
 
+@pytest.mark.long
 def test_what_a_module_draws_from_numpy_at_its_start_is_repeatable_too(rows):
     class Drawn(Linear):
         def __init__(self, **kwargs):
@@ -278,6 +282,7 @@ def test_a_device_without_float64_is_refused_before_anything_is_charged(rows, mo
 # ---------------------------------------------------------------- what a fit leaves behind
 
 
+@pytest.mark.long
 def test_columns_are_those_of_the_last_fit_that_went_well(rows, monkeypatch):
     X, y = rows
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(64)])

@@ -260,6 +260,7 @@ def test_coins_and_bands_on_a_plane(adjacency):
     assert epsilon * (1 - 1e-4) < found < epsilon * 1.005
 
 
+@pytest.mark.long
 def test_coins_make_it_cheaper_and_the_ledgers_charge_covers_it():
     shape = Shape(10_000, 0.01, 200, 100)
     mechanism = BandedFTRL(8, separation=8)

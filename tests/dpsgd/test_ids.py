@@ -105,6 +105,7 @@ def unit_by_unit(module, X, y, k, clip):
     return torch.stack(found)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_equal_to_a_loop_over_units(engine, module):
@@ -222,6 +223,7 @@ def test_which_modules_take_ids():
         ids_of(Long(), (L,))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", [Cast, Places])
 def test_the_other_engine_takes_ids_too(module):
     built = made(module)

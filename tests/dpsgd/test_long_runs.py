@@ -55,6 +55,7 @@ def kill_at(step, seen=None):
 # ---------------------------------------------------------------- checkpoints
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("step", [1, 7, 12])
 def test_a_killed_run_gives_what_it_would_have_given(tmp_path, step, optimizer):
@@ -76,6 +77,7 @@ def test_a_killed_run_gives_what_it_would_have_given(tmp_path, step, optimizer):
     assert "SHAKE-256" in clf.statement_.noise_source
 
 
+@pytest.mark.long
 def test_steps_after_the_last_file_are_done_again_bit_for_bit(tmp_path, monkeypatch):
     """Killed with the last file far behind: what had been computed comes out again, so it is let out once."""
     path = tmp_path / "run"
@@ -99,6 +101,7 @@ def test_steps_after_the_last_file_are_done_again_bit_for_bit(tmp_path, monkeypa
         assert torch.equal(a, b)
 
 
+@pytest.mark.long
 def test_a_seeded_run_taken_up_is_the_run_that_was_never_killed(tmp_path):
     options = {"noise_seed": 4, "random_state": 1}
     with pytest.raises(Killed):
@@ -107,6 +110,7 @@ def test_a_seeded_run_taken_up_is_the_run_that_was_never_killed(tmp_path):
     assert torch.equal(weights(taken_up), weights(make(**options).fit(X, Y)))
 
 
+@pytest.mark.long
 def test_a_run_taken_up_is_charged_once(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", currency="renyi", total=Budget(4.0, 1e-3))
     for step in (2, 5):
@@ -125,6 +129,7 @@ def test_a_run_taken_up_is_charged_once(tmp_path):
     assert len(ledger.releases()) == 2
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -220,6 +225,7 @@ def test_a_run_starts_from_the_weights_that_it_had(tmp_path, monkeypatch):
     assert torch.equal(weights(once), weights(DPSGDClassifier(**options).fit(X, Y)))
 
 
+@pytest.mark.long
 def test_a_kill_in_the_middle_of_a_file_leaves_no_key_when_the_run_has_ended(tmp_path):
     path = tmp_path / "run"
     pid = os.fork()
@@ -235,6 +241,7 @@ def test_a_kill_in_the_middle_of_a_file_leaves_no_key_when_the_run_has_ended(tmp
     assert not list(path.iterdir())
 
 
+@pytest.mark.long
 def test_no_key_stays_behind_where_the_folder_changes_or_at_the_end_of_a_link(tmp_path, monkeypatch):
     other = tmp_path / "other"
     other.mkdir()
@@ -403,6 +410,7 @@ def one_step(rows, labels, owners, *, rows_per_unit=3, clip=1.0):
     return before - torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("many", [1, 2, 50])
 def test_a_person_with_many_records_moves_the_model_no_more_than_one_with_one(many):
     """The last person's rows are as loud as rows can be, and all say the same."""
@@ -452,6 +460,7 @@ def test_persons_are_protected_as_one():
         make().fit(X, Y, groups=owners[:-1])
 
 
+@pytest.mark.long
 def test_persons_learn_what_records_learn():
     rng = np.random.default_rng(0)
     owners = rng.integers(0, 300, 1500)
@@ -461,6 +470,7 @@ def test_persons_learn_what_records_learn():
     assert clf.fit(rows, labels, groups=[f"p{i}" for i in owners]).score(rows, labels) > 0.9
 
 
+@pytest.mark.long
 def test_a_persons_ledger_is_of_persons(tmp_path):
     owners = np.repeat(np.arange(60), 2)
     ledger = Ledger(tmp_path / "l.sqlite", currency="renyi", total=Budget(9.0, 1e-3))

@@ -45,6 +45,7 @@ def test_nothing_but_defaults(planned):
     assert bare.score(X[TEST], Y[TEST]) > 0.6
 
 
+@pytest.mark.long
 def test_a_private_row_changes_no_other_rows_features(planned):
     """What goes into training is a function of each row and of public rows alone."""
     other = X[PRIVATE].copy()
@@ -66,6 +67,7 @@ def test_what_a_user_says_wins_over_the_recipe():
     assert clone(make()).get_params()["epochs"] is None  # a fit writes nothing into the settings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["tabular-logistic", recipe("unit-rows"), DPSGDRecipe("m", "tanh-mlp", "mine")])
 def test_recipes_by_name_and_of_ones_own(which):
     clf = make(recipe=which, epochs=2, expected_batch_size=100)
@@ -97,6 +99,7 @@ def test_images_and_persons_and_canaries():
         clf.predict(images[:5, :, :8])
 
 
+@pytest.mark.long
 def test_mixed_tables():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.normal(40, 10, 900), "job": rng.choice(["a", "b", "c"], 900)})

@@ -109,6 +109,7 @@ def test_a_model_keeps_the_map_that_it_was_trained_behind():
     assert (clf.predict_proba(X[:20]) == before).all()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("cell", ["Ms Smith", None, float("inf"), 10**400, True])
 def test_a_cell_of_another_kind_changes_no_other_row_and_no_setting(cell):
     """One private cell makes objects of a whole column."""

@@ -63,6 +63,7 @@ def pair_delta(pair, epsilon):
 # ---------------------------------------------------------------- the truncated pair
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("n", "q", "most"), [(4, 0.5, 2), (4, 0.7, 1), (5, 0.3, 3), (3, 0.9, 3), (4, 1.0, 2)])
 @pytest.mark.parametrize("sigma", [0.7, 2.0])
 def test_no_neighbours_written_down_whole_are_further_apart_than_the_pair(n, q, most, sigma):
@@ -155,6 +156,7 @@ def test_cuts_that_hardly_ever_happen_are_not_forgotten():
     assert epsilon == pytest.approx(bare, rel=1e-9)
 
 
+@pytest.mark.long
 def test_a_largest_batch_out_of_reach_costs_nothing_and_one_within_it_does():
     settings_ = {"delta": 1e-5, "adjacency": "replace-one", "interval": 1e-3}
     shape = Shape(1000, 0.256, 80, 256)

@@ -78,6 +78,7 @@ def exact_epsilon(branches, n_steps, direction, delta, near):
     return brentq(log_delta, 0.9 * near, 1.1 * near, xtol=1e-9)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(
     ("q", "sigma", "n_steps", "delta"),
@@ -226,6 +227,7 @@ def test_two_steps_as_one_integral_over_the_first(q, sigma, delta):
     assert exact_delta(found) <= delta * (1 + 1e-9) < exact_delta(found * (1 - 1e-5) - 1e-5)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("theta", [0.0, 1.0, 6.0, 12.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-12])
 def test_a_composition_is_never_below_the_one_by_whole_numbers(theta, delta):

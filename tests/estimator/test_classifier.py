@@ -318,6 +318,7 @@ def test_exhausted_budget_may_abstain():
     assert clf.release_.guarantee.epsilon <= 2.0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "mechanism", [None, NoisyHistogram(40.0), GNMax(40.0), LNMax(60.0), ConfidentGNMax(6.0, 60.0, 40.0)]
 )
@@ -469,6 +470,7 @@ def same(a, b):
     )
 
 
+@pytest.mark.long
 def test_both_seeds_make_it_repeatable_and_each_matters():
     a = classifier(DecisionTreeClassifier()).fit(X, Y, X_public=PUBLIC)
     assert same(a, classifier(DecisionTreeClassifier()).fit(X, Y, X_public=PUBLIC))
@@ -633,6 +635,7 @@ def test_data_frames_through_a_column_transformer():
         clf.predict(test.rename(columns={"age": "years"}))
 
 
+@pytest.mark.long
 def test_a_data_frames_index_does_not_matter():
     private, y = table(600, 0)
     public, _ = table(150, 1)

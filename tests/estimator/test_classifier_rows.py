@@ -46,6 +46,7 @@ def classifier(estimator, **options):
     return PATEClassifier(estimator, **(defaults | options))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("form", [list, tuple, np.array, pd.Series, lambda t: np.array(t, dtype=object)])
 def test_texts(form, tmp_path):
     (private, y), (public, _), (test, truth) = notes(200, 0), notes(80, 1), notes(90, 2)

@@ -101,6 +101,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 def test_what_was_saved_predicts_the_very_same(name, tmp_path):
@@ -139,6 +140,7 @@ def test_a_model_of_rounds_and_trees_comes_back(tmp_path):
     assert (new.predict_proba(X[:500]) == clf.predict_proba(X[:500])).all()
 
 
+@pytest.mark.long
 def test_a_map_of_ones_own_is_kept_where_its_parts_are(tmp_path):
     from sklearn.decomposition import TruncatedSVD
 
@@ -197,6 +199,7 @@ def test_a_students_file_follows_from_the_release_and_public_rows(tmp_path):
     assert (tmp_path / "b.pate").read_bytes() == (tmp_path / "a.pate").read_bytes()
 
 
+@pytest.mark.long
 def test_a_ballots_model_follows_from_the_release_and_public_rows(tmp_path):
     X, y = frame()
     clf = records()
@@ -212,9 +215,23 @@ def test_a_ballots_model_follows_from_the_release_and_public_rows(tmp_path):
     elif plan.recipe.student == "forest":
         taught = ForestHead().fit(head, plan.phi, plan.table)
     again = copy.copy(clf)
-    again.student_ = RecordModel(plan.voters, taught, plan.columns)
+    again.student_ = again._measured_of = RecordModel(plan.voters, taught, plan.columns)
     again.save(tmp_path / "b.pate")
     assert (tmp_path / "b.pate").read_bytes() == (tmp_path / "a.pate").read_bytes()
+
+
+@pytest.mark.long
+def test_what_was_measured_goes_with_the_student_it_was_measured_of(tmp_path):
+    X, y = frame()
+    clf = records().set_params(measure=True).fit(X[:N], y[:N], X_public=X[N:])
+    clf.save(tmp_path / "a.pate")
+    assert clf.measured_ == PATEClassifier.load(tmp_path / "a.pate").measured_ == clf.statement_.measured
+    clf.set_params(student="decision-tree").refit_student(X[N:])
+    assert clf.measured_ is None
+    assert clf.statement_.measured is not None  # of the labels, as they were released
+    clf.save(tmp_path / "b.pate")
+    other = PATEClassifier.load(tmp_path / "b.pate")
+    assert other.measured_ is other.statement_.measured is None
 
 
 @pytest.mark.long

@@ -83,11 +83,13 @@ def test_a_pipelines_classifier_is_counted_too():
     assert [told(each[-1].statement_)[:6] for each in found] == ["", "2 fits", "3 fits"]
 
 
+@pytest.mark.long
 def test_one_fit_says_nothing_of_others_and_strangers_are_not_counted():
     one, other = fitted(dpsgd()), fitted(dpsgd())
     assert told(one.statement_) == told(other.statement_) == ""
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("of", [lambda c: c, clone, copy.copy, copy.deepcopy, lambda c: clone(copy.copy(clone(c)))])
 def test_clones_and_copies_are_kin(of):
     first = fitted(dpsgd())
@@ -144,6 +146,7 @@ def test_a_ledger_counts_by_itself(tmp_path):
         cross_validate(clf, X, Y, cv=2, error_score="raise", params={"X_public": X_PUBLIC})
 
 
+@pytest.mark.long
 def test_what_somebody_else_counts_is_not_counted_here():
     clf = dpsgd()
     with counted_elsewhere():

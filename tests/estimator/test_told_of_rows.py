@@ -45,6 +45,7 @@ def test_it_changes_nothing_that_is_released_and_can_be_silenced():
         assert (told.release_.labels == silent.release_.labels).all()
 
 
+@pytest.mark.long
 def test_classes_that_nobody_has_and_records_that_do_not_vote():
     text = LABELS.astype(str).astype(object)
     text[:30] = "O"

@@ -46,7 +46,7 @@ def test_trees_are_those_of_scikit_learn(world, forest):
     theirs.fit(world.columns.astype(np.float32), world.first.predict_proba(world.phi))
     new = np.concatenate([world.phi[::-1], 2 * world.columns[::-1]], axis=1)
     wanted = np.log(np.maximum(theirs.predict(2 * world.columns[::-1]), 1e-4)) + world.phi[::-1] @ forest.coef_
-    np.testing.assert_allclose(forest.decision_function(new), wanted, atol=1e-10)
+    np.testing.assert_allclose(forest.decision_function(new), wanted, atol=2e-6)  # rows in 22 bits
 
 
 def test_released_sums_put_the_trees_right(world, forest):

@@ -99,6 +99,7 @@ def truth(public, rows):
 # Kinds of files ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("private_kind", [".csv", ".parquet"])
 @pytest.mark.parametrize("public_kind", [".csv", ".parquet"])
 @pytest.mark.parametrize("preprocess", ["public", "shard"])
@@ -113,6 +114,7 @@ def test_mixed_tables_with_missing_values(tmp_path, private_kind, public_kind, p
     assert np.mean(np.array(release.values(), dtype=object) == expected) > 0.8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["columns", "matrix"])
 def test_npz(tmp_path, layout):
     rng = np.random.default_rng(0)
@@ -533,6 +535,7 @@ def test_a_wrong_column_is_told_to_the_curator_and_nothing_else(tmp_path, files)
     assert plans[0] == plans[1]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("target", [["0", "1"], ["00", "01"], ["False", "True"], ["1.50", "2.50"], ["true", "false"]])
 @pytest.mark.parametrize("odd", ["?", "2.5", "x", ""])
 def test_one_label_changes_nobody_elses_class(files, target, odd):

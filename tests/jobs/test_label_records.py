@@ -62,6 +62,7 @@ def truth(**options):
 # Who votes -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     ("options", "who"),
     [
@@ -93,7 +94,7 @@ def test_records_vote_unless_something_is_said_of_shards(files, options, who):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"voters": "people"}, "voters must be one of 'records', 'heads', 'shards', got 'people'"),
+        ({"voters": "people"}, "voters must be one of 'auto', 'records', 'heads', 'shards', 'dpsgd', got 'people'"),
         ({"voters": "records", "n_teachers": 100}, r"must stand without n_teachers \(--teachers\)"),
         ({"voters": "records", "select": "first", "gap": 1.0}, r"without gap \(--gap\), select \(--select\)"),
         ({"voters": "records", "preprocess": "shard"}, r"without preprocess \(--preprocess\)"),
@@ -110,10 +111,11 @@ def test_what_makes_no_sense_is_refused_at_the_door(tmp_path, files, options, te
     assert not (tmp_path / "l.sqlite").exists()
 
 
+@pytest.mark.long
 def test_too_few_public_rows_make_no_map(tmp_path, files):
     people(19, 1)[0].to_csv(files[1], index=False)
-    with pytest.raises(InvalidInputError, match=r"at least 20 rows for records to vote, got 19: .*--voters shards"):
-        job(*files)
+    with pytest.raises(InvalidInputError, match=r"at least 20 rows for records to vote, got 19: .*--voters dpsgd"):
+        job(*files, voters="records")
     people(20, 1)[0].to_csv(files[1], index=False)
     assert job(*files).run().n_answered == 20
 
@@ -240,9 +242,10 @@ def test_a_weak_delta_warns_in_the_plan(files):
         job(*files, budget=Budget(1.0, 0.01))
 
 
+@pytest.mark.long
 def test_next_to_nothing_is_not_paid_for(tmp_path, files):
-    options = {"budget": Budget(0.005, 1e-5), "ledger": tmp_path / "l.sqlite"}
-    with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected of 900 records .*--anyway"):
+    options = {"budget": Budget(0.001, 1e-5), "ledger": tmp_path / "l.sqlite"}
+    with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected of .*--anyway"):
         job(*files, **options)
     assert not (tmp_path / "l.sqlite").exists()
     first = job(*files, anyway=True, **options).run()
@@ -355,6 +358,7 @@ def test_heads_on_shards(files):
     assert next(a for a in release.statement.assumptions if a.name == "preprocessing").by == "pate"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("colour", [False, True])
 def test_folders_of_images(tmp_path, colour):
     """Small images are tables of pixels; colours are brought plane by plane."""
@@ -401,4 +405,6 @@ def test_records_are_mapped_in_blocks_once_where_memory_allows_it(tmp_path, monk
     monkeypatch.setattr(PublicMap, "both", both)
     assert work.run().n_answered == 30
     assert max(seen) <= 8192
-    assert sum(n for n in seen if n > 30) == 20_000 * (1 if most_held else len(work.plan.mechanisms))
+    # The last of them measures, and asks in blocks of one shape, the last of which is filled up.
+    whole = 20_000 * (1 if most_held else len(work.plan.mechanisms))
+    assert whole <= sum(n for n in seen if n > 30) < whole + 8192

@@ -182,6 +182,7 @@ def test_nothing_of_the_votes_is_in_texts(votes):
     assert "Votes" not in str(work.plan)
 
 
+@pytest.mark.long
 def test_the_command_labels_from_a_vote_file(tmp_path, votes):
     out = tmp_path / "labels.csv"
     base = ["label", "--votes", str(votes), "--classes", "no,yes", "--epsilon", "5", "--kind", "labels"]
@@ -349,6 +350,7 @@ def test_a_renamed_private_file_is_known(tmp_path):
     assert granted(make, ["others.csv"]) == 1
 
 
+@pytest.mark.long
 def test_the_command_takes_an_array_by_its_key(tmp_path, votes):
     np.savez(tmp_path / "two.npz", unrelated=np.zeros((3, 2)), votes=np.load(votes))
     base = ["label", "--votes", str(tmp_path / "two.npz"), "--classes", "no,yes", "--epsilon", "5", "--kind", "labels"]

@@ -243,6 +243,7 @@ def test_the_tables_take_no_change(path, statement):
     assert path.read_bytes() == before
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_changed_cell_is_found(tmp_path_factory, data):
@@ -274,6 +275,7 @@ def test_any_changed_cell_is_found(tmp_path_factory, data):
     assert ledger.verify().ok is not changed
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(sizes=st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=8))
 def test_whatever_is_recorded_verifies_and_adds_up(tmp_path_factory, sizes):
@@ -570,6 +572,7 @@ def test_what_was_unknown_is_added_and_stays(path):
         Ledger(path.with_name("other.sqlite")).register(DATA)
 
 
+@pytest.mark.long
 def test_teachers_tell_whose_records_they_saw(path):
     """Through the lock: the same records encoded otherwise are the same, other records or owners are not."""
     rng = np.random.default_rng(0)

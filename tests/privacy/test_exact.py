@@ -66,6 +66,7 @@ def wanted(index):
         )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("index", range(len(CASES)))
 def test_every_neighbour_and_direction_against_multiprecision(index, engine):
@@ -138,6 +139,7 @@ def random_counts(seed, n=60, classes=6, teachers=60):
     return np.stack([rng.multinomial(teachers, row) for row in p])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("noise", "test"),
     [

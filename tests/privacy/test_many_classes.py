@@ -101,6 +101,7 @@ def test_laplace_noise_against_an_independent_integration(shape, m):
     check(shape(m), LaplaceNoise(5.0))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("m", [2, 8, 9, 12, 13, 30, 60, 101, 250, 1000, 3001, 10_000])
 @pytest.mark.parametrize("shape", [ties, near_ties, lone_leader, far_leader, staircase, scattered])
 def test_engines_agree_and_the_law_sums_to_one(m, shape):

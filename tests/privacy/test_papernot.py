@@ -37,6 +37,7 @@ def test_confident_gnmax_on_the_2018_votes(mnist2018_counts):
     assert gdp_to_epsilon((640 / 150**2 + 2 * answers / 40**2) ** 0.5, 1e-5) == pytest.approx(2.527, abs=5e-4)
 
 
+@pytest.mark.long
 def test_public_epsilon_does_not_depend_on_the_votes(mnist2018_counts):
     rng = np.random.default_rng(0)
     other = rng.multinomial(250, np.full(10, 0.1), size=640)

@@ -56,6 +56,7 @@ def test_a_plan_is_composed_tightly_and_never_below_the_truth(parts, histograms,
     assert (found.method, found.order, found.delta, found.kind) == ("pld", None, 1e-5, "public")
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(
     q=st.floats(0.005, 0.3),

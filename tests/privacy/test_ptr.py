@@ -91,6 +91,7 @@ def test_a_term_is_never_too_low_and_nearly_exact(order):
                 assert -1e-10 <= found - exact < 2e-4, (log_l, rising)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shift", [0.0014, 0.035, 0.3, 1.4])
 @pytest.mark.parametrize("order", [1.5, 8.0, 32.0])
 def test_tables_bound_the_running_maximum_from_either_side(shift, order):
@@ -130,6 +131,7 @@ def test_water_filling_finds_the_largest_sum():
         assert tried.max() >= best * 0.9
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sigma", [2.0, 10.0, 40.0])
 @pytest.mark.parametrize("m", [2, 3, 10])
 def test_the_bound_holds_for_every_data_set_within_d_teachers_both_directions(sigma, m):
@@ -165,6 +167,7 @@ def test_the_bound_holds_for_votes_moved_to_do_harm():
         assert (cost[:, 0] < 8 * exact[:, 0]).all(), "sound but useless"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [2.0, 8.0, 32.0])
 def test_the_bound_holds_for_confident(order):
     rng = np.random.default_rng(4)
@@ -217,6 +220,7 @@ def test_nothing_overflows_at_high_orders():
             assert (cost[1] >= worst(counts, sigma, [order])[:, 0] * (1 - 1e-9)).all()
 
 
+@pytest.mark.long
 def test_gamma_is_lipschitz():
     rng = np.random.default_rng(6)
     bound = TailBound(sigma=10.0, order=6.0)
@@ -359,6 +363,7 @@ def published_votes():
         return data["counts"].astype(np.int64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "order", "width", "epsilon"), [(300, 10.0, 4.0, 1.94), (1000, 7.0, 3.0, 3.16), (3000, 5.0, 2.5, 5.18)]
 )

@@ -85,6 +85,7 @@ BOUGHT = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("mechanism", "n", "budget"), BOUGHT, ids=lambda v: str(v)[:24])
 def test_a_fresh_ledger_buys_what_the_budget_buys(path, mechanism, n, budget):
     """A ledger that counted mu^2 alone bought 298 of 409, and refused what costs 7.98 at 8."""
@@ -134,6 +135,7 @@ def test_a_budget_that_is_met_to_the_last_digit_is_met_by_a_ledger_too(mechanism
     assert terms.refusal((terms.currency.price(charge),), (0.0,), charge) != ""
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     epsilon=st.floats(0.05, 20.0),
@@ -305,6 +307,7 @@ def check_spent(terms, prices, failures):
     assert exact_epsilon(terms.currency, spent, total.delta - terms.failure_delta) <= total.epsilon * (1 + 1e-12)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("budget", "name", "aside"), PURSES, ids=lambda v: str(v)[:16])
 def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):

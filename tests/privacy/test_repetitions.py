@@ -59,7 +59,11 @@ def test_probabilities_add_up_to_one_and_to_the_mean():
         assert np.polynomial.polynomial.polyval(x, probability) == pytest.approx(generating(law, x), rel=1e-9)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.distribution}-{law.mean:g}")
+@pytest.mark.parametrize(
+    "law",
+    [pytest.param(law, marks=pytest.mark.long) if law.mean == 20 else law for law in LAWS],
+    ids=lambda law: f"{law.distribution}-{law.mean:g}",
+)
 def test_numbers_are_drawn_from_that_law(law):
     source, n = NoiseSource(5), 2000
     drawn = np.array([law.draw(source) for _ in range(n)])

@@ -102,6 +102,7 @@ def test_one_cell_too_many_would_be_noticed(plane):
         assert attained <= certify.certify_plane(order, plane) <= 1.003 * attained
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("order", "sigma"), [(1.07, 3.0), (2.2, 40.0), (5.1, 11.3), (21.0, 13.7), (45.0, 40.0), (3.0, 1.1)]
 )

@@ -74,6 +74,7 @@ def test_the_price_of_a_release_is_the_largest_divergence_of_two_normals(beta, s
     assert grid[-1] == max(grid)
 
 
+@pytest.mark.long
 def test_the_price_covers_an_added_deviation():
     beta, scale, order, c = 0.03, 4.0, 5.0, 2.0
     price = gnss_rdp(beta, scale, order, deviations=c)
@@ -111,6 +112,7 @@ def test_the_statistic_bounds_the_cost_in_both_directions(sigma, m):
         assert np.median(cost / np.maximum(exact, 1e-150)) < 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "m"), [(4.0, 2), (10.0, 4)])
 def test_the_sensitivity_is_smooth_and_covers_every_neighbour(sigma, m):
     rng = np.random.default_rng(7)
@@ -282,6 +284,7 @@ def test_what_the_number_costs_other_releases():
     assert at_two <= cost.rdp_at([2.0])[0] <= at_two * 1.001
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("confident", [False, True])
 def test_published_bounds_on_the_votes_of_2018_are_not_below_the_exact_epsilon(confident):
     """640 MNIST queries, GNMax(40) and Confident(200, 150, 40)."""

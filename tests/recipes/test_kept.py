@@ -8,7 +8,7 @@ import pytest
 from pate import InvalidInputError, RecordVoters
 from pate.heads import CorrectedHead, ForestHead, LinearHead
 from pate.recipes import RecordModel
-from pate.recipes._kept import keep_record_model, read_record_model
+from pate.recipes._kept import keep_record_model, made_of, read_record_model
 from pate.recipes._student import student_space
 from pate.records import SignedSpace
 from pate.students import ImageStudent
@@ -73,3 +73,17 @@ def test_trees_that_point_out_of_themselves_are_refused(tmp_path, splits):
     head.save(tmp_path / "head.safetensors")
     with pytest.raises(InvalidInputError, match="point out of themselves"):
         read_record_model(tmp_path, told, CLASSES)
+
+
+def test_temperature_and_weights_are_kept_and_files_without_them_open(tmp_path):
+    model = model_of(LinearHead.of([[3.0, -3.0], [0.0, 1.0]], CLASSES))
+    plain = model.predict_proba(np.eye(3))
+    model.temperature, model.weights = 1.75, (0.9, 0.1)
+    told = keep_record_model(model, tmp_path)
+    again = read_record_model(tmp_path, told, CLASSES)
+    assert (again.temperature, again.weights) == (1.75, (0.9, 0.1))
+    assert (again.predict_proba(np.eye(3)) == model.predict_proba(np.eye(3))).all()
+    assert (again.predict(np.eye(3)) == model.predict(np.eye(3))).all()
+    assert made_of(again)[-1] == "decides: balanced, probabilities divided by 0.9, 0.1"
+    old = {name: value for name, value in told.items() if name not in ("temperature", "weights")}
+    assert (read_record_model(tmp_path, old, CLASSES).predict_proba(np.eye(3)) == plain).all()

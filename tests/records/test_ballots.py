@@ -42,6 +42,7 @@ number = st.floats(-1e6, 1e6) | st.sampled_from(
 row = st.tuples(number, number, number)
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_replaced_record_moves_the_sum_past_delta(data):

@@ -74,6 +74,7 @@ def _one_alone(voters: RecordVoters, hold: object, rows: list, y: list) -> None:
     assert (whole.sums == rest.sums + alone.sums).all()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("how", HELD)
 @pytest.mark.parametrize("kind", ["none", "signed", "soft"])
 @pytest.mark.parametrize("others", COLUMNS, ids=lambda c: type(c).__name__)
@@ -90,6 +91,7 @@ def test_a_column_without_numbers_is_read_alike_whatever_one_record_has_there(
         _one_alone(voters, HELD[how], rows, y)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["none", "signed", "soft"])
 @pytest.mark.parametrize("rest", ["numbers", "short", "texts"])
 def test_a_row_of_a_list_may_be_anything(kind: str, rest: str) -> None:
@@ -116,6 +118,7 @@ def test_rows_in_a_list_an_object_array_or_numbers_cast_the_same_ballots() -> No
             assert (voters.cast(same, y).sums == voters.cast(X, y).sums).all()
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("odd", ["", 7, None, [], ["a", "b"], ["a note"], b"x", np.zeros(2), object()])
 def test_what_is_no_text_is_that_records_matter(odd: object) -> None:
     public = ["a note on cats", "a note on dogs", "cats and dogs", "of dogs"] * 5

@@ -245,6 +245,7 @@ def rows_of(ledger):
     ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("road", ROADS)
 def test_labels_and_ledger_rows_are_as_by_separate_roads(tmp_path, road):
     ledger = ledger_for(road, tmp_path)
@@ -256,6 +257,7 @@ def ledger_for(road, folder):
     return Ledger(folder / "ledger.sqlite", currency="renyi" if road == "by_account" else None)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("road", ROADS)
 def test_no_noise_is_drawn_before_the_charge(tmp_path, monkeypatch, road):
     """The ledger is asked first, by one caller only, and all the noise comes after."""
@@ -293,6 +295,7 @@ def test_a_charge_that_is_refused_at_the_last_moment_draws_no_noise(tmp_path, mo
     assert [row.mechanism for row in Ledger(ledger.path).releases()] == ["somebody else"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_sampled_is_what_was_charged(tmp_path, monkeypatch, seed):
     """On random terms: the ledger's charge is that of as many queries, and of the cap, as the sampler was given."""

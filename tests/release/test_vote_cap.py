@@ -97,6 +97,7 @@ def worlds(seed, n_teachers=12, n_classes=4, rounds=60, cap=3):
     return np.array(distances), [s._cast.reveal() for s in sessions], changed
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(25))
 def test_on_every_transcript_the_pairs_squared_distances_sum_to_at_most_twice_the_cap(seed):
     distances, (cast, other), changed = worlds(seed)

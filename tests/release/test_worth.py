@@ -120,6 +120,7 @@ def test_a_teacher_of_one_record_is_no_better_than_a_guess_and_the_default_is():
     assert clf.score(DIGITS[1300:], TRUTH[1300:]) > 0.7
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 def test_what_a_record_holds_does_not_move_the_number_of_heads():
     options = {"voters": "heads", "budget": Budget(3.0, 1e-5), "classes": (0, 1), "random_state": 0,
@@ -145,6 +146,7 @@ def test_what_a_record_holds_does_not_move_the_number_of_heads():
     assert number(many, truth, [*range(150), *[0] * 300]) == 100
 
 
+@pytest.mark.long
 def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
     X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
     options = {"n_teachers": 40, "classes": range(10), "random_state": 0, "partition_seed": 0, "noise_seed": 0}

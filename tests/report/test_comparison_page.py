@@ -58,6 +58,7 @@ def test_the_straight_answer_comes_first(made, page):
     assert "the best of either side over all ε:" in text
 
 
+@pytest.mark.long
 def test_every_part_that_is_asked_of_a_page_is_there(page):
     text = check_self_contained(page).text
     for said in (
@@ -200,6 +201,7 @@ def test_no_ceiling_comes_in_by_another_door(made):
         replace(result, side_verdicts=(side,))
 
 
+@pytest.mark.long
 def test_all_text_is_escaped_in_page_and_markdown():
     found = comparison(names=[EVIL, "|*b*|"], dataset=EVIL, description=EVIL, refuse=True)
     result = found.result(command=EVIL)

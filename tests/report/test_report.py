@@ -172,6 +172,7 @@ def check_self_contained(text):
     return page
 
 
+@pytest.mark.long
 def test_public_report_is_whole_and_asks_nothing_of_the_network(tmp_path, result):
     report.write_report(tmp_path / "report.html", result)
     page = check_self_contained((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -445,6 +446,7 @@ def test_a_guarantee_of_seeded_noise_promises_nothing(result):
         report.render_report({**result, "statement": made})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "short", "long"), [(2.51112, "2.512", "2.51112"), (2.5111201, "2.512", "2.51113"), (3.0, "3", "3")]
 )
@@ -495,6 +497,7 @@ def test_tier_and_meaning(result, epsilon, tier, success):
     assert ("audit as well" in text) == (tier == "weak")
 
 
+@pytest.mark.long
 def test_group_level_privacy_is_named(result):
     result["statement"] = make_statement(unit="group", n_units=None).to_dict()
     text = Page(report.render_report(result)).text
@@ -659,6 +662,7 @@ def test_private_numbers_do_not_print(sensitive):
         assert repr(part) == str(part)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("delta", [1e-5, 0.1])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 2.527, 11.0])
 def test_text_page_and_report_state_one_attackers_bound(result, epsilon, delta):

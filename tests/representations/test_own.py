@@ -88,6 +88,7 @@ def at(X, index):
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
+@pytest.mark.few(4)
 def test_a_row_beside_others_is_the_same_and_in_another_place_nearly(fitted):
     rep, rows, _ = fitted
     X = rows(1500, 1)
@@ -113,6 +114,7 @@ def test_a_row_beside_others_is_the_same_and_in_another_place_nearly(fitted):
     assert np.array_equal(rep.transform(mixed)[kept], z[kept])
 
 
+@pytest.mark.few(8)
 def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     rep, rows, module = fitted
     rep.save(tmp_path / "rep.safetensors")
@@ -123,6 +125,7 @@ def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     assert clone(rep).fit(rows()).fingerprint() == rep.fingerprint()
 
 
+@pytest.mark.few(8)
 def test_cached_it_is_found_again(fitted, tmp_path):
     rep, rows, _ = fitted
     first, again = cached(rep, rows(), tmp_path), cached(rep, rows(), tmp_path)

@@ -46,6 +46,7 @@ def fitted(request, digits):
         return made(cls, **more).fit(*digits[:2], X_public=digits[2])
 
 
+@pytest.mark.few(3)
 def test_it_stays_within_the_budget_and_learns(fitted, digits):
     statement = fitted.statement_
     assert statement.guarantee.epsilon <= fitted.budget.epsilon

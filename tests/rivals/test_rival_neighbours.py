@@ -52,6 +52,7 @@ def exact_law(distances, labels, mechanism, m):
     return total
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -98,6 +98,7 @@ def test_without_delta_it_would_not_be_private():
     assert 0.5 * test.failure(1) < seen <= test.failure(1)
 
 
+@pytest.mark.long
 def test_what_is_drawn_has_the_law_that_is_accounted():
     test = StabilityTest(2, 1.5, 2.5, 1)
     counts = np.array([[6, 0], [9, 1], [4, 4]])

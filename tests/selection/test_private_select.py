@@ -235,6 +235,7 @@ def test_a_pipeline_wins_fitted_and_says_its_own_settings():
     assert not hasattr(clf[-1], "classes_")
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("key", ["ledger", "noise_seed", "checkpoint", "checkpoint_dir", "callbacks", "canaries"])
 @pytest.mark.parametrize("inside", [False, True])
 def test_nothing_inside_a_candidate_may_count_its_runs(key, inside, ledger):

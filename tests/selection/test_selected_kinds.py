@@ -208,6 +208,7 @@ def test_record_voters_beside_dpsgd_on_digits():
     assert not found.winner.overlap_is_public
 
 
+@pytest.mark.long
 def test_teachers_on_shards_with_a_mechanism_of_their_own():
     both = {
         "few": PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=15.0), n_queries=5),

@@ -26,7 +26,9 @@ from pate.statement.catalogue import (
     read_catalogue,
 )
 from pate.statement.cited import LAYERS
+from pate.statement.doubts import KINDS
 from pate.statement.files import render_statement
+from pate.statement.measured import MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.statement.page import explained, html
 from pate.statement.people import glossary, of_hundred, people_page
@@ -41,6 +43,11 @@ def make(epsilon=1.0, **changes):
     return PrivacyStatement(
         **{**first, "accounting": "", "guarantee": Guarantee(epsilon=epsilon, **promise), **changes}
     )
+
+
+MEASURED = MeasuredAccuracy(
+    estimate=0.873, low=0.861, high=0.885, unit="record", n=9000, counted=0.88, correction=0.007, sigma=18.7, share=0.04
+)
 
 
 def named_claims():
@@ -70,6 +77,8 @@ def variants():
     yield make(0.3, unit="group", mechanism="DP-FTRL: 3 steps")
     yield make(not_covered=("the set of classes, which was read off the private labels",))
     yield make(seeded=True).of_file("labels.csv", b"x")
+    yield make(measured=MEASURED)
+    yield make(doubts=[{"kind": kind, "sentence": "it may be so."} for kind in KINDS])
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 
 

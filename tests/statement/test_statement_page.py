@@ -30,12 +30,14 @@ from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.words import Guarantee
 from pate.release._assumptions import vouch_for_training
 from pate.statement.cited import LAYERS, MOST_AUDITS, CitedAudit
+from pate.statement.doubts import KINDS, MOST_DOUBTS, Doubt
 from pate.statement.files import (
     check_against_ledger,
     read_statement,
     render_statement,
     statement_schema,
 )
+from pate.statement.measured import ClassRecall, MeasuredAccuracy
 from pate.statement.model import Assumption, PrivacyStatement
 
 COUNTS = np.random.default_rng(0).multinomial(250, [0.9, 0.06, 0.04], size=40)
@@ -127,7 +129,18 @@ def test_the_schema_is_one_and_names_every_field():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     own = {f.name for f in fields(PrivacyStatement)}
     assert own < set(SCHEMA["properties"])
-    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"audits"}  # came later: absent where there are none
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {
+        "audits",
+        "doubts",
+        "measured",
+    }  # came later: absent where there are none
+    measured = SCHEMA["properties"]["measured"]
+    assert set(measured["required"]) == set(measured["properties"]) == {f.name for f in fields(MeasuredAccuracy)}
+    assert set(measured["properties"]["by_class"]["items"]["required"]) == {f.name for f in fields(ClassRecall)}
+    doubts = SCHEMA["properties"]["doubts"]
+    assert set(doubts["items"]["required"]) == {f.name for f in fields(Doubt)}
+    assert doubts["items"]["properties"]["kind"]["enum"] == list(KINDS)
+    assert doubts["maxItems"] == MOST_DOUBTS
     assert set(SCHEMA["properties"]["audits"]["items"]["required"]) == {f.name for f in fields(CitedAudit)}
     assert SCHEMA["properties"]["audits"]["items"]["properties"]["layer"]["enum"] == list(LAYERS)
     assert SCHEMA["properties"]["audits"]["maxItems"] == MOST_AUDITS

@@ -103,6 +103,7 @@ def test_duplicates_that_were_only_warned_of_are_vouched_for_by_nobody():
     assert replace(found, created="") == replace(clean, created="")
 
 
+@pytest.mark.long
 def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
     estimator = PATEClassifier(
         LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], anyway=True
@@ -323,6 +324,7 @@ def test_seeded_noise_has_no_curve_and_no_price_stops_labels():
     made.html()
 
 
+@pytest.mark.long
 def test_versions_and_commit_are_named_without_an_import():
     code = (
         "import sys; from pate.statement.model import versions; found = versions();"

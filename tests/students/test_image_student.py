@@ -46,6 +46,7 @@ def same(one, other):
 # What it learns ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_it_learns_from_a_few_labels_and_says_so():
     labels = np.where(np.arange(96) < 48, TRUTH, ABSTAIN)
     student = ImageStudent(**QUICK | {"epochs": 14}).fit(IMAGES, labels)
@@ -143,6 +144,7 @@ def test_named_networks_learn_too_and_wrong_ones_are_refused():
         ImageStudent(**QUICK, network=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3))).fit(IMAGES, TRUTH)
 
 
+@pytest.mark.long
 def test_it_is_a_student_like_others(tmp_path):
     student = make_student("image")
     assert isinstance(student, ImageStudent)
@@ -162,6 +164,7 @@ def test_it_is_a_student_like_others(tmp_path):
 # Cut off, kept, read -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     whole = ImageStudent(**QUICK).fit(IMAGES, TRUTH)
     kept = ImageStudent(**QUICK, checkpoint_dir=tmp_path / "kept.safetensors")

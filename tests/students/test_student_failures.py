@@ -234,6 +234,7 @@ def test_trying_needs_few_rows_unless_the_student_needs_more():
     assert Counts.sizes == [200, 200, 1000]
 
 
+@pytest.mark.long
 def test_asking_in_rounds_tries_its_student_too(tmp_path):
     import pandas as pd
 

@@ -50,6 +50,7 @@ def test_a_row_moves_no_other_whatever_it_holds(seen):
     np.testing.assert_array_equal(seen.transform(IMAGES[:7]), one[:7])
 
 
+@pytest.mark.long
 def test_another_student_is_another_map(seen):
     again = StudentFeatures(ImageStudent(**QUICK), TARGETS).fit(IMAGES)
     assert again.fingerprint() == seen.fingerprint()

@@ -181,7 +181,9 @@ def test_only_public_things_can_be_passed():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the mlp says so, and learns anyway
-@pytest.mark.parametrize("name", named_students())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "image" else name for name in named_students()]
+)
 def test_every_named_student_learns(name):
     student = make_student(name)
     clone(student)

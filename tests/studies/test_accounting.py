@@ -214,6 +214,7 @@ def test_golden_totals(golden, mnist2018_counts, name):
     assert report.papernot2018.reveal().epsilon > 1.5 * found.epsilon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "below"),
     [

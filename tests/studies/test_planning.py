@@ -137,3 +137,37 @@ def test_the_stored_table_says_what_the_advice_says():
                 ),
             }
             assert makers[name](row).guarantee(1e-5).epsilon <= epsilon * (1 + 1e-9)
+
+
+def asked(**facts):
+    return plan(Budget(facts.pop("epsilon", 1.0), 1e-5), **{"n_records": 5_000, "n_public": 1_000, **facts})
+
+
+def test_what_is_not_known_has_no_figures():
+    done = asked(n_classes=10, kind="image", best=0.9).recommendation
+    told = dict(done.lines())
+    assert told["expects"] == "not known: images were not measured"
+    assert told["stands on"] == told["epsilon"] == ""
+    assert done.right is None
+    assert done.to_dict()["expects"]["known"] is False
+
+
+def test_shares_of_right_labels_follow_from_what_is_publicly_known():
+    done = asked(n_classes=2, best=0.9)
+    low, high = done.records.expectation.interval
+    assert done.recommendation.right == pytest.approx((0.9 * low, 0.9 * high))
+    assert asked(n_classes=2).recommendation.right is None
+    assert "% of the labels right: " in dict(done.recommendation.lines())["expects"]
+
+
+@pytest.mark.parametrize(("commonest", "told"), [(None, "would reach its share"), (0.76, "would be right for 76%")])
+def test_the_commonest_class_is_named_as_what_costs_no_privacy(commonest, told):
+    done = asked(n_classes=2, commonest=commonest)
+    assert told in dict(done.recommendation.lines())["instead"]
+    assert told in done.to_dict()["recommendation"]["without_privacy"]
+
+
+@pytest.mark.parametrize(("epsilon", "n_public", "likely"), [(0.1, 1_000, True), (0.1, 60, False), (8.0, 1_000, False)])
+def test_labels_by_hand_are_named_where_they_are_likely_to_do_as_well(epsilon, n_public, likely):
+    done = asked(n_classes=10, epsilon=epsilon, n_public=n_public)
+    assert ("100 public rows labelled by hand would reach about as much" in done.recommendation.text()) == likely

@@ -86,6 +86,7 @@ def test_the_files_of_a_run(finished):
     assert repr(done) == "RunResult('PATE on digits')"
 
 
+@pytest.mark.long
 def test_rows_are_tidy(finished):
     rows = finished[1].result.to_dict()["rows"]
     assert [row["seed"] for row in rows] == [0, 1]
@@ -204,6 +205,7 @@ def test_more_teachers_are_shown_as_the_votes_of_fewer(finished):
     assert f"{100 * wider:.1f}% of the margins are wider than one standard deviation" in page
 
 
+@pytest.mark.long
 def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("something sensitive was computed")
@@ -289,6 +291,7 @@ def test_nothing_said_lets_records_vote(by_records):
     assert not (private / "teachers").exists()
 
 
+@pytest.mark.long
 def test_what_is_said_of_records_is_true(by_records):
     out, done = by_records
     rounds = len(done.release.rounds)
@@ -349,6 +352,7 @@ def test_what_speaks_of_teachers_means_teachers(said):
         RunConfig(dataset="digits", budget=Budget(3.0, 1e-5), voters="records", **said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["auto", "linear"])
 def test_tables_go_to_representations_as_they_are_and_to_named_modules_encoded(data_home, monkeypatch, module):
     """Categories stay categories for a representation; a module that somebody names gets numbers."""

@@ -101,6 +101,7 @@ def test_checkpoints_of_what_is_not_scikit_learns_are_refused_before_training(ma
         teachers.fit(X, Y)
 
 
+@pytest.mark.long
 def test_checkpoints_of_teachers_that_lack_classes(tmp_path):
     """What stands around the model is kept and found again, and says the same."""
     options = {"n_teachers": 30, "classes": range(10), "random_state": 0, "checkpoint_dir": tmp_path / "teachers"}

@@ -248,6 +248,7 @@ def test_a_given_seed_is_not_written_down(tmp_path):
 # --- nothing stale -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "change",
     [
@@ -468,6 +469,7 @@ def test_unlike_configurations_are_described_unlike():
 # --- damage and forgery --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "foreign", "another teacher's", "unreadable"])
 def test_a_damaged_checkpoint_is_trained_again(tmp_path, trained, monkeypatch, damage):
     expected = ensemble(tmp_path).fit(X, Y).vote(PUBLIC).labels.tolist()
@@ -586,6 +588,7 @@ def test_file_names_do_not_give_the_key_away(tmp_path):
 # --- what can be kept ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
     [make_teacher(name) for name in named_teachers(torch=False)]

@@ -167,6 +167,7 @@ def same_teachers(a, b):
     return all(s.keys() == t.keys() and all(np.array_equal(s[k], t[k]) for k in s) for s, t in pairs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [sklearn_teachers, torch_teachers])
 def test_a_cluster_gives_the_same_teachers_and_votes(spread, digits, make):
     X, y, X_public = digits
@@ -178,6 +179,7 @@ def test_a_cluster_gives_the_same_teachers_and_votes(spread, digits, make):
         assert np.array_equal(votes.labels, near.vote(X_public).labels)
 
 
+@pytest.mark.long
 def test_the_work_is_done_by_the_workers(spread):
     pids = set(side_by_side(worker_pid, ((i,) for i in range(8)), n_jobs=None))
     assert os.getpid() not in pids
@@ -189,6 +191,7 @@ def worker_pid(number):
     return [os.getpid()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [sklearn_teachers, torch_teachers])
 def test_a_cluster_goes_on_where_one_process_stopped_and_back(spread, digits, make, tmp_path):
     X, y, _ = digits
@@ -207,6 +210,7 @@ def test_a_cluster_goes_on_where_one_process_stopped_and_back(spread, digits, ma
         assert same_teachers(near, far)
 
 
+@pytest.mark.long
 def test_a_teacher_that_fails_says_the_same_without_data(spread, digits, capfd):
     X, y, _ = digits
     said = []
@@ -226,6 +230,7 @@ def test_a_teacher_that_fails_says_the_same_without_data(spread, digits, capfd):
     assert SECRET not in streams.out + streams.err
 
 
+@pytest.mark.long
 def test_every_shard_and_the_public_rows_travel_once(spread, digits, monkeypatch):
     """The public rows reach dask as one object for all tasks (dask then scatters it once), shards in one task each."""
     X, y, X_public = digits

@@ -112,7 +112,15 @@ def test_votes_are_those_of_a_plain_loop():
 SLOW = ("torch-papernot-cnn", "torch-papernot-deep-cnn", "torch-small-resnet")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in named_teachers()])
+#: Cheap ones, one of them a network; the others take a second or more.
+SHORT = ("decision-tree", "knn", "logistic-regression", "mlp", "naive-bayes", "svm", "torch-tanh-mlp")
+
+
+def marks(name):
+    return [pytest.mark.slow] if name in SLOW else [] if name in SHORT else [pytest.mark.long]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in named_teachers()])
 def test_named_teachers_learn_from_small_shards(name):
     teachers = make_ensemble(make_teacher(name), 4, classes=range(10), random_state=0)
     votes = teachers.fit(DIGITS[:600], LABELS[:600]).vote(PUBLIC)
@@ -182,6 +190,7 @@ def _needs_names(frame):
 # --- one record, one teacher ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "estimator",
     [

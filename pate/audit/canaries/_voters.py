@@ -181,10 +181,10 @@ class OfRecords(Asked):
 def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardEnsemble:
     """Return the unfitted teachers of a classifier whose voters are teachers."""
     who = model.who_votes()
-    if who == "records":
+    if who not in ("heads", "shards"):
         raise InvalidInputError(
-            "this PATEClassifier lets records vote, in a space that its plan chooses. Pass the RecordVoters "
-            "themselves, or a PATEClassifier with an estimator."
+            "this PATEClassifier lets records vote, in a space that its plan chooses, or takes DP-SGD. Pass the "
+            "RecordVoters themselves, a PATEClassifier with an estimator, or DPSGDClassifier(canaries=...)."
         )
     teachers = clone(model).set_params(ledger=None)._ensemble(X_public)
     if who == "heads" and model.n_teachers is None:

@@ -354,6 +354,7 @@ _PUBLIC_PARTS = {
     "LabelRelease": ("labels", "status", "noisy_counts"),
     "BallotRelease": ("statistics",),
     "RecordLabels": ("probability",),
+    "ModelLabels": ("probability",),
     "ReleasedLabels": ("labels", "status"),
 }
 #: What pate's estimators let out.

@@ -43,7 +43,9 @@ class PlannedDPSGD(DPSGDClassifier):
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> DPSGDClassifier:
         """Fit as :class:`pate.DPSGDClassifier` does, along the plan."""
-        return self._take(fit_privately(self, X, y, X_public=X_public, groups=groups, road=self._plan_ahead))
+        return self._take(
+            fit_privately(self, X, y, X_public=X_public, groups=groups, road=self._plan_ahead, measuring=True)
+        )
 
 
 def is_large(image_shape: tuple[int, ...] | None) -> bool:

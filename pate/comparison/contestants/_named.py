@@ -27,6 +27,7 @@ _ALL = (
     Contestant("dpsgd-linear-public", _dpsgd.on_public, side="DP-SGD", tuning=DPSGD_ON_PUBLIC, sees=_PRIVATE),
     Contestant("dpsgd-linear-scattering", _dpsgd.scattering, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
     Contestant("dpsgd-tempered-cnn", _dpsgd.tempered, side="DP-SGD", tuning=DPSGD, sees=_PIXELS),
+    Contestant("auto", _pate.auto, tuning=RECORDS, sees=_PRIVATE),
     Contestant("private-knn", _rivals.private_knn, tuning=RIVALS, sees=_PRIVATE),
     Contestant("sparse-vector", _rivals.sparse_vector, tuning=RIVALS, sees=_SHARDS),
     Contestant("majority", _references.majority, tuning=NOTHING, sees="private labels, through a noisy count"),
@@ -84,6 +85,7 @@ def named(
         dpsgd-linear-public     linear DP-SGD on ``pate``'s representation
         dpsgd-linear-scattering images: linear DP-SGD on scattering (what the planner takes there)
         dpsgd-tempered-cnn      images: a small tanh network on pixels
+        auto                    ``voters="auto"``: records or DP-SGD by a public rule; it counts as neither side
         private-knn             noisy votes of the nearest records (Zhu et al. 2020), on scattering or ``pate``'s map
         sparse-vector           teachers' plurality where it is stable (Bassily et al. 2018), on the same
         majority                the commonest class, by a noisy count of the private labels

@@ -22,7 +22,7 @@ class Fast(PATEClassifier):
 
     Examples
     --------
-    >>> Fast().who_votes()
+    >>> Fast(voters="records").who_votes()
     'records'
     """
 
@@ -36,7 +36,7 @@ class HeadAlone(PATEClassifier):
 
     Examples
     --------
-    >>> HeadAlone().who_votes()
+    >>> HeadAlone(voters="records").who_votes()
     'records'
     """
 
@@ -50,7 +50,7 @@ class HeadOfColumns(HeadAlone):
 
     Examples
     --------
-    >>> HeadOfColumns().who_votes()
+    >>> HeadOfColumns(voters="records").who_votes()
     'records'
     """
 
@@ -64,7 +64,7 @@ class Noiseless(PATEClassifier):
 
     Examples
     --------
-    >>> Noiseless().who_votes()
+    >>> Noiseless(voters="records").who_votes()
     'records'
     """
 
@@ -93,6 +93,20 @@ def default(setting: Setting) -> PATEClassifier:
     'records'
     """
     return PATEClassifier(**_said(setting), representation=own_representation(setting))
+
+
+def auto(setting: Setting) -> PATEClassifier:
+    """Return whoever pate's public rule chooses, records that vote or DP-SGD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
+    ...                   n_records=90, n_units=90, seed=7)
+    >>> auto(setting).who_votes()
+    'auto'
+    """
+    return PATEClassifier(**{**_said(setting), "voters": "auto"})
 
 
 def fast(setting: Setting) -> PATEClassifier:
@@ -156,6 +170,7 @@ def noiseless(setting: Setting) -> PATEClassifier:
 
 def _said(setting: Setting) -> dict[str, Any]:
     return {
+        "voters": "records",
         "budget": setting.budget,
         "classes": setting.classes,
         "image_shape": setting.image_shape,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate.core.checks import check_choice, check_int
+from pate.data._columns import of_one_unit
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.dpsgd._calibration import ADJACENCIES
 from pate.exceptions import InvalidInputError
@@ -21,8 +22,6 @@ SCALES = ("common", "apart", "heavy")
 LINEAR_GRADIENTS = 4_000_000
 #: Smaller images are tables of pixels.
 _SMALL_IMAGE = 16
-#: Columns are of one unit where the widest public range is at most so many times the median one.
-_ALIKE = 2.0
 #: Excess kurtosis of a column with long tails, as in the rule of record voters.
 _HEAVY = 10.0
 
@@ -49,6 +48,8 @@ class TrainingFacts:
     most_gradients : int
         The limit on computing: gradients of single records in all steps together. The default is about a minute of one
         core for a linear model of some hundred columns.
+    declared : bool
+        Whether a person declared the ranges of the columns, which then stand in for public rows.
 
     Raises
     ------
@@ -71,6 +72,7 @@ class TrainingFacts:
     scale: str = "apart"
     adjacency: str = "replace-one"
     most_gradients: int = LINEAR_GRADIENTS
+    declared: bool = False
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -177,9 +179,7 @@ def _numbers(rows: Any) -> Any:
 def _scale_of(rows: Any) -> str:
     with np.errstate(all="ignore"):
         rows = np.where(np.isfinite(rows), rows, np.nan)
-        reach = np.nanmax(rows, axis=0, initial=-np.inf) - np.nanmin(rows, axis=0, initial=np.inf)
-        reach = reach[np.isfinite(reach) & (reach > 0)]
-        if len(reach) and reach.max() <= _ALIKE * np.median(reach):
+        if of_one_unit(rows):
             return "common"
         apart = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
         apart = apart - np.nanmean(apart, axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,15 @@ from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import shown
-from pate.data._door import is_sparse, is_texts, read_rows
+from pate.data._declared import MOST_VALUES, declared_rows
+from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.dpsgd.recipes._facts import LINEAR_GRADIENTS, TrainingFacts, facts_of
 from pate.dpsgd.recipes._planner import choose_recipe
 from pate.dpsgd.recipes._recipe import DPSGDRecipe
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.representations import (
+    AboveLeast,
     FromTransformer,
     GroupedRows,
     PublicPCA,
@@ -30,10 +32,16 @@ from pate.representations import (
     TextMap,
     UnitRows,
     chain,
+    combine,
 )
 
 #: Random features, and the width of their kernel in median distances of public rows.
 _FOURIER, _BANDWIDTH = 1000, 0.55
+#: ... of rows made up within declared ranges, which stand further apart; and what share of a row's length the kernel
+#: of numbers has, with what is looked at from the beginning of ranges, and that alone.
+_FEWER, _IN_RANGES, _KERNEL, _AMOUNTS = 512, 0.5, 0.75, 0.25
+#: ... of rows of norm 1, in distances of random ones, which are about the root of 2; and how many those are.
+_ON_SPHERE, _MADE_UP = 0.28, 256
 #: Channels of scattering are normed in groups of so many.
 _CHANNELS_TOGETHER = 3
 _SPARSE_COMPONENTS = 256
@@ -91,6 +99,7 @@ class RecipePlan:
         random_state: int = 0,
         numbers: Mapping[str, Any] | None = None,
         fit: Callable[[Representation], Representation] | None = None,
+        ranges: Any = None,
     ) -> RecipePlan:
         """Choose the recipe and fit its representation.
 
@@ -114,12 +123,17 @@ class RecipePlan:
             Public: of random features.
         fit : callable or None
             Fits the recipe's own representation on ``X_public``, or finds it where it was; None fits it here.
+        ranges : mapping or sequence, or None
+            Ranges of the columns, declared by a person: the representation then follows from them, and ``X_public`` is
+            not looked at. See :class:`pate.DPSGDClassifier`.
 
         Raises
         ------
         InvalidInputError
             The recipe does not go with these rows.
         """
+        if ranges is not None:
+            X_public = declared_rows(ranges, n_columns=int(np.prod(row_shape)))
         first = _of_texts(X_public, random_state) if representation is None else representation
         facts = facts_of(
             row_shape,
@@ -132,6 +146,8 @@ class RecipePlan:
             most_gradients=most_gradients,
             given=first is not None,
         )
+        if ranges is not None:
+            facts = replace(facts, n_public=0, declared=True)
         recipe = choose_recipe(facts, name, numbers=numbers)
         maps = _fitted(recipe, facts, X_public, first, random_state, fit or (lambda rep: rep.fit(X_public)))
         return cls(recipe, facts, maps, given=representation is not None)
@@ -181,6 +197,8 @@ def _fitted(
         return ()
     if kind in ("group-norm", "unit-rows"):
         return _without_public_rows(kind, facts, last)
+    if kind == "declared":
+        return (_within_ranges(X_public, last, random_state),)
     pca = PublicPCA(recipe.n_components, alpha=recipe.alpha)
     if kind == "scattering":
         from pate.representations.images import Scattering
@@ -232,10 +250,44 @@ def _wide(n_columns: int, map_: Any) -> Any:
     return map_.fit(np.array([-_ANY_SIZE, _ANY_SIZE])[:, None] * np.ones(n_columns))
 
 
+def _within_ranges(rows: Any, last: UnitRows, random_state: int) -> Representation:
+    """Return columns scaled to their declared ranges and clipped there, beside a kernel of them.
+
+    ``rows`` are made up: evenly spread over each range, so that the share of those below a number is its place there.
+    Numbers are looked at from the middle of their range; where most are amounts, from its beginning too, as of long
+    tails next to all stand there. A kernel is for numbers: categories are told apart without one.
+    """
+    columns = chain(TableMap(numeric=["quantile"], max_categories=MOST_VALUES), PublicScale(0.0))
+    lows = [column.min() for column in _columns_of(rows) if column.dtype.kind == "f"]
+    numbers = len(lows) / rows.shape[1]
+    amounts = _AMOUNTS * numbers if np.mean([low >= 0 for low in lows] or [0]) > 0.5 else 0.0
+    kernel = _KERNEL * numbers - amounts
+    fourier = RandomFourier(_FEWER, bandwidth=_IN_RANGES, random_state=random_state)
+    parts = [
+        (UnitRows(), 1 - _KERNEL * numbers),
+        (chain(AboveLeast(), UnitRows()), amounts),
+        (chain(fourier, PublicScale(0.0), UnitRows()), kernel),
+    ]
+    there = [(part, weight) for part, weight in parts if weight > 0]
+    both = combine(*(part for part, _ in there), weights=[weight for _, weight in there])
+    return chain(columns, both, last).fit(rows)
+
+
+def _columns_of(rows: Any) -> list[npt.NDArray[Any]]:
+    return [rows[name].to_numpy() for name in rows] if is_frame(rows) else list(rows.T)
+
+
+def _of_any_size(n_columns: int, last: UnitRows) -> Representation:
+    """Return rows of norm 1 beside a kernel of them, whose width needs no public row: they lie on one sphere."""
+    rows = _ANY_SIZE * np.random.default_rng(0).normal(size=(_MADE_UP, n_columns))
+    kernel = chain(UnitRows(), RandomFourier(_FEWER, bandwidth=_ON_SPHERE))
+    return chain(combine(UnitRows(), kernel, weights=[1.0, 1.0]), last).fit(rows)
+
+
 def _without_public_rows(kind: str, facts: TrainingFacts, last: UnitRows) -> tuple[Representation, ...]:
     """Return maps that constants fix: where public images would say the range of pixels, it is [0, 1]."""
     if kind == "unit-rows":
-        return (_wide(int(np.prod(facts.row_shape)), last),)
+        return (_of_any_size(int(np.prod(facts.row_shape)), last),)
     from pate.representations.images import Scattering
 
     scattering = Scattering(image_shape=facts.row_shape).fit(np.array([0.0, 1.0])[:, None] * _ones(facts))

@@ -37,7 +37,8 @@ def choose_recipe(
     name : str, DPSGDRecipe or None
         Of a preset, or a recipe, whose open numbers are filled in. None chooses: images with public rows ``linear``,
         without ``linear-group-norm``; tables of numbers with public rows ``tabular-kernel``, with categories
-        ``tabular-logistic``, without public rows ``unit-rows``; features of a representation ``pretrained``.
+        ``tabular-logistic``, with declared ranges ``declared``, without anything public ``unit-rows``; features of a
+        representation ``pretrained``.
     numbers : mapping or None
         Fields that are fixed already; the others follow from them.
 
@@ -104,6 +105,8 @@ def _named(facts: TrainingFacts) -> str:
         return "pretrained"
     if facts.kind == "image":
         return "linear" if facts.n_public > _LEAST_COMPONENTS else "linear-group-norm"
+    if facts.declared:
+        return "declared"
     if facts.n_public <= 2:
         return "unit-rows"
     return "tabular-logistic" if facts.kind == "mixed" else "tabular-kernel"
@@ -111,6 +114,8 @@ def _named(facts: TrainingFacts) -> str:
 
 def _why(facts: TrainingFacts) -> str:
     said = f"{facts.n_public} public rows" if facts.n_public else "no public rows"
+    if facts.declared:
+        said = "declared ranges"
     return f"{facts.kind}, {said}"
 
 
@@ -125,6 +130,16 @@ def _check(chosen: DPSGDRecipe, facts: TrainingFacts) -> None:
         raise InvalidInputError(
             f"recipe {chosen.name!r} needs public rows, got {facts.n_public}. Pass X_public=, or leave the recipe to "
             "be chosen."
+        )
+    if facts.declared and facts.kind not in ("table", "mixed"):
+        raise InvalidInputError(
+            "ranges is for tables: pixels of images are taken to lie between 0 and 1, and a representation says itself "
+            "what it takes. Leave it out."
+        )
+    if (chosen.representation == "declared") != facts.declared:
+        raise InvalidInputError(
+            f"recipe {chosen.name!r} {'has no use for ranges=' if facts.declared else 'needs ranges='}. "
+            "Leave the recipe to be chosen, or take 'declared' with ranges={'age': (0, 120), ...}."
         )
     if chosen.representation == "given" and facts.kind != "features":
         raise InvalidInputError(f"recipe {chosen.name!r} needs representation=. Pass one of pate.representations.")

@@ -75,14 +75,24 @@ _PRESETS = (
         source="Bassily et al., FOCS 2014, for private logistic regression by noisy gradients; our own splits",
     ),
     DPSGDRecipe(
+        "declared",
+        representation="declared",
+        constant=0.3,
+        logit_noise=1.6,
+        module="linear",
+        module_kwargs={"bias": False},
+        max_grad_norm=0.2,
+        source="Rahimi and Recht, NIPS 2007, for the features, beside the columns themselves; scales as declared: ours",
+    ),
+    DPSGDRecipe(
         "unit-rows",
         representation="unit-rows",
         constant=0.3,
-        logit_noise=2.0,
+        logit_noise=1.6,
         module="linear",
         module_kwargs={"bias": False},
-        max_grad_norm=0.3,
-        source="logistic regression of rows of norm 1: what is left where nothing is public",
+        max_grad_norm=0.2,
+        source="Rahimi and Recht, NIPS 2007, for the features, beside rows of norm 1: what is left without public rows",
     ),
     DPSGDRecipe(
         "pretrained",
@@ -118,7 +128,8 @@ def recipe(name: str) -> DPSGDRecipe:
     tabular-kernel      tables of numbers, public rows: linear on few components of a Gaussian kernel
     tabular-logistic    tables with categories, public rows: logistic on their encoded columns
     tabular-mlp         a tanh network on encoded columns
-    unit-rows           tables without public rows: logistic on rows of norm 1
+    declared            tables without public rows whose ranges a person declared: columns and a kernel of them
+    unit-rows           tables without public rows: logistic on rows of norm 1 and a kernel of them
     pretrained          linear on a frozen representation or module of the caller's
     =================== =============================================================================================
 

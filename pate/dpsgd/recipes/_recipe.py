@@ -10,7 +10,7 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.dpsgd._optimizers import OPTIMIZERS, SCHEDULES
 from pate.exceptions import InvalidInputError
 
-REPRESENTATIONS = ("scattering", "group-norm", "kernel", "encoded", "unit-rows", "given")
+REPRESENTATIONS = ("scattering", "group-norm", "kernel", "encoded", "declared", "unit-rows", "given")
 AVERAGING = ("tail", "ema")
 
 
@@ -21,7 +21,7 @@ class DPSGDRecipe:
     Parameters
     ----------
     name : str
-    representation : {"scattering", "group-norm", "kernel", "encoded", "unit-rows", "given"} or None
+    representation : {"scattering", "group-norm", "kernel", "encoded", "declared", "unit-rows", "given"} or None
         What the module sees of a row: a map that public rows (``group-norm``: constants) fix; ``given`` is the caller's
         own; None leaves rows as they are. See :meth:`RecipePlan.of`.
     module : str or callable

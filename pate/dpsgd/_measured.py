@@ -1,0 +1,287 @@
+"""One more Gaussian beside training: counts of the records that the trained module is right about.
+
+The module is trained with differential privacy; the counts of :mod:`pate.records.right` are asked of it afterwards, and
+released with Gaussian noise of their own. Training first and counts of what it gave are adaptive composition:
+
+- *Training that is mu-GDP* (every unit in every step): mu^2 adds up, exactly (Dong, Roth, Su 2022, Corollary 3.3).
+- *Poisson samples*: dominating pairs compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). That of a count of L2
+  sensitivity 1 with noise s is N(0, s^2) against N(1, s^2), the pair of an unsampled step of a noise multiplier of 2 s
+  under replace-one (whose step moves by two clipping norms), of s under add-or-remove and zero-out. Several are one of
+  1/s^2 = sum of 1/s_i^2.
+- *Any other training*, replace-one: charges add up, each currency by its own theorem, and the least of them counts
+  (:class:`pate.Charge`): an upper bound.
+
+So training and counts are one mechanism with one price: the least noise is found for both together, a ledger is charged
+for both at once, and the statement quotes both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from pate.core.types import IntArray, Mask
+from pate.dpsgd._calibration import composed_epsilon
+from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import GaussianSum
+from pate.noise.source import NoiseSource
+from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.records import count_right
+from pate.records._maps import BLOCK_ROWS, in_blocks
+from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
+from pate.release._door import PaidBallots
+from pate.statement.measured import MeasuredAccuracy
+
+if TYPE_CHECKING:
+    from pate.dpsgd._checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A training mechanism, and counts of right answers after it: one price, the training's batches and noise.
+
+    Parameters
+    ----------
+    training : TrainingMechanism
+    counts : tuple of GaussianSum
+        Of the count, and perhaps of cells by class.
+
+    Examples
+    --------
+    >>> both = Measured(PoissonSGD(), (GaussianSum(4.0),))
+    >>> whole = Shape(100, 1.0, 25, 100)
+    >>> round(both.mu(10.0, whole, "replace-one") ** 2, 6)  # 1 + 1/16
+    1.0625
+    """
+
+    training: TrainingMechanism
+    counts: tuple[GaussianSum, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.training.name
+
+    @property
+    def prefixes(self) -> bool:
+        """Whether the first steps, and all counts, cost what a shorter run would."""
+        return self.training.prefixes
+
+    @property
+    def counted(self) -> Charge:
+        """What the counts cost."""
+        return Charge.total([(m.charge(1), 1) for m in self.counts])
+
+    def check(self, shape: Shape, adjacency: str) -> None:
+        """Refuse a run for which no theorem is known, alone or beside counts."""
+        self.training.check(shape, adjacency)
+        if not composes(self.training, shape, adjacency):
+            raise InvalidInputError(
+                f"measure must be None or False for {self.training.name} under {adjacency} adjacency: what it costs "
+                "beside counts is known under replace-one. Leave measure out."
+            )
+
+    def epsilon(self, noise_multiplier: float, shape: Shape, *, delta: float, adjacency: str, interval: float) -> float:
+        """Return an upper bound on the epsilon of training and counts: the module's composition."""
+        if isinstance(self.training, PoissonSGD):  # exact without sampling
+            return composed_epsilon(
+                noise_multiplier,
+                1 / math.sqrt(self.counted.mu_squared),
+                delta=delta,
+                sample_rate=shape.sample_rate,
+                n_steps=shape.n_steps,
+                adjacency=adjacency,
+                interval=interval,
+            )
+        mu = self.mu(noise_multiplier, shape, adjacency)
+        if mu is not None:
+            return gdp_to_epsilon(mu, delta)
+        return self.charge(noise_multiplier, shape).guarantee(delta).epsilon
+
+    def charge(self, noise_multiplier: float, shape: Shape) -> Charge:
+        """Return the cost under replace-one: both charges together."""
+        return Charge.total([(self.training.charge(noise_multiplier, shape), 1), (self.counted, 1)])
+
+    def batches(self, shape: Shape, n_units: int, source: NoiseSource) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the units of each step, as the training does."""
+        return self.training.batches(shape, n_units, source)
+
+    def noise(self, shape: Shape, size: int, source: NoiseSource) -> Iterator[torch.Tensor]:
+        """Yield each step's noise, as the training does."""
+        return self.training.noise(shape, size, source)
+
+    def words(self, shape: Shape) -> str:
+        """Return how steps are drawn, and what is counted."""
+        multipliers = ", ".join(f"{m.noise_multiplier:.6g}" for m in self.counts)
+        return f"{self.training.words(shape)}, then counts of right answers with noise multiplier {multipliers}"
+
+    def theorem(self, shape: Shape, adjacency: str) -> str:
+        """Return what the accounting rests on."""
+        return f"{self.training.theorem(shape, adjacency)}; the counts are one more Gaussian, composed adaptively"
+
+    def sampling(self) -> str:
+        """Return the statement's assumption about sampling."""
+        return self.training.sampling()
+
+    def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
+        """Return how anybody can compute the epsilon again."""
+        extra = " + ".join(f"1/{m.noise_multiplier!r}^2" for m in self.counts)
+        return (
+            f"{self.training.verify(noise_multiplier, shape, guarantee, interval)}; with a Gaussian of mu^2 = {extra}"
+        )
+
+    def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float | None:
+        """Return the mu of both, rounded up; None where training has none."""
+        mu = self.training.mu(noise_multiplier, shape, adjacency)
+        return None if mu is None else math.sqrt(mu * mu + self.counted.mu_squared) * (1 + 1e-12)
+
+
+def composes(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
+    """Whether a price of this training beside counts is known.
+
+    Examples
+    --------
+    >>> composes(PoissonSGD(), Shape(100, 0.1, 10, 10), "add-or-remove")
+    True
+    """
+    tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, adjacency) is not None
+    return tight or adjacency == "replace-one"
+
+
+def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
+    """Return the training mechanism with the counts that a classifier is to measure by, or as it is.
+
+    Where nobody says: with counts where noise alone leaves less than five points to either side, the composition is
+    exact or by privacy loss distributions, and noise was not given, nor canaries.
+
+    Parameters
+    ----------
+    clf : DPSGDClassifier
+    training : TrainingMechanism
+    shape : Shape
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))
+    >>> [type(with_counts(clf, PoissonSGD(), Shape(n, 0.1, 10, n // 10))).__name__ for n in (100, 9_000)]
+    ['PoissonSGD', 'Measured']
+    """
+    measure = check_measure(clf.measure)
+    tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, clf.adjacency) is not None
+    if measure is None and (clf.noise_multiplier is not None or clf.canaries is not None or not tight):
+        return training
+    mu = gdp_from_budget(clf.budget.epsilon, clf.budget.delta)
+    shares = measured_shares(measure, n=shape.n_units, mu=mu)
+    if not shares:
+        return training
+    return Measured(training, tuple(GaussianSum(1 / (math.sqrt(share) * mu)) for share in shares))
+
+
+def measure_module(
+    mechanism: Measured,
+    module: nn.Module,
+    rows: Any,
+    labels: IntArray,
+    usable: Mask,
+    owners: IntArray | None,
+    *,
+    classes: tuple[Any, ...],
+    adjacency: str,
+    nominal_n: int,
+    mu: float,
+    source: NoiseSource,
+    offsets: Any = 0.0,
+    kept: Checkpoint | None = None,
+) -> MeasuredAccuracy:
+    """Ask every private record whether the trained module is right about it, and release the counts paid for.
+
+    Parameters
+    ----------
+    mechanism : Measured
+        Charged already.
+    module : torch.nn.Module
+        Trained with differential privacy; in evaluation mode, on the CPU.
+    rows : float32 array of shape (n, ...)
+        **Private.**
+    labels, usable, owners
+        Class indices (-1 for none), which records count, and whose they are.
+    classes, adjacency, nominal_n
+        Of the run. Under zero-out a unit keeps its place and their number is public: its count moves by one at most.
+    mu : float
+        Of the whole budget.
+    source : NoiseSource
+    offsets : float64 array of shape (n_classes,) or 0
+        Taken off all logits; public.
+    kept : Checkpoint or None
+        Of a run that can be taken up: its counts are drawn once.
+
+    Returns
+    -------
+    MeasuredAccuracy
+        Public.
+
+    Notes
+    -----
+    Where rows keep their places they are asked in blocks of one shape; where another unit's records might move them,
+    each row is asked alone, so that no place shows in its last bits. A record that is not usable is not asked: zeros
+    stand in its place.
+    """
+    counted = adjacency == "add-or-remove"
+    block = BLOCK_ROWS if owners is None and not counted else 1
+
+    def ask(numbers: Any) -> tuple[IntArray, Mask]:
+        part = np.array(rows[numbers])
+        part[~usable[numbers]] = 0
+        logits = _asked(module, part) - offsets
+        return np.asarray(logits.argmax(axis=1), dtype=np.int64), np.isfinite(logits).all(axis=1)
+
+    answers = np.where(usable, in_blocks(ask, np.arange(len(rows)), len(rows), size=block), -1)
+    # Nobody's records are -1 here, and None there.
+    groups = None if owners is None else np.array([None if one < 0 else one for one in owners.tolist()], dtype=object)
+    paid = PaidBallots(mechanism.counts, source, None, None)
+    sums = [
+        count_right(
+            answers, labels, classes=classes, groups=groups, by_class=by_class, own=True,
+            adjacency="add-or-remove" if counted else "replace-one", nominal_n=nominal_n if counted else None,
+        )
+        for by_class in (False, True)[: len(mechanism.counts)]
+    ]  # fmt: skip
+
+    def draw() -> list[float]:
+        return [float(x) for counts in sums for x in paid.draw(counts, {}, request="")[0].ravel()]
+
+    of = hashlib.sha256(np.broadcast_to(np.asarray(offsets, dtype="<f8"), len(classes)).tobytes()).hexdigest()
+    noisy = draw() if kept is None else kept.counts(of, draw)
+    found: list[ReleasedCounts] = []
+    for counts, paid_for in zip(sums, mechanism.counts, strict=True):
+        n_cells = counts.sums.size
+        found.append(ReleasedCounts.of(np.array(noisy[:n_cells])[:, None], counts.facts, paid_for, None))
+        noisy = noisy[n_cells:]
+    cost = mechanism.counted.mu_squared
+    return measured_accuracy(found, mu=math.sqrt(max(mu * mu - cost, 0.0)), share=min(1.0, cost / (mu * mu)))
+
+
+def _asked(module: nn.Module, part: Any) -> Any:
+    """Return the module's logits of private rows; what it raises is not passed on."""
+    try:
+        with torch.inference_mode():
+            return module(torch.from_numpy(np.ascontiguousarray(part))).double().numpy()
+    except Exception as error:
+        problem = type(error).__name__
+    raise InvalidInputError(
+        f"measuring failed: the module raised {problem} on the private rows, though not on made-up ones. What it said "
+        "is not shown: it may quote private values. That it failed is for the curator alone; measure=False asks it "
+        "nothing."
+    )

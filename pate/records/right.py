@@ -1,0 +1,281 @@
+"""About how many records a public model is right, in whole numbers, and how far one unit can move the counts.
+
+Every private record is asked one thing: whether a **public** model (what was released so far and public rows made it)
+gives its class. G = 2^16 whole numbers stand for one unit. With k >= 1 usable records of a unit (k = 1 where the unit
+is the record), r of which the model is right about, r_c of them of class c, and w_c wrong ones of class c, the unit
+contributes, each entry cut to a whole number by itself,
+
+- the **count**, replace-one:      floor(G r / k)
+- the **count**, add-or-remove:    (floor(G r / k), floor(G (k - r) / k)), as the number of units is private there
+- the **cells**:                   (floor(G r_c / k) for every c, then floor(G w_c / k) for every c)
+
+and zero everywhere where it has no usable record: one with no class of those named, or no owner, or a row that could
+not be read or that the model cannot be asked with. Under replace-one such units still count in n, so that they count as
+not right. What is estimated for persons is the mean over persons of the share of their usable records that the model is
+right about: each person weighs one, however many records they have.
+
+**How far one unit moves the counts (L2).** All entries of a unit are >= 0, and their sum is at most G, since the shares
+in it add up to at most 1 and cutting only lowers them.
+
+- *Count, replace-one*: one entry in [0, G], so two units differ by at most G. Reached by right against wrong.
+- *Count or cells, add-or-remove*: |u|_2 <= |u|_1 <= G.
+- *Cells, replace-one*: for u, v >= 0, |u - v|^2 = |u|^2 + |v|^2 - 2 <u, v> <= |u|^2 + |v|^2 <= 2 G^2. Reached by two
+  records in different cells.
+
+So Delta^2 is G^2, or 2 G^2, an exact whole number, whatever k is.
+
+**Each record by itself.** The table holds where a unit's contribution follows from its own records and public things
+alone, and the other units' contributions from theirs. A model is therefore asked in blocks of one fixed shape
+(:data:`pate.records._maps.BLOCK_ROWS`), the last filled up with its first row: under replace-one of records all other
+rows keep place and shape, and a model that takes each row by itself gives them the same answers to the last bit. Where
+rows change places (add-or-remove; a person replaced by one with more records) a BLAS might round a row's last bits by
+its place, and a tie between two classes could flip for a record that is nobody's of the unit: there only models that
+say ``exact_`` throughout are vouched for, as for residual ballots (:mod:`pate.records.voters`). :attr:`RightFacts.own`
+says whether that is so; the statement repeats it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pate.core.checks import check_choice, check_int, quietly
+from pate.core.types import IntArray
+from pate.data._ids import distinct_ids
+from pate.exceptions import InvalidInputError
+from pate.ledger import Registration
+from pate.records._whose import Whose
+from pate.records.ballot_sum import _plain
+from pate.records.ballots import ADJACENCIES, GRID
+
+
+@dataclass(frozen=True, kw_only=True)
+class RightFacts:
+    """What is public of counts of right answers: everything but the counts.
+
+    Attributes
+    ----------
+    by_class : bool
+        Cells by class; False: the count alone.
+    classes : tuple
+    unit : {"record", "group"}
+    adjacency : {"replace-one", "add-or-remove"}
+    n : int
+        Number of units under replace-one adjacency (public there), else the nominal one.
+    model : str
+        What the model is recognised by.
+    own : bool
+        The model is pate's own code, and gives a row the same answer to the last bit wherever it may stand in a
+        neighbouring table.
+
+    Examples
+    --------
+    >>> facts = RightFacts(by_class=True, classes=(0, 1), unit="record", adjacency="replace-one", n=9)
+    >>> facts.n_cells, facts.delta_squared == 2 * GRID**2
+    (4, True)
+    """
+
+    by_class: bool
+    classes: tuple[Any, ...]
+    unit: str
+    adjacency: str
+    n: int
+    model: str = ""
+    own: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("unit", self.unit, ("record", "group"))
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        object.__setattr__(self, "classes", tuple(self.classes))
+        check_int("n", self.n, low=0)
+
+    @property
+    def counted(self) -> bool:
+        """Whether wrong answers are counted too, as the number of units is not public."""
+        return self.adjacency == "add-or-remove"
+
+    @property
+    def n_cells(self) -> int:
+        """How many numbers are released."""
+        return 2 * len(self.classes) if self.by_class else 1 + self.counted
+
+    @property
+    def delta_squared(self) -> int:
+        """The square of how far one unit moves the counts (L2), an exact whole number: the module's table."""
+        return (2 if self.by_class and not self.counted else 1) * GRID**2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; classes that are no plain values are their repr."""
+        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RightCounts:
+    """How many units a public model is right about, in whole 2^-16: **sensitive**; :func:`count_right` makes it.
+
+    Attributes
+    ----------
+    sums : int64 array of shape (n_cells, 1)
+    facts : RightFacts
+        What is public of it.
+    whose : Whose
+        By what a ledger recognises the records. **Sensitive.**
+
+    Examples
+    --------
+    >>> count_right(np.array([0, 1]), np.array([0, 0]), classes=(0, 1))
+    RightCounts(n_cells=1, unit='record', adjacency='replace-one', sums=<sensitive>)
+    """
+
+    sums: IntArray
+    facts: RightFacts
+    whose: Whose = field(repr=False)
+
+    def __post_init__(self) -> None:
+        wanted = (self.facts.n_cells, 1)
+        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
+            raise InvalidInputError(f"sums must be int64 of shape {wanted}. count_right makes them.")
+
+    @property
+    def delta_squared(self) -> int:
+        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
+        return self.facts.delta_squared
+
+    def registration(self) -> Registration:
+        """Return whose records these are, as a ledger registers them; under add-or-remove without their number."""
+        f = self.facts
+        return Registration(
+            f.unit,
+            f.classes,
+            n_units=None if f.counted else self.whose.n_units,
+            fingerprint=self.whose.fingerprint(),
+            adjacency=f.adjacency,
+        )
+
+    def __repr__(self) -> str:
+        f = self.facts
+        return f"RightCounts(n_cells={f.n_cells}, unit={f.unit!r}, adjacency={f.adjacency!r}, sums=<sensitive>)"
+
+
+def right_sums(
+    answers: IntArray, labels: IntArray, owners: IntArray | None, *, n_classes: int, counted: bool, by_class: bool
+) -> IntArray:
+    """Return the counts of these units, exact whole numbers: the module's table.
+
+    Parameters
+    ----------
+    answers : int64 array of shape (n,)
+        Class indices that the model gives; -1 where it cannot be asked.
+    labels : int64 array of shape (n,)
+        Class indices; -1 where a record is not usable.
+    owners : int64 array of shape (n,) or None
+        All records of a person carry one number, and stand here.
+    n_classes : int
+    counted : bool
+        Wrong answers too (add-or-remove).
+    by_class : bool
+
+    Returns
+    -------
+    int64 array of shape (n_cells, 1)
+
+    Examples
+    --------
+    >>> a, y, who = np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([7, 7, 8])
+    >>> (right_sums(a, y, None, n_classes=2, counted=False, by_class=False) / GRID).tolist()
+    [[2.0]]
+    >>> (right_sums(a, y, who, n_classes=2, counted=False, by_class=False) / GRID).tolist()
+    [[1.5]]
+    >>> (right_sums(a, y, who, n_classes=2, counted=True, by_class=True) / GRID).ravel().tolist()
+    [0.5, 1.0, 0.5, 0.0]
+    """
+    usable = np.flatnonzero((labels >= 0) & (answers >= 0))
+    y, right = labels[usable], answers[usable] == labels[usable]
+    cell = np.where(right, y, n_classes + y) if by_class else np.where(right, 0, 1)
+    n_cells = 2 * n_classes if by_class else 2
+    if owners is None:
+        sums = np.bincount(cell, minlength=n_cells).astype(np.int64) * GRID
+    else:
+        _, who = np.unique(owners[usable], return_inverse=True)
+        pairs, times = np.unique(who.reshape(-1) * n_cells + cell, return_counts=True)
+        k = np.bincount(who.reshape(-1))[pairs // n_cells] if len(pairs) else np.ones(0, dtype=np.int64)
+        sums = np.zeros(n_cells, dtype=np.int64)
+        np.add.at(sums, pairs % n_cells, (times.astype(np.int64) * GRID) // k)
+    kept = sums if by_class or counted else sums[:1]
+    return np.asarray(kept[:, None])
+
+
+def count_right(
+    answers: IntArray,
+    labels: IntArray,
+    *,
+    classes: Any,
+    groups: Any = None,
+    adjacency: str = "replace-one",
+    nominal_n: int | None = None,
+    by_class: bool = False,
+    model: str = "",
+    own: bool = False,
+) -> RightCounts:
+    """Return how many units a public model is right about, from what it answered.
+
+    Parameters
+    ----------
+    answers : int64 array of shape (n,)
+        Class indices that the model gives, each from its own record alone; -1 where it cannot be asked.
+    labels : int64 array of shape (n,)
+        Class indices; -1 where a record is not usable.
+    classes : sequence
+        Every class value that could occur, in order: public.
+    groups : array-like of shape (n,) or None
+        Whose each record is; then the unit is the person. A record without an owner is not usable.
+    adjacency : {"replace-one", "add-or-remove"}
+    nominal_n : int or None
+        Required under add-or-remove.
+    by_class : bool
+        Right and wrong by class, instead of the count.
+    model : str
+        What the model is recognised by. Public.
+    own : bool
+        See :class:`RightFacts`.
+
+    Returns
+    -------
+    RightCounts
+        **Sensitive.**
+
+    Raises
+    ------
+    InvalidInputError
+        Arrays of other shapes, or no nominal number under add-or-remove.
+
+    Examples
+    --------
+    >>> counts = count_right(np.array([0, 1, 1]), np.array([0, 1, -1]), classes=("no", "yes"))
+    >>> counts.delta_squared == GRID**2
+    True
+    """
+    answers, labels = np.asarray(answers), np.asarray(labels)
+    if answers.dtype != np.int64 or answers.shape != labels.shape or labels.dtype != np.int64 or labels.ndim != 1:
+        raise InvalidInputError("answers and labels must be int64 class indices of equal shape (n,), -1 for none.")
+    if (nominal_n is None) != (adjacency == "replace-one"):
+        raise InvalidInputError("nominal_n must be given under adjacency='add-or-remove', and there alone.")
+    from pate.teachers._usable import owned  # scikit-learn, whose import takes a second
+
+    groups, has_owner = quietly("groups", owned, groups, len(labels))
+    owners, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, len(labels))
+    whose = Whose.of(labels, groups, ids)
+    facts = RightFacts(
+        by_class=by_class,
+        classes=tuple(classes),
+        unit="group" if whose.grouped else "record",
+        adjacency=adjacency,
+        n=whose.n_units if nominal_n is None else check_int("nominal_n", nominal_n, low=1),
+        model=model,
+        own=own,
+    )
+    usable = np.where(has_owner, labels, -1)
+    sums = right_sums(answers, usable, owners, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class)
+    return RightCounts(sums, facts, whose)

@@ -1,0 +1,251 @@
+"""What noisy counts of right answers say of a model's accuracy: the correction, the interval, and when it is worth it.
+
+A model learns from the records that it is then measured on. Differential privacy bounds how much too good that looks,
+and does not make it nothing; the correction here is what development tables showed: its constants are fitted, and how
+often the interval holds is measured, by ``experiments/measured_accuracy.py``. All of it is post-processing of the
+released counts and of public numbers (Dwork and Roth 2014, Proposition 2.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate.core.checks import check_int
+from pate.core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import GaussianSum
+from pate.records import RightFacts
+from pate.records.ballots import GRID
+from pate.statement.measured import ClassRecall, MeasuredAccuracy
+from pate.statement.model import PrivacyStatement
+from pate.statement.plain import as_plain_text
+
+#: Part of mu^2 that the count costs, and the cells by class again.
+SHARE = 0.04
+#: Measured where nobody says, if noise alone leaves an interval of less than this to either side.
+WORTH = 0.05
+#: Of the interval: 95%.
+LEVEL, _QUANTILE = 0.95, 1.959963984540054
+#: A class is told of where its noisy count is more than so many standard deviations of the noise in it (two cells).
+_TOLD = 4.0
+#: The correction is _SIZE sqrt(a (1 - a) d (m - 1)/n) E/(E + _HALF); so large is its own uncertainty as a part of it.
+_SIZE, _HALF, _SPREAD = 0.2, 20.0, 1 / 1.5
+#: Components d = _COMPONENTS (E/20)^.75, at least and at most so many: what a model of E can have learnt.
+_COMPONENTS, _POWER, _FEWEST, _MOST = 17.0, 0.75, 16.0, 256.0
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedCounts:
+    """Counts of right answers with their noise: public.
+
+    Attributes
+    ----------
+    facts : RightFacts
+    noisy : float64 array of shape (n_cells,)
+        In units.
+    sigma : float
+        Standard deviation of the noise on each.
+    statement : PrivacyStatement or None
+        Of all that was paid with them.
+
+    Examples
+    --------
+    >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9)
+    >>> found = ReleasedCounts.of([2.0 * GRID], facts, GaussianSum(3.0), None)
+    >>> found.noisy, found.sigma
+    (array([2.]), 3.0)
+    """
+
+    facts: RightFacts
+    noisy: FloatArray
+    sigma: float
+    statement: PrivacyStatement | None = None
+
+    @classmethod
+    def of(
+        cls, drawn: npt.ArrayLike, facts: RightFacts, mechanism: GaussianSum, statement: PrivacyStatement | None
+    ) -> ReleasedCounts:
+        """Return the release of noisy whole numbers that are paid for and stored."""
+        noisy = np.asarray(drawn, dtype=np.float64).ravel() / GRID
+        return cls(facts, noisy, mechanism.scale(facts.delta_squared) / GRID, statement)
+
+
+def correction(accuracy: float, *, n: int, n_classes: int, mu: float) -> float:
+    """Return by how much a model looks too good on the records that it learnt from.
+
+    b = .2 sqrt(a (1 - a) d (m - 1)/n) E/(E + 20), with evidence E = n mu/(m sqrt 2) and d components: sampling error of
+    d (m - 1) numbers per record, of which little was learnt where noise was large. A law fitted to development tables,
+    not a theorem.
+
+    Parameters
+    ----------
+    accuracy : float
+        a, as it was measured.
+    n : int
+        Units.
+    n_classes : int
+        m.
+    mu : float
+        What the model cost, as Gaussian differential privacy.
+
+    Examples
+    --------
+    >>> round(correction(0.85, n=5_000, n_classes=2, mu=0.27), 4)
+    0.0131
+    """
+    n, m = check_int("n", n, low=1), check_int("n_classes", n_classes, low=2)
+    a = min(max(accuracy, 0.0), 1.0)
+    evidence = n * mu / (m * math.sqrt(2))
+    d = min(max(_COMPONENTS * (evidence / 20) ** _POWER, _FEWEST), _MOST)
+    size = _SIZE * math.sqrt(a * (1 - a) * d * (m - 1) / n) * evidence / (evidence + _HALF)
+    return min(size, a - min(a, 1 / m))  # never below guessing
+
+
+def check_measure(measure: Any) -> bool | str | None:
+    """Return ``measure`` if it is one of those there are.
+
+    Examples
+    --------
+    >>> check_measure("by class")
+    'by class'
+    >>> check_measure(1)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: measure must be None, True, False or 'by class', got 1. ...
+    """
+    if measure is None or isinstance(measure, bool) or (isinstance(measure, str) and measure == "by class"):
+        return measure
+    raise InvalidInputError(
+        f"measure must be None, True, False or 'by class', got {measure!r}. None measures accuracy where that is worth "
+        "its price."
+    )
+
+
+def noise_half_width(n: int, mu: float, share: float = SHARE) -> float:
+    """Return the half width that noise alone gives a measured accuracy: 1.96/(n mu sqrt(share)).
+
+    Parameters
+    ----------
+    n : int
+        Units, or their nominal number.
+    mu : float
+        What the whole release may cost.
+    share : float
+        Part of mu^2.
+
+    Examples
+    --------
+    >>> round(noise_half_width(3_000, 0.268), 4)
+    0.0122
+    """
+    return _QUANTILE / (n * mu * math.sqrt(share))
+
+
+def measured_shares(measure: bool | str | None, *, n: int, mu: float) -> tuple[float, ...]:
+    """Return the parts of mu^2 that measuring takes: none, the count's, or the count's and the cells'.
+
+    A public decision, by numbers that are known before any record is read.
+
+    Examples
+    --------
+    >>> measured_shares(None, n=300, mu=0.268), measured_shares(None, n=3_000, mu=0.268)
+    ((), (0.04,))
+    >>> measured_shares("by class", n=300, mu=0.268)
+    (0.04, 0.04)
+    """
+    measure = check_measure(measure)
+    if measure is None:
+        measure = noise_half_width(n, mu) < WORTH
+    if not measure:
+        return ()
+    return (SHARE, SHARE) if measure == "by class" else (SHARE,)
+
+
+def measured_accuracy(counts: Sequence[ReleasedCounts], *, mu: float, share: float) -> MeasuredAccuracy:
+    """Return what released counts say of the accuracy: estimate, interval and recall. Free of cost.
+
+    Parameters
+    ----------
+    counts : sequence of ReleasedCounts
+        The count, and perhaps the cells by class.
+    mu : float
+        What the model cost, for the correction.
+    share : float
+        Part of mu^2 that the counts cost.
+
+    Returns
+    -------
+    MeasuredAccuracy
+
+    Notes
+    -----
+    The estimate is a - b, a the noisy share and b the correction; its variance sigma^2/n^2 + a (1 - a)/n + (b/1.5)^2
+    adds noise, the sample that the records are of what comes later, and the spread of the correction. Under
+    add-or-remove a = R/(R + W) of noisy right and wrong counts, whose noise has variance
+    sigma^2 (a^2 + (1 - a)^2)/(R + W)^2 (to first order). A class is told of where its noisy count exceeds
+    4 sqrt 2 sigma.
+
+    Examples
+    --------
+    >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9_000)
+    >>> told = measured_accuracy([ReleasedCounts(facts, np.array([8_100.0]), 18.6)], mu=0.268, share=0.04)
+    >>> told.counted, told.low < told.estimate < told.high, round(told.half_width, 3)
+    (0.9, True, 0.015)
+    """
+    facts, noisy, sigma = counts[0].facts, counts[0].noisy, counts[0].sigma
+    m, counted = len(facts.classes), facts.counted
+    total = float(noisy.sum()) if counted else float(facts.n)
+    a = float(noisy[0]) / total if total > sigma else 0.5
+    inside = min(max(a, 0.0), 1.0)
+    n = max(1, round(total)) if total > sigma else 1
+    # A share of zero or one is no share without sampling error: one record more of either kind.
+    sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
+    b = correction(inside, n=n, n_classes=max(m, 2), mu=mu)
+    noise = sigma / n * (math.hypot(inside, 1 - inside) if counted else 1.0)
+    error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
+    low, estimate, high = _within(inside - b, a - b, error)
+    cells = () if len(counts) < 2 else _recalls(counts[1], b)
+    return MeasuredAccuracy(
+        estimate=estimate,
+        low=low,
+        high=high,
+        level=LEVEL,
+        unit=facts.unit,
+        n=None if counted else facts.n,
+        counted=a,
+        correction=b,
+        sigma=sigma,
+        share=share,
+        by_class=cells,
+    )
+
+
+def _within(inside: float, centre: float, error: float) -> tuple[float, float, float]:
+    """Return low, estimate and high within 0 to 1."""
+    low, high = (min(max(centre + side * _QUANTILE * error, 0.0), 1.0) for side in (-1, 1))
+    return low, min(max(inside, low), high), high
+
+
+def _recalls(cells: ReleasedCounts, b: float) -> tuple[ClassRecall, ...]:
+    """Return the recall of every class whose noisy count is large enough, corrected as the whole is."""
+    facts, sigma, m = cells.facts, cells.sigma, len(cells.facts.classes)
+    right, all_of = cells.noisy[:m], cells.noisy[:m] + cells.noisy[m:]
+    found = []
+    for value, hits, n in zip(facts.classes, right.tolist(), all_of.tolist(), strict=True):
+        name = as_plain_text(value)
+        if n <= _TOLD * math.sqrt(2) * sigma or n < 1:
+            found.append(ClassRecall(name=name))
+            continue
+        r = hits / n
+        inside = min(max(r, 0.0), 1.0)
+        noise = sigma / n * math.hypot(inside, 1 - inside)
+        sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
+        error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
+        low, estimate, high = _within(inside - b, r - b, error)
+        found.append(ClassRecall(name=name, estimate=estimate, low=low, high=high))
+    return tuple(found)

@@ -1,0 +1,171 @@
+"""DP-SGD and counts of right answers: one price for both, never below that of either, and sound for any sampling."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pate import Budget, DPSGDClassifier, GaussianSum, InvalidInputError, Ledger
+from pate.dpsgd._calibration import composed_epsilon, dpsgd_epsilon
+from pate.dpsgd._measured import Measured, _asked
+from pate.dpsgd.mechanisms import PoissonSGD, Shape
+from pate.estimator._by_dpsgd import plan_training
+from pate.exceptions import CuratorWarning
+from pate.privacy.convert import gdp_to_epsilon
+from pate.release import ReleaseTerms
+
+RNG = np.random.default_rng(0)
+Y = RNG.integers(2, size=2_000)
+X = RNG.normal(size=(2_000, 3)) + 2 * Y[:, None]
+BUDGET = Budget(1.0, 1e-5)
+
+
+def fitted(*, groups=None, **settings):
+    settings = {"budget": BUDGET, "classes": [0, 1], "n_steps": 10, "expected_batch_size": 500} | settings
+    return DPSGDClassifier("linear", **settings).fit(X, Y, groups=groups)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove", "zero-out"])
+@pytest.mark.parametrize("sigma", [1.0, 5.0, 20.0])
+def test_a_count_beside_next_to_no_training_costs_what_its_gaussian_costs(adjacency, sigma):
+    """Cross-check of dp_accounting's pairs: sensitivity 1 and noise sigma are (1/sigma)-GDP, under any adjacency."""
+    found = composed_epsilon(1e6, sigma, delta=1e-5, sample_rate=0.5, n_steps=1, adjacency=adjacency, interval=1e-4)
+    wanted = gdp_to_epsilon(1 / sigma, 1e-5)
+    assert wanted <= found < wanted * 1.01 + 1e-3
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove"])
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+@pytest.mark.parametrize("delta", [1e-5, 1e-12])
+def test_both_together_cost_more_than_training_and_no_less_than_the_count(adjacency, rate, delta):
+    told = {"delta": delta, "sample_rate": rate, "n_steps": 40, "adjacency": adjacency, "interval": 1e-3}
+    alone = dpsgd_epsilon(8.0, **told)
+    both = composed_epsilon(8.0, 4.0, **told)
+    assert both > max(alone, gdp_to_epsilon(1 / 4.0, delta) * (1 - 1e-9))
+    assert composed_epsilon(8.0, 2.0, **told) > both
+    upper = gdp_to_epsilon(math.sqrt((2 if adjacency == "replace-one" else 1) ** 2 * 40 / 64 + 1 / 16), delta)
+    if rate == 1:
+        assert both == pytest.approx(upper, rel=1e-6)
+
+
+def test_sampled_training_and_a_count_are_no_less_than_without_pessimism():
+    """A lower bound by hand: the composition at sampling rate q dominates the count composed with no step at all."""
+    both = Measured(PoissonSGD(), (GaussianSum(6.0),))
+    shape = Shape(1_000, 0.2, 30, 200)
+    found = both.epsilon(4.0, shape, delta=1e-5, adjacency="replace-one", interval=1e-3)
+    assert found < both.charge(4.0, shape).guarantee(1e-5).epsilon * 1.01  # Renyi and mu^2 allow more
+    assert both.charge(4.0, shape).mu_squared == pytest.approx(
+        PoissonSGD().charge(4.0, shape).mu_squared + 1 / 36, rel=1e-12
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "settings",
+    [{"n_steps": 5, "expected_batch_size": 2_000}, {}, {"adjacency": "add-or-remove", "nominal_n": 2_000},
+     {"adjacency": "zero-out"}, {"measure": "by class"}],
+    ids=["full", "sampled", "add-or-remove", "zero-out", "by class"],
+)  # fmt: skip
+def test_training_and_measuring_stay_within_the_budget(settings):
+    clf = fitted(measure=settings.get("measure", True), **{k: v for k, v in settings.items() if k != "measure"})
+    told = clf.measured_
+    assert clf.guarantee_.epsilon <= 1.0
+    assert clf.guarantee_.epsilon > 0.98
+    assert abs(told.counted - clf.score(X, Y)) < 6 * told.sigma / 2_000 * 1.5 + 0.01
+    assert clf.statement_.measured == told
+    assert len(told.by_class) == (2 if "measure" in settings else 0)
+    assert (told.n is None) == (settings.get("adjacency") == "add-or-remove")
+    assert clf.noise_multiplier_ > fitted(measure=False, **{k: v for k, v in settings.items() if k != "measure"}
+                                          ).noise_multiplier_  # fmt: skip
+
+
+def test_persons_count_as_one_each():
+    groups = np.arange(2_000) // 2
+    clf = fitted(groups=groups, measure=True, expected_batch_size=1_000, n_steps=5)
+    right = (clf.predict(X) == Y).reshape(1_000, 2).mean()
+    assert (clf.measured_.unit, clf.measured_.n) == ("group", 1_000)
+    assert abs(clf.measured_.counted - right) < 6 * clf.measured_.sigma / 1_000
+
+
+def test_the_ledger_is_charged_for_both_at_once(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite", total=BUDGET)
+    clf = fitted(measure=True, ledger=ledger, expected_batch_size=2_000, n_steps=5)
+    (row,) = ledger.releases()
+    training = PoissonSGD().charge(clf.noise_multiplier_, Shape(2_000, 1.0, 5, 2_000)).mu_squared
+    assert row.charge.mu_squared == pytest.approx(training + clf.measured_.sigma**-2, rel=1e-9)
+    assert row.charge.mu_squared <= BUDGET.mu_squared
+
+
+@pytest.mark.long
+def test_nobody_says_and_public_numbers_decide():
+    assert fitted().measured_ is not None  # 2,000 records: two points of noise
+    assert DPSGDClassifier("linear", budget=BUDGET, classes=[0, 1], n_steps=5, expected_batch_size=100).fit(
+        X[:300], Y[:300]
+    ).measured_ is None  # fmt: skip
+    assert fitted(noise_multiplier=50.0).measured_ is None
+    with pytest.raises(InvalidInputError, match="measure must be"):
+        fitted(measure="yes")
+
+
+def planned(folder, *, decide="likeliest", ledger=None):
+    public = np.random.default_rng(5).normal(size=(200, 3)) + np.eye(3)[0]
+    terms = ReleaseTerms(budget=BUDGET, ledger=ledger)
+    return plan_training(
+        public, terms, classes=(0, 1), n_records=len(X), row_shape=(3,), like=public, random_state=0,
+        checkpoint_dir=folder, measure=True, decide=decide,
+    )  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_run_that_is_taken_up_shows_the_same_counts_and_no_others(tmp_path):
+    """Other noise on the same counts, or the same noise on those of another model, would be paid for by nobody."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    first = planned(tmp_path / "run", ledger=ledger).run(X, Y)[0].statement
+    again = planned(tmp_path / "run", ledger=ledger).run(X, Y)[0].statement
+    assert again.measured == first.measured
+    assert len(ledger.releases()) == 1
+    with pytest.raises(InvalidInputError, match="measured with other decisions"):
+        planned(tmp_path / "run", decide="balanced", ledger=ledger).run(X, Y)
+    planned(tmp_path / "run", ledger=ledger).run(X, Y)[2].remove()
+    assert not list((tmp_path / "run").iterdir())
+    other = planned(tmp_path / "run").run(X, Y)[0].statement
+    assert other.measured != first.measured  # another run, other noise: paid for by itself
+
+
+class Odd(torch.nn.Module):
+    """Raises, with the number in its words, where a row has one above 90."""
+
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        self.linear = torch.nn.Linear(n_features, n_classes)
+
+    def forward(self, x):
+        if (x > 90).any():
+            raise ValueError(f"secret {x[x > 90]}")
+        return self.linear(x)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:module cannot be run on records side by side")
+def test_a_record_that_is_not_usable_is_not_asked_and_nothing_that_is_raised_is_shown():
+    rows, y = X.astype(np.float32), Y.copy()
+    rows[7, 0], y[7] = 97.125, 5  # of no class
+    kept = {"budget": BUDGET, "classes": [0, 1], "n_steps": 5, "expected_batch_size": 500, "measure": True}
+    with pytest.warns(CuratorWarning):
+        clf = DPSGDClassifier(Odd, module_kwargs={"n_features": 3, "n_classes": 2}, **kept).fit(rows, y)
+    assert clf.measured_ is not None
+    with pytest.raises(InvalidInputError, match="module raised ValueError on the private rows") as caught:
+        _asked(Odd(3, 2), rows[7:8])
+    assert "97" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_a_record_without_an_owner_is_no_further_person():
+    owners = (np.arange(len(X)) // 2).astype(object)
+    clf = fitted(groups=owners, measure=True, records_per_group=2)
+    owners[5] = None
+    with pytest.warns(CuratorWarning):
+        other = fitted(groups=owners, measure=True, records_per_group=2)
+    assert clf.measured_.n == other.measured_.n == clf.statement_.n_units == 1_000

@@ -1,0 +1,150 @@
+"""Files in, a model out that DP-SGD learnt, and labels where there are public rows."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pate import Budget, InvalidInputError, Ledger, PATEClassifier
+from pate.exceptions import PrivacyParameterWarning
+from pate.jobs import GradientPlan, LabelJob, predict_file
+from pate.model import read_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:the column 'who' has")
+BUDGET = Budget(2.0, 1e-4)
+RANGES = {"age": (0, 100), "town": ["Oslo", "Rome"]}
+N, N_PUBLIC = 600, 50
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"age": rng.uniform(10, 90, N + N_PUBLIC).round(3), "town": rng.choice(["Oslo", "Rome"], N + N_PUBLIC)}
+    )
+    rows[N:].to_csv(tmp_path / "public.csv", index=False)
+    rows = rows[:N].assign(ill=np.where(rows["age"][:N] > 50, "yes", "no"), who=[f"p{i // 2}" for i in range(N)])
+    rows.to_csv(tmp_path / "private.csv", index=False)
+    return tmp_path
+
+
+def job(folder, public="public.csv", **more):
+    given = {"target": "ill", "classes": ["no", "yes"], "budget": BUDGET, "voters": "dpsgd"}
+    given |= {} if public is None or "group" in more else {"drop": ["who"]}
+    return LabelJob(folder / "private.csv", None if public is None else folder / public, **(given | more))
+
+
+@pytest.mark.long
+def test_labels_model_and_statement_are_of_one_run(files):
+    made = job(files, ledger=files / "ledger.sqlite")
+    assert isinstance(made.plan, GradientPlan)
+    assert made.plan.text().splitlines()[0] == f"learns     DP-SGD, from {N} records"
+    release = made.run()
+    assert release.statement.guarantee == made.plan.guarantee
+    paths = made.write(release, files / "labels.csv", proba=True)
+    made.model(release).save(files / "labels.pate")
+    made.finish()
+    frame = pd.read_csv(files / "labels.csv")
+    assert frame.columns.tolist() == ["row", "label", "status", "confidence", "p_no", "p_yes"]
+    assert (frame["label"] == np.where(pd.read_csv(files / "public.csv")["age"] > 50, "yes", "no")).mean() > 0.8
+    found = Ledger(files / "ledger.sqlite").verify(files=[paths[0], paths[1], files / "labels.pate"])
+    assert [one.status for one in found.files] == ["as released"] * 3
+    (row,) = Ledger(files / "ledger.sqlite").releases()
+    assert row.facts["epsilon"] == release.guarantee.epsilon
+    predict_file(files / "labels.pate", files / "public.csv", files / "again.csv")
+    assert pd.read_csv(files / "again.csv")["label"].tolist() == frame["label"].tolist()
+
+
+@pytest.mark.long
+def test_without_public_rows_there_is_a_model_within_declared_ranges(files):
+    made = job(files, None, ranges=RANGES, group="who")
+    told = dict(made.plan.lines())
+    assert told["columns"].splitlines() == ["age: number from 0 to 100", "town: 2 categories"]
+    assert told["labels"].startswith("none, as there are no public rows")
+    release = made.run()
+    assert (release.n_queries, release.statement.unit, release.statement.n_units) == (0, "group", N // 2)
+    assert [path.name for path in made.write(release, files / "out.csv")] == [
+        "out.statement.json", "out.statement.txt", "out.statement.html"]  # fmt: skip
+    made.model(release).save(files / "out.pate")
+    assert read_model(files / "out.pate").manifest.kind == "dpsgd"
+    done = predict_file(files / "out.pate", files / "public.csv", files / "predicted.csv")
+    truth = np.where(pd.read_csv(files / "public.csv")["age"] > 50, "yes", "no")
+    assert done.n_rows == N_PUBLIC
+    assert (pd.read_csv(files / "predicted.csv")["label"] == truth).mean() > 0.8
+    assert PATEClassifier.load(files / "out.pate").voters_ == "dpsgd"
+
+
+def test_columns_without_a_range_are_left_out_and_said(files):
+    made = job(files, None, ranges={"age": (0, 100)})
+    assert "town: left out, as no range of it was declared" in made.plan.text()
+
+
+def test_auto_says_why(files):
+    pd.read_csv(files / "public.csv")[:9].to_csv(files / "few.csv", index=False)
+    made = job(files, "few.csv", voters=None)
+    assert made.voters == "dpsgd"
+    assert "9 public rows make no map" in made.plan.text()
+    assert "9 public rows make no map" in made.run().statement.mechanism
+    assert job(files, voters="auto", anyway=True).voters == "records"
+
+
+def test_neighbouring_files_have_one_plan(files):
+    before = job(files, None, ranges=RANGES).plan.text()
+    lines = (files / "private.csv").read_text().splitlines()
+    lines[5] = "1e99,?,,"
+    (files / "private.csv").write_text("\n".join(lines) + "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert job(files, None, ranges=RANGES).plan.text() == before
+
+
+@pytest.mark.long
+def test_a_job_that_died_after_its_run_gives_the_same_model_for_nothing(files):
+    kept = {"ledger": files / "ledger.sqlite", "checkpoint_dir": files / "out.private"}
+    first = job(files, **kept)
+    one = first.run()
+    again = job(files, **kept)
+    assert again.plan.is_paid
+    assert "nothing more: a run that was cut off paid" in again.plan.text()
+    two = again.run()
+    assert np.array_equal(one.probability, two.probability)
+    assert len(Ledger(files / "ledger.sqlite").releases()) == 1
+    again.finish()
+    assert not any((files / "out.private").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("public", "options", "text"),
+    [
+        (
+            "public.csv",
+            {"max_categories": 9},
+            r"max_categories \(--max-categories\) must be left out with voters='dpsgd'",
+        ),
+        ("public.csv", {"commonest": 0.6}, "commonest"),
+        ("public.csv", {"n_teachers": 9}, "voters='dpsgd' must stand without n_teachers"),
+        ("public.csv", {"voters": "records", "ranges": RANGES}, "ranges must be left out"),
+        ("public.csv", {"stated": {"disjoint shards": "mine"}}, "stated has the unknown entry"),
+        (None, {}, "ranges must be declared"),
+        (None, {"ranges": RANGES, "student": "svm"}, "student .* where there are no public rows"),
+        (None, {"ranges": RANGES, "keep_model": False}, "keep_model must be True"),
+        (None, {"ranges": RANGES, "voters": "heads"}, "public must be given where voters='heads'"),
+        (None, {"ranges": {"weight": (0, 9)}}, "ranges names columns that private.csv lacks: 'weight'"),
+        (None, {"ranges": {"ill": ["no", "yes"]}}, "has another role"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(files, public, options, text):
+    with pytest.raises(InvalidInputError, match=text):
+        job(files, public, **options)
+
+
+def test_the_statement_file_is_whole(files):
+    made = job(files, None, ranges=RANGES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyParameterWarning)
+        paths = made.write(made.run(), files / "out.csv")
+    assert json.loads(paths[0].read_text())["released"].startswith("the parameters of a classifier trained by DP-SGD")
