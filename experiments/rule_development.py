@@ -40,7 +40,7 @@ from pate import Budget, PATEClassifier, load_dataset
 from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.recipes import PublicFacts, choose, fitted_representation, kind_of
-from pate.recipes._build import by_quantiles, columns_before, make_head, make_space
+from pate.recipes._build import make_head, make_space
 from pate.recipes._expected import fit_law
 from pate.recipes._model import asked_with
 from pate.release import measured_shares
@@ -86,8 +86,6 @@ class Split:
     n_classes: int
     z: tuple[Array, Array, Array]  # public, private, test
     y: tuple[Labels, Labels, Labels]
-    columns: bool
-    quantiles: bool
     by_hand: float
 
 
@@ -166,16 +164,14 @@ def _cut(c: Config, folder: Path | None, name: str, against: str, n_public: int,
     kind = kind_of(shown)
     representation = fitted_representation(kind, shown)
     z = tuple(np.asarray(representation.transform(taken(X, i)), dtype=float) for i in (public, private, test))
-    columns = columns_before(representation, shown) if kind == "table" else None
     plain = z if kind == "text" else tuple(_columns(shown, taken(X, i)) for i in (public, test))
     scaler, few = StandardScaler().fit(plain[0]), slice(c.labelled)
     right = float((y[test] == y[public[few]][0]).mean())  # one class alone
     if len(np.unique(y[public[few]])) > 1:
         model = LogisticRegression(max_iter=500).fit(scaler.transform(plain[0][few]), y[public[few]])
         right = float(model.score(scaler.transform(plain[-1]), y[test]))
-    quantiles = columns is not None and by_quantiles(representation)
     ys = (y[public], y[private], y[test])
-    return Split(kind, int(y.max()) + 1, (z[0], z[1], z[2]), ys, columns is not None, quantiles, right)
+    return Split(kind, int(y.max()) + 1, (z[0], z[1], z[2]), ys, right)
 
 
 def _parts(c: Config, name: str, n: int, n_public: int, seed: int) -> tuple[Labels, Labels, Labels]:
@@ -193,8 +189,7 @@ def _columns(public: Any, X: Any) -> Array:
 def facts_of(s: Split, n: int, mu: float) -> PublicFacts:
     """Return what the rule may know of so many records."""
     return PublicFacts(
-        n, s.n_classes, mu, len(s.z[0]), s.kind, spectrum=tuple(np.sort(s.z[0].var(axis=0))[::-1].tolist()),
-        columns=s.columns, quantiles=s.quantiles,
+        n, s.n_classes, mu, len(s.z[0]), s.kind, spectrum=tuple(np.sort(s.z[0].var(axis=0))[::-1].tolist())
     )  # fmt: skip
 
 

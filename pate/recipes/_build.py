@@ -68,7 +68,7 @@ def _numeric(column: Any) -> bool:
     return bool(column.dtype.kind in "biuf")
 
 
-def heavy_tailed(X_public: Any) -> bool:
+def heavy_tailed(rows: FloatArray) -> bool:
     """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they.
 
     Examples
@@ -77,7 +77,6 @@ def heavy_tailed(X_public: Any) -> bool:
     >>> heavy_tailed(X), heavy_tailed(np.exp(2 * X))
     (False, True)
     """
-    rows = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
     with np.errstate(all="ignore"):
         rows = np.where(np.isfinite(rows), rows, np.nan)
         rows = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
@@ -185,22 +184,9 @@ def default_representation(
         rep = KernelPCA(_COMPONENTS, random_state=random_state)
     else:
         numbers = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
-        way = "quantile" if heavy_tailed(X_public) else "common" if of_one_unit(numbers) else "standard"
+        way = "quantile" if heavy_tailed(numbers) else "common" if of_one_unit(numbers) else "standard"
         rep = chain(TableMap(numeric=[way]), KernelPCA(_COMPONENTS, random_state=random_state))
     return rep
-
-
-def by_quantiles(representation: Representation) -> bool:
-    """Whether a table's columns are compared by their public quantiles, in its default representation.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> by_quantiles(fitted_representation("table", X)), by_quantiles(fitted_representation("table", np.exp(3 * X)))
-    (False, True)
-    """
-    first = getattr(representation, "parts_", (None,))[0]
-    return isinstance(first, TableMap) and first.numeric == ["quantile"]
 
 
 def columns_before(representation: Representation, X_public: Any) -> Representation | None:

@@ -37,10 +37,6 @@ class PublicFacts:
     spectrum : sequence of float or None
         Variances of the representation's components over the public rows.
     adjacency : {"replace-one", "add-or-remove"}
-    columns : bool
-        Whether public rows have columns that trees can split: not where the caller gave a representation.
-    quantiles : bool
-        Whether these columns have long tails, so that their public quantiles are compared.
 
     Raises
     ------
@@ -64,8 +60,6 @@ class PublicFacts:
     kind: str = "table"
     spectrum: tuple[float, ...] | None = None
     adjacency: str = "replace-one"
-    columns: bool = True
-    quantiles: bool = False
 
     def __post_init__(self) -> None:
         check_int("n_units", self.n_units, low=1)

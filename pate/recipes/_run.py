@@ -24,7 +24,7 @@ from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes._answers import balancing, check_decide, decided, noise_temperature, temperature_as_measured, tempered
-from pate.recipes._build import by_quantiles, columns_before, make_head, make_space
+from pate.recipes._build import columns_before, make_head, make_space
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._recipe import Recipe, Round, check_recipe
@@ -172,7 +172,6 @@ class RecordsPlan:
             check_recipe(recipe)
         some = some_rows(X_public, random_state)
         z = np.asarray(representation.transform(some), dtype=np.float64)
-        columns = columns_before(representation, some) if kind == "table" else None
         # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
         mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
         measuring = measured_shares(measure, n=n_units, mu=mu)
@@ -183,12 +182,12 @@ class RecordsPlan:
             n_public=len(z),
             kind=_looked_at(kind, some, image_shape),
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
-            columns=columns is not None,
-            quantiles=columns is not None and by_quantiles(representation),
         )
         chosen = rule(facts) if recipe is None else recipe
         if chosen.student == "image" and kind != "image":
             raise InvalidInputError(f"recipe must have another student than 'image': these rows are of kind {kind!r}.")
+        trees = chosen.student == "forest" and kind == "table"
+        columns = columns_before(representation, some) if trees else None
         if chosen.student == "forest" and columns is None:
             raise InvalidInputError(
                 "recipe must have another student than 'forest': there are no columns for trees before this "
@@ -205,7 +204,6 @@ class RecordsPlan:
             n_jobs=n_jobs,
             verbose=verbose,
         )
-        columns = columns if chosen.student == "forest" else None
         return cls(
             chosen,
             facts,

@@ -122,7 +122,7 @@ def buy_rounds(
     BudgetExceededError
         The ledger has nothing left, or next to nothing of what the budget buys.
     NotWorthwhileError
-        A round's noise is more than all ballots together.
+        The noise of a round is more than all ballots together, the root of the number of rounds times over.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,8 @@ from pate import Budget, InvalidInputError, PATEClassifier
 from pate.exceptions import RunFolderError
 from pate.heads import ForestHead, SelfTrainedHead
 from pate.model import read_model
-from pate.recipes import RecordModel
+from pate.recipes import PublicFacts, RecordModel, Round, choose
+from pate.recipes._answers import noise_temperature, temperature_as_measured
 from pate.recipes._build import make_head
 from pate.recipes._model import asked_with
 from pate.representations import FromTransformer, TableMap, chain
@@ -127,11 +129,14 @@ def test_what_was_saved_predicts_the_very_same(name, tmp_path):
 
 
 @pytest.mark.long
-def test_a_model_of_rounds_and_trees_comes_back(tmp_path):
-    """More evidence: residual rounds, and a forest of the public columns."""
+def test_a_model_of_rounds_and_trees_comes_back(monkeypatch, tmp_path):
+    """A recipe of one's own: residual rounds, and a forest of the public columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6_400, 4))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    rounds = (Round(0.5), Round(0.5, 0.7))
+    trees = replace(choose(PublicFacts(6_000, 2, 1.0, 400, "image")), rounds=rounds, student="forest")
+    monkeypatch.setattr(PATEClassifier, "_rule", staticmethod(lambda facts: trees))
     clf = PATEClassifier(budget=Budget(8.0, 1e-5), classes=[0, 1], random_state=0)
     clf.fit(X[:6_000], y[:6_000], X_public=X[6_000:])
     assert isinstance(clf.student_.head, ForestHead)
@@ -206,7 +211,8 @@ def test_a_ballots_model_follows_from_the_release_and_public_rows(tmp_path):
     plan, _ = clf.fit_keeping(X[:N], y[:N], X_public=X[N:])
     clf.save(tmp_path / "a.pate")
     first, *later = clf.release_.rounds
-    head = make_head(plan.recipe).fit(first, plan.phi)
+    head = make_head(plan.recipe, plan.voters.space, plan.voters.classes)
+    head = head.fit(first, plan.phi) if plan.recipe.rounds[0].clip is None else head.updated(first)
     for release in later:
         head = head.updated(release, plan.phi)
     taught = head
@@ -216,6 +222,10 @@ def test_a_ballots_model_follows_from_the_release_and_public_rows(tmp_path):
         taught = ForestHead().fit(head, plan.phi, plan.table)
     again = copy.copy(clf)
     again.student_ = again._measured_of = RecordModel(plan.voters, taught, plan.columns)
+    again.student_.temperature = noise_temperature(head, plan.phi)
+    if clf.measured_ is not None:
+        found = again.student_.untempered(X[N:])
+        again.student_.temperature = temperature_as_measured(found, found.argmax(axis=1), clf.measured_.estimate)
     again.save(tmp_path / "b.pate")
     assert (tmp_path / "b.pate").read_bytes() == (tmp_path / "a.pate").read_bytes()
 

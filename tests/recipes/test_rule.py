@@ -127,5 +127,5 @@ def test_facts_are_refused_by_name(name: str, value: object) -> None:
 
 def test_facts_hold_numbers_that_are_public_and_no_rows() -> None:
     assert {f.name for f in fields(PublicFacts)} == {
-        "n_units", "n_classes", "mu", "n_public", "kind", "spectrum", "adjacency", "columns", "quantiles"
+        "n_units", "n_classes", "mu", "n_public", "kind", "spectrum", "adjacency"
     }  # fmt: skip

@@ -316,7 +316,7 @@ def test_the_rules_own_recipes_can_be_run(kind):
     for n_public in (50, 500, 20_000):
         for n_classes in (2, 10):
             for mu in (0.01, 0.1, 1.0, 5.0):
-                check_recipe(choose(PublicFacts(50_000, n_classes, mu, n_public, kind, columns=kind == "table")))
+                check_recipe(choose(PublicFacts(50_000, n_classes, mu, n_public, kind)))
 
 
 def test_a_callers_rounds_are_run_as_they_are(rows):

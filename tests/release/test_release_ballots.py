@@ -324,11 +324,13 @@ def test_crumbs_are_not_bought(tmp_path):
     for given in (
         {"budget": Budget(0.02, 1e-5), **few},
         {"budget": BUDGET, **few, "shares": [1e-4, 1.0]},
-        {"budget": BUDGET, "shares": [1.0] * 100, "classes": 3, "nominal_n": 30},
+        {"budget": Budget(0.02, 1e-5), "shares": [1.0] * 100, "classes": 3, "nominal_n": 30},
     ):
         with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected .* anyway=True"):
             open_ballot_session(**given)
         assert open_ballot_session(**given, anyway=True).n_left == len(given["shares"])
+    # A hundred rounds alike say together what one says, and that is enough here.
+    assert open_ballot_session(BUDGET, shares=[1.0] * 100, classes=3, nominal_n=30).n_left == 100
     # The edge: a round's noise is n sensitivities.
     at = GaussianSum.for_budget(BUDGET).noise_multiplier
     assert open_ballot_session(BUDGET, shares=[1], classes=3, n_units=math.ceil(at)).n_left == 1
