@@ -1,4 +1,4 @@
-"""A result of several tables of rows, measured one by one, stored as they finish, and never measured twice."""
+"""Rows of development tables, results that are measured row by row and kept, and pages that are made of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pate import load_dataset
 from pate.core.provenance import provenance
 
 #: A row's table, what tells it from the others there, and what measures the rest of it.
 Cell = tuple[str, dict[str, Any], Callable[[], dict[str, Any]]]
+
+
+def rows_of(name: str, against: str, folder: Path | None) -> tuple[Any, npt.NDArray[Any]]:
+    """Return all rows and labels of a development table, or whether a label is ``against``."""
+    path = None if folder is None else folder / f"{name}.csv.gz"
+    if path is not None and path.exists():
+        table = pd.read_csv(path)
+        y = table.pop("target").to_numpy()
+        X: Any = table["review"].fillna("").to_numpy(dtype=object) if list(table.columns) == ["review"] else table
+    else:
+        data = load_dataset(name, random_state=100)
+        X, y = data.private.X, np.asarray(data.private.y)
+    return X, (y.astype(str) == against).astype(int) if against else y
+
+
+def taken(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Return these rows."""
+    return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
 
 
 def filled(config: Any, tables: Iterable[str], cells: Iterable[Cell], result: Path | None) -> dict[str, Any]:
@@ -29,5 +52,25 @@ def filled(config: Any, tables: Iterable[str], cells: Iterable[Cell], result: Pa
             told[table].append({**key, **measure()})
             print(told[table][-1], flush=True)
             if result is not None:
-                result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+                result.write_text(_written(told), encoding="utf-8")
     return told
+
+
+def _written(told: dict[str, Any]) -> str:
+    """Return JSON with a line for each row of a table."""
+    parts = []
+    for key, value in told.items():
+        rows = isinstance(value, list) and all(isinstance(row, dict) for row in value)
+        text = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]" if rows and value else json.dumps(value)
+        parts.append(f" {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def write_page(page: Path, name: str, made: str) -> None:
+    """Put what was made between the page's marks of that name."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, first, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not first or not last:
+        raise SystemExit(f"{page} must have the lines {begin} and {end}.")
+    page.write_text(f"{before}{begin}\n{made}\n{end}{after}", encoding="utf-8")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _tables import write_page
 
 from pate import load_dataset
 from pate.core.provenance import provenance
@@ -27,8 +28,6 @@ from pate.data import _shift
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "covariate_shift.json"
 PAGE = ROOT / "docs" / "data.md"
-#: Between these lines of the page nothing is typed by hand.
-BEGIN, END = "<!-- shift:begin -->", "<!-- shift:end -->"
 Turn = Callable[[pd.DataFrame], pd.DataFrame]
 UNITS: dict[str, Turn] = {
     "times 10": lambda v: v * 10,
@@ -126,16 +125,6 @@ def table(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_page(result: Path, page: Path) -> None:
-    """Put the table between the page's marks."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{page} must have the lines {BEGIN} and {END}.")
-    made = table(json.loads(result.read_text(encoding="utf-8")))
-    page.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -150,7 +139,7 @@ def main() -> None:
     if not given.page:
         told = measure(Config(), given.tables)
         RESULT.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    write_page(RESULT, PAGE)
+    write_page(PAGE, "shift", table(json.loads(RESULT.read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":
