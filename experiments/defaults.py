@@ -119,8 +119,8 @@ def measured(table: tuple[str, str], how: str, n_public: int, epsilon: float, se
     if clf.measured_ is not None:
         seen = clf.measured_
         found["measured"] = [seen.estimate, seen.low, seen.high, seen.counted, seen.correction, seen.sigma]
-        found["mu"] = math.sqrt(clf.statement_.mu**2 * (1 - seen.share))
     if who == "records":
+        found["mu"] = plan.mu
         model = clf.student_
         rows, own = (clf._check_rows(taken(X, i), model) for i in (test, public))
         before = model.untempered(rows)
