@@ -141,6 +141,20 @@ class Measured:
             f"{self.training.verify(noise_multiplier, shape, guarantee, interval)}; with a Gaussian of mu^2 = {extra}"
         )
 
+    def replacing(self) -> Measured:
+        """Return the same counts, made under add-or-remove, as they cost where one unit is replaced by another.
+
+        A unit that is added moves them by one vector u with L2 norm <= 1 and no entry below 0; one that is replaced
+        takes u away and adds such a v: |u - v|^2 <= |u|^2 + |v|^2 <= 2, their noise multiplier over sqrt 2.
+
+        Examples
+        --------
+        >>> both = Measured(PoissonSGD(), (GaussianSum(4.0),))
+        >>> round(both.replacing().counted.mu_squared / both.counted.mu_squared, 6)
+        2.0
+        """
+        return Measured(self.training, tuple(GaussianSum(m.noise_multiplier / math.sqrt(2)) for m in self.counts))
+
     def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float | None:
         """Return the mu of both, rounded up; None where training has none."""
         mu = self.training.mu(noise_multiplier, shape, adjacency)

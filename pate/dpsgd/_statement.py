@@ -143,7 +143,10 @@ _SOURCES = {
 def _beside_replace_one(plan: Plan) -> str:
     """Return what the same run would say under this package's adjacency: no rule of thumb leads there."""
     delta = plan.guarantee.delta
-    other = plan.mechanism.epsilon(
+    mechanism = plan.mechanism
+    if isinstance(mechanism, Measured) and plan.guarantee.adjacency == "add-or-remove":
+        mechanism = mechanism.replacing()
+    other = mechanism.epsilon(
         plan.noise_multiplier, plan.shape, delta=delta, adjacency="replace-one", interval=plan.interval
     )
     return (

@@ -2,7 +2,7 @@
 
 A model learns from the records that it is then measured on. Differential privacy bounds how much too good that looks,
 and does not make it nothing; the correction here is what development tables showed: its constants are fitted, and how
-often the interval holds is measured, by ``experiments/measured_accuracy.py``. All of it is post-processing of the
+often the interval holds is measured, by ``experiments/defaults.py``. All of it is post-processing of the
 released counts and of public numbers (Dwork and Roth 2014, Proposition 2.1).
 """
 

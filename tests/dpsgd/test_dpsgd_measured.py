@@ -80,6 +80,16 @@ def test_training_and_measuring_stay_within_the_budget(settings):
                                           ).noise_multiplier_  # fmt: skip
 
 
+@pytest.mark.parametrize(("adjacency", "factor"), [("add-or-remove", 2), ("zero-out", 1)])
+def test_what_replace_one_would_say_has_the_counts_in_it(adjacency, factor):
+    """Golden: in full batches all is Gaussian; one unit for another moves a sum by two norms, such counts by sqrt 2."""
+    nominal = {"nominal_n": 2_000} if adjacency == "add-or-remove" else {}
+    clf = fitted(measure=True, n_steps=5, expected_batch_size=2_000, adjacency=adjacency, **nominal)
+    mu = math.sqrt(4 * 5 / clf.noise_multiplier_**2 + factor / clf.measured_.sigma**2)
+    other = float(clf.statement_.accounting.split("that would be ")[1].split(" at delta")[0])
+    assert other == pytest.approx(gdp_to_epsilon(mu, 1e-5), rel=2e-3)
+
+
 def test_persons_count_as_one_each():
     groups = np.arange(2_000) // 2
     clf = fitted(groups=groups, measure=True, expected_batch_size=1_000, n_steps=5)
