@@ -233,4 +233,5 @@ def make_head(recipe: Recipe, space: BallotSpace, classes: tuple[Any, ...]) -> L
     """Return the recipe's head for a fitted space: a descent head at its start, or a likelihood head, unfitted."""
     if recipe.prior_scale is not None:
         return LikelihoodHead(tau=recipe.prior_scale, max_iter=60)
-    return DescentHead(n_rounds=len(recipe.rounds), constant=bool(recipe.constant)).start(space.n_components_, classes)
+    n_rounds = sum(not r.of_student for r in recipe.rounds)
+    return DescentHead(n_rounds=n_rounds, constant=bool(recipe.constant)).start(space.n_components_, classes)

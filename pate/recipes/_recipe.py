@@ -114,20 +114,19 @@ def check_recipe(recipe: Recipe) -> None:
     if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
         raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")
     descent = recipe.prior_scale is None
-    if descent and (recipe.space != "signed" or recipe.student == "image"):
+    if descent and recipe.space != "signed":
         raise InvalidInputError(
-            "recipe must have a prior_scale, got None: rounds that all have a clip are of signed ballots, without an "
-            "image student."
+            "recipe must have a prior_scale, got None: rounds that all have a clip are of signed ballots."
         )
     for i, one in enumerate(rounds):
         name = f"recipe.rounds[{i}]"
         check_real(f"{name}.share", one.share, low=1e-9, high=1e9)
         if not isinstance(one.of_student, bool):
             raise InvalidInputError(f"{name}.of_student must be True or False, got {shown(one.of_student)}.")
-        if i == 0 and not descent and (one.clip is not None or one.of_student):
+        if i == 0 and (one.of_student or (not descent and one.clip is not None)):
             raise InvalidInputError(
-                f"{name} must have clip=None and of_student=False, got {one}: there is no model yet that records could "
-                "disagree with. Put a round of class ballots first."
+                f"{name} must have {'' if descent else 'clip=None and '}of_student=False, got {one}: there is no model "
+                "yet that records could disagree with. Put a round of the head's own first."
             )
         if i or descent:
             if one.clip is None:

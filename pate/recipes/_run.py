@@ -404,7 +404,9 @@ class RecordsPlan:
             taught = ForestHead().fit(head, self.phi, self.table)
         return RecordModel(self.voters, taught, self.columns)
 
-    def _image_model(self, head: LikelihoodHead, asking: _Asking, records: tuple[Any, Any, Any]) -> RecordModel:
+    def _image_model(
+        self, head: LikelihoodHead | DescentHead, asking: _Asking, records: tuple[Any, Any, Any]
+    ) -> RecordModel:
         some = some_rows(self.rows, self.random_state)
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
         with timed("training"):

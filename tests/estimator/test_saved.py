@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from pate import Budget, InvalidInputError, PATEClassifier
 from pate.exceptions import RunFolderError
 from pate.heads import ForestHead, SelfTrainedHead
 from pate.model import read_model
-from pate.recipes import PublicFacts, RecordModel, Round, choose
+from pate.recipes import Recipe, RecordModel, Round
 from pate.recipes._answers import noise_temperature, temperature_as_measured
 from pate.recipes._build import make_head
 from pate.recipes._model import asked_with
@@ -135,7 +134,7 @@ def test_a_model_of_rounds_and_trees_comes_back(monkeypatch, tmp_path):
     X = rng.normal(size=(6_400, 4))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     rounds = (Round(0.5), Round(0.5, 0.7))
-    trees = replace(choose(PublicFacts(6_000, 2, 1.0, 400, "image")), rounds=rounds, student="forest")
+    trees = Recipe("kernel", "signed", 60, None, 0.8, 0.0, rounds, 0.45, "forest")
     monkeypatch.setattr(PATEClassifier, "_rule", staticmethod(lambda facts: trees))
     clf = PATEClassifier(budget=Budget(8.0, 1e-5), classes=[0, 1], random_state=0)
     clf.fit(X[:6_000], y[:6_000], X_public=X[6_000:])

