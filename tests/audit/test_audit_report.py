@@ -114,6 +114,7 @@ def test_a_refuted_claim_is_an_alarm_and_says_what_was_found():
     assert "REFUTED" in repr(shown)
 
 
+@pytest.mark.long
 def test_a_refutation_by_private_data_is_told_and_its_finding_is_not():
     shown = few(private(refuted=True))
     for text in (shown.html(), repr(shown), shown._repr_html_(), shown.summary(), json.dumps(shown.to_dict())):

@@ -165,7 +165,7 @@ RETURNED = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", RETURNED)
 def test_what_is_returned_is_looked_at_whatever_its_type(kind):
     def pipeline(X, y):

@@ -357,6 +357,7 @@ def test_the_order_of_options_does_not_matter(tables):
         assert "7 of 40 public rows" in done.stdout, done.stderr
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize(
     ("line", "text"),
     [

@@ -141,6 +141,7 @@ def test_no_sum_of_promises_about_different_neighbours():
     assert any("record, add-or-remove; record, replace-one" in note for note in notes)
 
 
+@pytest.mark.long
 def test_who_protects_less_than_a_person_is_named(tmp_path):
     contestants = {"deaf": Stating(), "mute": Fake(), "lesser": Counting(unit="record"), "whole": Counting()}
     data = small_data(groups=True)

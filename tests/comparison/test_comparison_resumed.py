@@ -77,7 +77,7 @@ def relabelled(data):
     return replace(data, private=PrivateRows(data.private.X, y))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -213,7 +213,7 @@ def test_a_folder_that_is_damaged_is_told(tmp_path):
         compare({"A": Fake()}, small_data(), **call)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "edit",
     [

@@ -34,7 +34,7 @@ def most(n, level=0.05):
     return stats.binom.ppf(0.999, n, level)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("n_repeats", [3, 5, 10])
 @pytest.mark.parametrize("world", ["published", "few rows", "wrong fits", "persons", "training part", "tiny pool"])
 def test_equal_contestants_are_seldom_told_apart(script, world, n_repeats):
@@ -42,7 +42,7 @@ def test_equal_contestants_are_seldom_told_apart(script, world, n_repeats):
     assert found["rule"] <= most(STUDIES)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n_repeats", [5, 10, 30])
 @pytest.mark.parametrize("world", ["nearest", "stumps"])
 def test_nor_are_unstable_learners_on_one_pool(script, world, n_repeats):

@@ -235,6 +235,7 @@ def test_the_fuzz_sees_a_quote():
     assert isinstance(assert_silent(lambda: quietly("X", float, SECRET)), InvalidInputError)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["age", "ill", "who"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_files_are_read_in_silence(tmp_path, name, suffix):
@@ -346,6 +347,7 @@ def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
                 TAKERS[taker](X)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "X",
     [

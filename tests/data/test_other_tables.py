@@ -60,6 +60,7 @@ def duck(path, rows, header=HEADER, table="visits"):
 MAKERS = {"xlsx": workbook, "sqlite": sqlite, "duckdb": duck}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("shown", MAKERS)
 @pytest.mark.parametrize("held", MAKERS)
 def test_every_kind_beside_every_other(tmp_path, held, shown):

@@ -318,7 +318,7 @@ def test_exhausted_budget_may_abstain():
     assert clf.release_.guarantee.epsilon <= 2.0
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "mechanism", [None, NoisyHistogram(40.0), GNMax(40.0), LNMax(60.0), ConfidentGNMax(6.0, 60.0, 40.0)]
 )

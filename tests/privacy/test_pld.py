@@ -128,6 +128,7 @@ def test_masses_are_distributions():
     np.testing.assert_allclose((found.masses * np.exp(-found.losses)).sum(axis=2), 1, atol=1e-10)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("test", [None, ThresholdTest(30.0, 20.0)])
 def test_below_renyi_above_the_worst_fixed_sequence(test):
     rng = np.random.default_rng(1)

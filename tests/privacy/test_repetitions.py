@@ -82,6 +82,7 @@ def test_numbers_are_drawn_from_that_law(law):
     assert stats.chisquare(observed, expected).pvalue > 1e-4
 
 
+@pytest.mark.long
 def test_the_parts_of_the_poisson_sampler_have_their_laws():
     source = NoiseSource(1)
     ones = np.bincount([_poisson_of_one(source) for _ in range(4000)], minlength=8)[:5]

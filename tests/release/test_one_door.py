@@ -245,7 +245,7 @@ def rows_of(ledger):
     ]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("road", ROADS)
 def test_labels_and_ledger_rows_are_as_by_separate_roads(tmp_path, road):
     ledger = ledger_for(road, tmp_path)

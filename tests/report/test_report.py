@@ -487,6 +487,7 @@ def test_an_edited_statement_is_refused_not_shown(result, edit):
         report.render_report(result)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("epsilon", "tier", "success"), [(0.5, "strong", "62.3%"), (12.0, "weak", "100.0%")])
 def test_tier_and_meaning(result, epsilon, tier, success):
     # exp(0.5) / (1 + exp(0.5)) = 0.62246: rounded upwards, since it is a bound
@@ -662,7 +663,7 @@ def test_private_numbers_do_not_print(sensitive):
         assert repr(part) == str(part)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("delta", [1e-5, 0.1])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 2.527, 11.0])
 def test_text_page_and_report_state_one_attackers_bound(result, epsilon, delta):

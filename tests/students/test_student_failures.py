@@ -130,6 +130,7 @@ def test_a_name_that_is_none_is_no_attribute_error():
     assert not hasattr(classifier(None, student="oracle"), "predict_proba")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("random_state", [None, 3])
 def test_what_was_released_is_kept_when_the_student_fails(ledger, random_state):
     """Made-up labels have eight zeros; the released ones have fewer than that student wants, whatever they are."""

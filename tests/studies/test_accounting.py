@@ -240,6 +240,7 @@ def open_ledger(folder, **terms):
     return Ledger(folder / "ledger.sqlite", total=Budget(20.0, 1e-5), **({"currency": "renyi"} | terms))
 
 
+@pytest.mark.long
 def test_a_sanitised_number_is_drawn_once_and_kept(tmp_path):
     votes = Votes.from_counts(np.tile([240, 10], (300, 1)))
     assert account(votes, GNMax(40.0), delta=1e-5, pld=False).sanitised is None

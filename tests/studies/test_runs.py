@@ -107,6 +107,7 @@ def times_in(value):
     return set(re.findall(r"\d{4}-\d\d-\d\dT[\d:.+]+", value)) if isinstance(value, str) else set()
 
 
+@pytest.mark.long
 def test_public_files_have_one_time_and_no_duration(finished):
     """How long training takes depends on the private rows: two times, or a duration, would tell."""
     out, done = finished
@@ -310,6 +311,7 @@ def test_what_is_said_of_records_is_true(by_records):
     assert frame["label"].tolist() == done.release.labels.tolist()
 
 
+@pytest.mark.long
 def test_the_curators_page_of_records(by_records):
     """References, and nothing that only teachers have."""
     out, done = by_records

@@ -221,6 +221,7 @@ def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):
     assert ensemble(tmp_path, random_state=None, partition_seed=None).fit(X, Y).n_resumed_ == K
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", ["", "7", "not hexadecimal", "ab" * 3])
 def test_the_secret_of_the_shards_is_kept_with_the_teachers(tmp_path, damage):
     first = ensemble(tmp_path, partition_seed=None).fit(X, Y)

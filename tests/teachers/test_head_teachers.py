@@ -116,6 +116,7 @@ def test_votes(head):
         assert part.counts.tolist() == votes.counts.tolist()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("head", HEADS)
 def test_workers_change_nothing(head):
     alone = ensemble(head=head, n_jobs=1).fit(X, Y)
