@@ -124,6 +124,7 @@ def test_a_refutation_by_private_data_is_told_and_its_finding_is_not():
     assert SECRET in shown.html(include_sensitive=True)
 
 
+@pytest.mark.long
 def test_files_of_private_data_are_marked_and_only_their_owners(tmp_path):
     made = few(result(), private())
     folder = made.save(tmp_path / "a")
@@ -344,7 +345,7 @@ def test_light_is_light_and_dark_is_dark(browser, folder):
 # The worst neighbour of given votes ------------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", [GNMax(3.0), LNMax(4.0), ConfidentGNMax(9, 4.0, 2.0)], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_worst_neighbour_is_the_worst_of_all(mechanism, reverse):

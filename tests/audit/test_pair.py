@@ -235,6 +235,7 @@ def test_a_price_that_is_too_low_is_refuted(mechanism):
     assert not pair(counts, moved, honest, published=True).refuted
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("claim", "refuted"),
     [

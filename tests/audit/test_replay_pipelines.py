@@ -213,7 +213,7 @@ def own_helper(X, y):
     return ensemble().fit(centred(X), y).vote(P)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("pipeline", "named"),
     [
@@ -439,6 +439,7 @@ def noise_from_before(X, y):
     return GNMax(50.0).sample(ensemble().fit(X, y).vote(P).counts, SOURCE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("pipeline", "said"),
     [

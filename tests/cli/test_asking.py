@@ -126,7 +126,7 @@ def test_quiet_and_json(tables):
     assert "again.csv" in done.stdout
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -120,7 +120,7 @@ def test_plan_spends_nothing(tables):
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("extra", "text"),
     [
@@ -241,6 +241,7 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     assert "exists" in pate(*command, *sanitise, *purse, "--new-ledger", 9).stderr
 
 
+@pytest.mark.long
 def test_account_grants_the_same_votes_no_second_ledger_unasked(tmp_path):
     counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
     np.save(tmp_path / "votes.npy", counts)

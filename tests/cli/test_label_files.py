@@ -77,7 +77,7 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bad", [bad for bad in BAD_FILES if bad not in ("latin-1", "ragged", "open quote")])
 def test_a_bad_private_file_is_refused_in_one_line(tables, bad):
     content, *words = BAD_FILES[bad]
@@ -85,7 +85,7 @@ def test_a_bad_private_file_is_refused_in_one_line(tables, bad):
     refused(tables, run(tables), *words)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bad", ["empty", "header only", "binary", "ragged", "twice", "no name"])
 def test_a_bad_public_file_is_refused_in_one_line(tables, bad):
     content, *words = BAD_FILES[bad]

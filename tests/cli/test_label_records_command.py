@@ -146,7 +146,7 @@ def test_a_person_is_protected_where_a_group_is_named(tables):
     assert (statement["unit"], statement["n_units"]) == ("group", 350)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "text"),
     [

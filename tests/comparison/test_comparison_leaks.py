@@ -223,6 +223,7 @@ def test_public_files_have_no_digest_of_anything(tmp_path):
         assert not [what for what, digest in kept.items() if digest in text], name
 
 
+@pytest.mark.long
 def test_another_label_of_a_test_row_is_another_comparison(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path}
     data = small_data()

@@ -61,6 +61,7 @@ def test_the_same_rows_with_and_without_a_folder(tmp_path):
     assert with_folder.rows() == compare({"A": Fake()}, small_data(), **call).rows()
 
 
+@pytest.mark.long
 def test_seeds_drawn_from_the_system_survive_a_resume(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 2, "out": tmp_path, "random_state": None}
     with pytest.raises(StudentError):

@@ -199,7 +199,7 @@ def assert_silent(call):
     return error
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("poison", POISON)
 def test_no_error_quotes_a_private_cell(door, poison):
@@ -327,7 +327,7 @@ FEW = (
 OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
     private = taker in OF_PRIVATE_ROWS
@@ -347,7 +347,7 @@ def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
                 TAKERS[taker](X)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "X",
     [
@@ -383,6 +383,7 @@ def test_one_masked_cell_changes_nobody_elses_type():
     assert read_rows([[1, 2]]).dtype == read_rows([[1, None]]).dtype == read_rows([[1.5, None]]).dtype
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("y", "text"),
     [

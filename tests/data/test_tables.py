@@ -304,6 +304,7 @@ def test_align_names_what_differs(public, text):
 # ------------------------------------------------------------------------------------------------------- encoding
 
 
+@pytest.mark.few(20)
 @parametrize_with_checks([TableEncoder()])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -389,6 +389,7 @@ def test_layers_that_change_their_type_are_not_run():
         moved_by_one(engine)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("norm", [1.0, 1e-2, 1e-4, 1e-6, 1e-8])
 @pytest.mark.parametrize("flush", [False, True])
 def test_no_record_is_longer_than_the_norm_however_small_or_large_its_numbers(norm, flush):

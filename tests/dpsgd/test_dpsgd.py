@@ -534,7 +534,7 @@ def test_bad_values_are_refused_before_anything_is_trained(digits, monkeypatch, 
         make(**change).fit(*digits[:2])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_numbers_that_are_not_finite_are_refused(digits, value):
     X = digits[0].astype(np.float64)
@@ -597,7 +597,7 @@ def test_warnings(digits):
         make(budget=Budget(3.0, 1e-3), epochs=1).fit(X, y)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @parametrize_with_checks(
     [
         DPSGDClassifier(

@@ -26,7 +26,7 @@ def fitted(*, groups=None, **settings):
     return DPSGDClassifier("linear", **settings).fit(X, Y, groups=groups)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove", "zero-out"])
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 20.0])
 def test_a_count_beside_next_to_no_training_costs_what_its_gaussian_costs(adjacency, sigma):

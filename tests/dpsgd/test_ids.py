@@ -158,7 +158,7 @@ def test_padding_is_not_learnt():
     assert found[2].any()  # what comes after it is
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", MODULES)
 def test_book_keeping_is_the_default_and_a_replaced_unit_moves_the_sum_by_two(module):
     built = made(module)

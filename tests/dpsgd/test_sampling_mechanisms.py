@@ -112,7 +112,7 @@ def test_the_composition_is_dp_accountings(n, rate, part, sigma, n_steps):
     assert theirs * (1 - 1e-9) <= ours <= theirs * (1 + 1e-4) + 1e-9
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("most", "sigma"), [(30, 1.0), (10, 2.0), (14, 0.8)])
 def test_one_step_has_the_delta_of_its_densities(most, sigma):
     shape = Shape(100, 0.1, 1, 10)

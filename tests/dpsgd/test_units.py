@@ -122,6 +122,7 @@ def test_a_person_with_many_records_moves_the_sum_no_more_than_one_with_one(engi
                 assert not alone.any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_of_weight_0_and_copies_change_nothing(engine):
     built = made(engine, Images)

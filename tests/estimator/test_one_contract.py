@@ -315,7 +315,7 @@ def test_labels_of_any_kind_are_the_same_labels(who, kind, expected):
     assert found.classes_.tolist() == classes
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("who", "kind"), pairs(TAKERS, WORDS, few=("polars categories",)))
 def test_labels_that_are_words(who, kind, expected):
     plain = expected(f"{who} labels", lambda y: TAKERS[who](y, [0, 1]).predict(X_PUBLIC), Y)

@@ -131,7 +131,7 @@ LONG = ("PATE by records", "DP-SGD by a recipe", "private kNN", "private selecti
 
 ALL = [
     taker if taker in ("teachers", "record voters")
-    else pytest.param(taker, marks=[pytest.mark.long, *([pytest.mark.sample] if taker == "DP-SGD" else [])])
+    else pytest.param(taker, marks=[pytest.mark.long, *([pytest.mark.sample] if taker == "PATE by heads" else [])])
     for taker in TAKERS
 ]  # fmt: skip
 

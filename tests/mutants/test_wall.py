@@ -26,7 +26,7 @@ def test_the_fault_is_found(mutant: Mutant, layer: str):
     assert found.said
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mutant", "layer"), FINDS, ids=NAMED)
 def test_the_honest_code_passes(mutant: Mutant, layer: str):
     found = mutant.finds[layer](False, 1)

@@ -77,6 +77,7 @@ def test_every_neighbour_and_direction_against_multiprecision(index, engine):
     assert relative(found.reverse[0], reverse) < 1e-11
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("gap", [0, 1, 7, 40, 150])
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 40.0])
 @pytest.mark.parametrize("engine", ENGINES)

@@ -39,6 +39,7 @@ def delta_of(pairs, epsilon):
     return float(np.maximum(p - np.exp(epsilon) * q, 0).sum())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("test", [None, ThresholdTest(20.0, 9.0)])
 @pytest.mark.parametrize("noise", [NOISE, LaplaceNoise(6.0), GaussianNoise(1.0)])
 def test_one_query_is_the_hockey_stick(noise, test):

@@ -65,6 +65,7 @@ def test_a_run_that_cost_more_than_its_price_is_never_released(monkeypatch):
         private_select({"a": clf}, X, Y, budget=BUDGET, classes=[0, 1], mean_runs=5, distribution="geometric")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -117,6 +117,7 @@ def test_a_student_that_cannot_learn_is_refused_before_training_and_spending(
     assert ledger.releases() == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["vote-spreading", "label-spreading", "decision-tree", "logistic-regression"])
 def test_students_have_the_names_that_the_command_line_knows(name, ledger):
     clf = classifier(ledger, student=name, random_state=0)

@@ -44,6 +44,7 @@ def some_labels(n_teachers=30, n_queries=60, n_classes=4, seed=0):
     return np.where(rng.random((n_teachers, n_queries)) < np.where(sure, 0.95, 0.4), truth, guess)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.family + str(m._noises and getattr(m, m._noises[-1])))
 @pytest.mark.parametrize("kept", ["labels", "counts"])
 def test_never_above_the_public_number(mechanism, kept):
@@ -61,6 +62,7 @@ def test_never_above_the_public_number(mechanism, kept):
         assert guarantee.adaptivity == "fixed queries"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS[:-1], ids=lambda m: m.family)
 def test_labels_are_worth_something(mechanism):
     votes = Votes.from_labels(some_labels(), classes=4)

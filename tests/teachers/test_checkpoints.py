@@ -249,7 +249,7 @@ def test_a_given_seed_is_not_written_down(tmp_path):
 # --- nothing stale -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "change",
     [
@@ -470,7 +470,7 @@ def test_unlike_configurations_are_described_unlike():
 # --- damage and forgery --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "foreign", "another teacher's", "unreadable"])
 def test_a_damaged_checkpoint_is_trained_again(tmp_path, trained, monkeypatch, damage):
     expected = ensemble(tmp_path).fit(X, Y).vote(PUBLIC).labels.tolist()

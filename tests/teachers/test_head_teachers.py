@@ -141,7 +141,7 @@ REPLACED = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("n_teachers", [6, 60])
 @pytest.mark.parametrize("how", REPLACED)

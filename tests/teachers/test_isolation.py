@@ -178,7 +178,7 @@ GARBAGE = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_a_shard_of_garbage_moves_one_vote_per_row_and_stops_nothing(make, garbage):
@@ -559,7 +559,7 @@ def test_a_cell_that_no_float_holds_is_its_own_records_matter(cell, form):
     assert said.counts.sum(axis=1).tolist() == [6] * said.n_queries
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("odd", [[1, 2], (1, 2), {}, None, 10**400, "9", 1j])
 def test_a_label_of_another_shape_is_its_own_records_matter(odd):
     X, y = np.random.default_rng(0).normal(size=(60, 3)), [0, 1] * 30

@@ -536,6 +536,7 @@ def test_a_failed_teacher_votes_for_a_fixed_class_and_the_curator_is_told(n_jobs
     assert teachers.vote(PUBLIC, keep_labels=False).counts.tolist() == votes.counts.tolist()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("when", ["predict", "class", "text", "shape", "half"])
 @pytest.mark.parametrize("keep_labels", [True, False])
 def test_a_teacher_that_cannot_vote_votes_for_a_fixed_class(when, keep_labels):

@@ -45,6 +45,7 @@ def generator(seed=0):
 # ---------------------------------------------------------------- modules
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("name", named_modules())
 def test_rows_and_images_give_the_same_logits(name, shape):

@@ -225,6 +225,7 @@ def test_teachers_in_threads_do_not_share_torchs_generator():
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", [MLP, SmallCNN, Curved])
 @pytest.mark.parametrize("group_size", [1, 5])
 def test_one_changed_record_moves_one_teacher_and_not_a_bit_of_the_others(module, group_size):
@@ -424,6 +425,7 @@ class Remembering:
         return x + self.mean + noise.to(x.dtype)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [
