@@ -206,6 +206,8 @@ def test_no_arrow_points_up():
     assert upward(inner()) == []
 
 
+@pytest.mark.long
+@pytest.mark.sample
 def test_rooms_of_one_floor_do_not_import_each_other():
     across = sideways(inner())
     assert [str(a) for a in across if (a.room, a.imported_room) not in NEIGHBOURS] == []

@@ -22,7 +22,7 @@ from pate.rivals import SampledNeighbours, StabilityTest
 from pate.testing import forget, register, registered
 
 ENTRIES = registered()
-FIRST = [(kind, entry.examples[0]) for kind, entry in ENTRIES.items()]
+FIRST = [(kind, entry.examples[0]) for kind, entry in ENTRIES.items()][::-1]  # the last ones are quick
 ALL = [(kind, example) for kind, entry in ENTRIES.items() for example in entry.examples]
 
 

@@ -194,6 +194,7 @@ def test_a_third_parameter_keeps_its_default():
     assert not replay(pipeline, PAIR, published=True).refuted
 
 
+@pytest.mark.long
 def test_nothing_is_left_in_the_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ledger = Ledger(tmp_path / "real.sqlite", total=BUDGET)

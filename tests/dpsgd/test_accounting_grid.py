@@ -52,7 +52,7 @@ def excess(q, sigma, n_steps, delta, adjacency):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("cell", QUICK)
+@pytest.mark.parametrize("cell", [pytest.param(QUICK[0], marks=pytest.mark.long), *QUICK[1:]])
 def test_epsilon_is_never_below_a_finer_grid_and_close_to_it(cell, adjacency):
     over = excess(*cell, 1e-5, adjacency)
     assert over is not None

@@ -272,7 +272,7 @@ def test_a_ledger_that_counts_mu_squared_says_what_it_misses(records, tmp_path):
 SECRET = "Jane Roe 078-05-1120"
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "poison",
     [

@@ -300,6 +300,7 @@ def test_columns_are_those_of_the_last_fit_that_went_well(rows, monkeypatch):
     assert not hasattr(clf, "feature_names_in_")
 
 
+@pytest.mark.long
 def test_a_warning_points_at_whoever_called_fit(rows):
     with pytest.warns(PrivacyLeakWarning) as seen:
         make(classes=None).fit(*rows)

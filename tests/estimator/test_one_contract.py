@@ -176,6 +176,7 @@ def sparse_run(who, hold):
     return run(hold)
 
 
+@pytest.mark.long
 def test_sparse_rows_are_refused_with_the_remedy_or_filled_in():
     with pytest.raises(InvalidInputError, match=r"must be dense for .*X\.toarray\(\)"):
         WHO["torch"](sparse.csr_array)

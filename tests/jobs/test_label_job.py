@@ -291,6 +291,7 @@ def test_a_second_run_is_free_and_the_same(tmp_path, files):
     assert release.guarantee.epsilon == pytest.approx(first.guarantee.epsilon)
 
 
+@pytest.mark.long
 def test_another_encoding_still_finds_its_answers(tmp_path, files):
     ledger = tmp_path / "l.sqlite"
     first = job(*files, ledger=ledger).run()

@@ -320,6 +320,7 @@ def test_the_maps_are_kept_beside_the_labels(tmp_path, files):
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "kept").iterdir()} == times
 
 
+@pytest.mark.long
 def test_nothing_private_is_written(tmp_path):
     private, public = written(tmp_path, mixed=True)
     frame = pd.read_csv(private)

@@ -59,6 +59,7 @@ def test_probabilities_add_up_to_one_and_to_the_mean():
         assert np.polynomial.polynomial.polyval(x, probability) == pytest.approx(generating(law, x), rel=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "law",
     [pytest.param(law, marks=pytest.mark.long) if law.mean == 20 else law for law in LAWS],

@@ -193,6 +193,7 @@ def test_value_and_sensitivity_of_neighbours(confident):
     assert covered > 0.1, "sound but useless"
 
 
+@pytest.mark.long
 def test_sensitivity_of_confident_against_a_plain_search():
     """Every statistic of a histogram within d and its neighbours, at every pair (u, top) in reach."""
     sigma, order, beta, n = 5.0, 4.0, 0.05, 30

@@ -257,7 +257,7 @@ def ledger_for(road, folder):
     return Ledger(folder / "ledger.sqlite", currency="renyi" if road == "by_account" else None)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("road", ROADS)
 def test_no_noise_is_drawn_before_the_charge(tmp_path, monkeypatch, road):
     """The ledger is asked first, by one caller only, and all the noise comes after."""

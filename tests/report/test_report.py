@@ -577,6 +577,7 @@ def test_the_next_command_is_one_that_the_command_line_takes(result, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cohort.csv", "patients.csv"]  # nothing was released
 
 
+@pytest.mark.long
 def test_words_are_explained_on_hover_and_below(result):
     text = report.render_report(result)
     for term in ("epsilon", "delta", "sigma", "gdp", "adjacency", "teacher"):
