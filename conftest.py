@@ -1,5 +1,6 @@
 """What holds for every test and doctest, wherever it stands."""
 
+import gc
 import os
 import random
 from collections.abc import Iterator
@@ -15,6 +16,17 @@ from pate.core import seeds as _random
 LONG = 0.5
 STARTED = pytest.StashKey[float]()
 UNMARKED: list[tuple[float, str]] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among what is collected: it is all kept, and each look would go through all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

@@ -200,11 +200,14 @@ def test_the_floors_are_those_of_the_design_page():
     assert {n: f for n, f in named.items() if FLOORS.get(n) != f} == {}
 
 
+@pytest.mark.long
 def test_no_arrow_points_up():
     assert len(inner()) > 150
     assert upward(inner()) == []
 
 
+@pytest.mark.long
+@pytest.mark.sample
 def test_rooms_of_one_floor_do_not_import_each_other():
     across = sideways(inner())
     assert [str(a) for a in across if (a.room, a.imported_room) not in NEIGHBOURS] == []
@@ -337,6 +340,7 @@ def test_an_unknown_public_name_is_an_attribute_error():
         _ = pate.PATE
 
 
+@pytest.mark.long
 def test_packages_name_only_what_they_hold():
     for path in ROOT.rglob("__init__.py"):
         module = import_module(".".join(["pate", *path.relative_to(ROOT).parent.parts]))
@@ -383,6 +387,7 @@ def is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_by_pickle():
     assert found_in(unsafe_loads) == {}
 
@@ -412,6 +417,7 @@ def machine_paths(tree: ast.AST) -> list[str]:
     return [t for t in texts if _MACHINE_PATH.search(t)]
 
 
+@pytest.mark.long
 def test_no_path_of_a_machine_is_written_down():
     assert found_in(machine_paths) == {}
     assert machine_paths(ast.parse("x = '/home/me/data'"))

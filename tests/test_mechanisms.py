@@ -59,6 +59,7 @@ def z_scores(mechanism, counts, law, seed):
     return np.abs(seen - DRAWS * law) / np.maximum(spread, 1e-9), seen
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.family)
 @pytest.mark.parametrize("counts", [[10, 10, 0], [14, 4, 2], [7, 7, 6], [20, 0, 0]], ids=str)
 def test_sampled_law_is_the_exact_law(mechanism, counts):
@@ -69,6 +70,7 @@ def test_sampled_law_is_the_exact_law(mechanism, counts):
     assert not seen[law == 0].any()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.family)
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_a_wrong_scale_is_seen(mechanism, factor):

@@ -80,6 +80,7 @@ def asked():
     return {path: list(asked_in(tree)) for path, tree in trees().items()}
 
 
+@pytest.mark.long
 def test_what_is_imported_is_asked_for_in_pyproject():
     """By every installation, or by an extra that the file itself (or its package's first lines) asks for by name."""
     required = names_of(PROJECT["dependencies"])

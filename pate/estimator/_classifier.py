@@ -226,8 +226,8 @@ class PATEClassifier(SavedModel):
 
     >>> from pate import TorchTeacherEnsemble
     >>> from pate.networks import MLP
-    >>> gpu = PATEClassifier(
-    ...     TorchTeacherEnsemble(MLP, n_teachers=20, device="cpu"), budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> mlps = TorchTeacherEnsemble(MLP, n_teachers=20, n_steps=100, device="cpu")
+    >>> gpu = PATEClassifier(mlps, budget=Budget(8.0, 1e-5), classes=range(10))
     >>> gpu = gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
     >>> gpu.statement_.guarantee.epsilon <= 8.0, gpu.score(X[1500:] / 16, y[1500:]) > 0.6
     (True, True)

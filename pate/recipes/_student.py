@@ -48,13 +48,6 @@ def image_student(
     checkpoint_dir : path or None
         Where the training is kept, so that one that was cut off goes on, and the same again is the same.
     verbose : bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> images = np.random.default_rng(0).uniform(size=(30, 16, 16))
-    >>> image_student(images, np.tile([[0.8, 0.2], [0.1, 0.9]], (15, 1)), None).transform(images).shape
-    (30, 66)
     """
     from pate.representations.images import looks_of
     from pate.students import ImageStudent

@@ -197,9 +197,9 @@ class BallotSession:
     def _check(self, ballots: BallotSum | RightCounts) -> None:
         if self._closed:
             raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
-        f, data = ballots.facts, self._data
+        f, said, data = ballots.facts, ballots.registration(), self._data
         for name, found, wanted in (
-            ("classes", ballots.registration().classes, data.classes),
+            ("classes", said.classes, data.classes),
             ("unit", f.unit, data.unit),
             ("adjacency", f.adjacency, data.adjacency),
             ("n_units", f.n, f.n if self._n is None else self._n),
@@ -208,7 +208,6 @@ class BallotSession:
                 raise InvalidInputError(
                     f"ballots must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
                 )
-        said = ballots.registration()
         if data.fingerprint not in (None, said.fingerprint):
             raise InvalidInputError("ballots come from other private records than the session's. Open one for those.")
         if data.fingerprint is None:

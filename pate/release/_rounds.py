@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pate.core.checks import check_real, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError
@@ -85,8 +86,12 @@ def share_rounds(
         raise InvalidInputError(f"shares must list one number per round, got {shown(shares)}. Try [0.3, 0.7].")
     parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
     whole = math.fsum(parts)
-    rounds = _Rounds(tuple(part / whole for part in parts))
-    return calibrate(rounds, check_budget(budget), n_queries=1, left=ledger_left).mechanisms
+    return _calibrated(tuple(part / whole for part in parts), check_budget(budget), ledger_left)
+
+
+@lru_cache(maxsize=64)  # a plan asks for the same several times; what a ledger has left is part of the question
+def _calibrated(shares: tuple[float, ...], budget: Budget, left: Allowance | None) -> tuple[GaussianSum, ...]:
+    return calibrate(_Rounds(shares), budget, n_queries=1, left=left).mechanisms
 
 
 def buy_rounds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from pate.core.checks import least_of
@@ -41,6 +42,11 @@ def promises(cost: Charge) -> dict[str, Any]:
     >>> promises(Charge.laplace(shifts=(1, 1), scale=200.0))["rho"] <= 0.01**2 / 2
     True
     """
+    return dict(_promises(cost))
+
+
+@lru_cache(maxsize=64)  # every round of a session promises what the session does
+def _promises(cost: Charge) -> dict[str, Any]:
     mu_squared, never_fails = cost.mu_squared, cost.delta0 == 0
     rho = least_of(mu_squared / 2, cost.pure * cost.pure / 2)
     if _MOST < mu_squared < math.inf:

@@ -131,6 +131,7 @@ def test_the_curve_is_scikit_learns():
         )
 
 
+@pytest.mark.long
 def test_intervals_hold_what_many_attacks_give():
     """Over attacks that are drawn anew: their mean is in nearly all intervals, whose targets share their references."""
     kinds, n = ("lira", "loss"), 60

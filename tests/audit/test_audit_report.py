@@ -114,6 +114,7 @@ def test_a_refuted_claim_is_an_alarm_and_says_what_was_found():
     assert "REFUTED" in repr(shown)
 
 
+@pytest.mark.long
 def test_a_refutation_by_private_data_is_told_and_its_finding_is_not():
     shown = few(private(refuted=True))
     for text in (shown.html(), repr(shown), shown._repr_html_(), shown.summary(), json.dumps(shown.to_dict())):
@@ -123,6 +124,7 @@ def test_a_refutation_by_private_data_is_told_and_its_finding_is_not():
     assert SECRET in shown.html(include_sensitive=True)
 
 
+@pytest.mark.long
 def test_files_of_private_data_are_marked_and_only_their_owners(tmp_path):
     made = few(result(), private())
     folder = made.save(tmp_path / "a")
@@ -343,7 +345,7 @@ def test_light_is_light_and_dark_is_dark(browser, folder):
 # The worst neighbour of given votes ------------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", [GNMax(3.0), LNMax(4.0), ConfidentGNMax(9, 4.0, 2.0)], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_worst_neighbour_is_the_worst_of_all(mechanism, reverse):

@@ -57,6 +57,7 @@ def test_a_true_claim_is_refuted_no_more_often_than_promised(name, n):
     assert (p < 1e-3).sum() <= 3
 
 
+@pytest.mark.long
 def test_one_rank_alone_is_an_exact_test():
     """Before the ranks are paid for, the p-value of one rank of continuous scores at the worst case is uniform."""
     rng = np.random.default_rng(3)

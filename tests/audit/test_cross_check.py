@@ -63,7 +63,7 @@ def ours(seed: int, m: int, mu: float, delta: float, threshold: float) -> dict[s
     }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_our_bounds_are_those_of_jax_privacy(number):
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))

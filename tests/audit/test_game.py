@@ -114,6 +114,7 @@ def test_a_classifier_that_overfits_refutes_no_true_claim():
     assert min(found["p-value of the claimed curve"].value for found in p) > 1e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "mechanism",
     [GNMax(2.0), LNMax(2.0), ConfidentGNMax(threshold=8, sigma_threshold=2.0, sigma=2.0), NoisyHistogram(2.0)],

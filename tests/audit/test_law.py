@@ -44,6 +44,7 @@ def discrete(scale, noise="discrete_gaussian"):
 # ---- right samplers ----
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_gaussian", "discrete_laplace"])
 @pytest.mark.parametrize(("scale", "m"), [(40.0, 10), (2.0, 3)])
 def test_right_samplers_are_not_refuted(noise, scale, m):

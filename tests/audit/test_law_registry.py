@@ -22,7 +22,7 @@ from pate.rivals import SampledNeighbours, StabilityTest
 from pate.testing import forget, register, registered
 
 ENTRIES = registered()
-FIRST = [(kind, entry.examples[0]) for kind, entry in ENTRIES.items()]
+FIRST = [(kind, entry.examples[0]) for kind, entry in ENTRIES.items()][::-1]  # the last ones are quick
 ALL = [(kind, example) for kind, entry in ENTRIES.items() for example in entry.examples]
 
 
@@ -57,7 +57,7 @@ def test_every_public_mechanism_is_registered():
     assert {PTRGate, SmoothRelease, Batches} <= set(ENTRIES)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "example"), FIRST, ids=name_of)
 def test_what_is_sampled_is_what_is_accounted(kind, example):
     """From the operating system, by which people are protected: a right sampler fails once in a million runs."""
@@ -139,7 +139,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_test_can_fail_for_every_kind(name):
     claim, sampled = FAULTS[name]

@@ -151,6 +151,7 @@ def test_noise_of_released_counts_is_used_once():
     assert not independence(NoisyHistogram(40.0), noise_seed=2, max_releases=20_000).refuted
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("claim", [GNMax(40.0), ConfidentGNMax(200, 150, 40)], ids=lambda m: m.family)
 def test_noise_of_our_own_is_drawn_afresh(claim):
     found = independence(claim, noise_seed=9, max_releases=8_000)

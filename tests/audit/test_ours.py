@@ -46,7 +46,7 @@ def replayed(pipeline, kinds, *, people=False, seed=0, adjacency="replace-one"):
     return [(made.what, replay(pipeline, made, published=True)) for made in pairs]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("pipeline", ALL, ids=named)
 def test_one_record_moves_what_one_record_may(pipeline):
     for what, found in replayed(pipeline, FAST[1:] if pipeline in HEAVY else FAST):
@@ -90,6 +90,7 @@ def chain(counts, mechanism, rng):
     return found["epsilon of the pair"].value, exact.epsilon, report.public.epsilon
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 def test_the_chain_stands_on_real_votes(mnist2018_counts, mechanism):
     one, any_pair, worst = chain(mnist2018_counts[:60], mechanism, np.random.default_rng(0))

@@ -224,6 +224,7 @@ class SmallOrdersWrong(GNMax):
         return dataclasses.replace(honest, rdp=rdp)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", [SensitivityOne(40.0), HalfThePrice(40.0), SmallOrdersWrong(40.0)])
 def test_a_price_that_is_too_low_is_refuted(mechanism):
     counts, moved = [[125, 125]] * 300, [[124, 126]] * 300
@@ -234,6 +235,7 @@ def test_a_price_that_is_too_low_is_refuted(mechanism):
     assert not pair(counts, moved, honest, published=True).refuted
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("claim", "refuted"),
     [

@@ -68,6 +68,7 @@ def test_each_canary_moves_one_teacher_and_the_chain_holds(kind, queries):
     assert values == sorted(values, reverse=True)  # the canary that shows most comes first
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "mechanism", [LNMax(8.0), ConfidentGNMax(18, 12.0, 8.0), NoisyHistogram(8.0)], ids=lambda m: m.family
 )

@@ -165,7 +165,7 @@ RETURNED = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", RETURNED)
 def test_what_is_returned_is_looked_at_whatever_its_type(kind):
     def pipeline(X, y):
@@ -194,6 +194,7 @@ def test_a_third_parameter_keeps_its_default():
     assert not replay(pipeline, PAIR, published=True).refuted
 
 
+@pytest.mark.long
 def test_nothing_is_left_in_the_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ledger = Ledger(tmp_path / "real.sqlite", total=BUDGET)

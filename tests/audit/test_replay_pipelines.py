@@ -213,7 +213,7 @@ def own_helper(X, y):
     return ensemble().fit(centred(X), y).vote(P)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("pipeline", "named"),
     [
@@ -294,6 +294,7 @@ def test_a_threshold_and_a_cost_that_follow_private_votes():
     assert found.refuted
 
 
+@pytest.mark.long
 def test_what_is_returned_is_let_out():
     def validated(X, y):
         labels = released(ensemble().fit(X, y).vote(P)).labels
@@ -438,6 +439,7 @@ def noise_from_before(X, y):
     return GNMax(50.0).sample(ensemble().fit(X, y).vote(P).counts, SOURCE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("pipeline", "said"),
     [
@@ -680,6 +682,7 @@ class OwnDPSGD(DPSGDClassifier):
     """Somebody's subclass; beside what is let out it holds a statement, with the hour in it."""
 
 
+@pytest.mark.long
 def test_a_subclass_of_ours_is_looked_at_as_ours_is():
     def trained(X, y):
         options = {"epochs": 1, "expected_batch_size": 60, "random_state": 0}

@@ -252,6 +252,7 @@ def test_bits_of_a_replay_are_unknown_unless_a_seed_is_given():
     assert cut(3) == cut(3)
 
 
+@pytest.mark.long
 def test_an_ensemble_keeps_neither_teachers_nor_secret(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 2))
     y = np.arange(40) % 2

@@ -54,6 +54,7 @@ def person(monkeypatch):
     return types
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("said", ["n\n", "\n", "", "what?\n"])
 def test_who_does_not_say_yes_spends_nothing(tables, person, said):
     person(said)
@@ -125,7 +126,7 @@ def test_quiet_and_json(tables):
     assert "again.csv" in done.stdout
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "text"),
     [

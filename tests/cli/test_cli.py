@@ -112,6 +112,7 @@ def test_label_again_costs_nothing_and_gives_the_same(tables):
     assert not (tables / "more.csv").exists()
 
 
+@pytest.mark.long
 def test_plan_spends_nothing(tables):
     done = label(tables, "--plan")
     assert done.returncode == 0, done.stderr
@@ -119,7 +120,7 @@ def test_plan_spends_nothing(tables):
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("extra", "text"),
     [
@@ -196,6 +197,7 @@ def test_account_prints_public_and_hides_private(tmp_path):
     assert "pld of" not in pate(*command, "--reveal", "--no-pld").stdout
 
 
+@pytest.mark.long
 def test_account_draws_only_what_was_asked_for(tmp_path):
     counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
     np.save(tmp_path / "votes.npy", counts)
@@ -214,6 +216,7 @@ def test_account_draws_only_what_was_asked_for(tmp_path):
     assert "sensitive" in done.stdout
 
 
+@pytest.mark.long
 def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     np.save(tmp_path / "votes.npy", np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50))
     command = ["account", tmp_path / "votes.npy", "--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5", "--no-pld"]
@@ -238,6 +241,7 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     assert "exists" in pate(*command, *sanitise, *purse, "--new-ledger", 9).stderr
 
 
+@pytest.mark.long
 def test_account_grants_the_same_votes_no_second_ledger_unasked(tmp_path):
     counts = np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50)
     np.save(tmp_path / "votes.npy", counts)

@@ -32,6 +32,7 @@ def test_every_command_has_examples_and_every_example_a_command():
     assert set(EXAMPLES) == set(COMMANDS)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_in_the_help_and_are_read_as_they_stand(name):
     shown = pate(*name.split(), "-h").stdout

@@ -291,7 +291,7 @@ def test_a_class_of_ones_own_is_used_and_not_kept(tables, module):
     assert not (tables / "labels.private").exists()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -357,6 +357,7 @@ def test_the_order_of_options_does_not_matter(tables):
         assert "7 of 40 public rows" in done.stdout, done.stderr
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("line", "text"),
     [

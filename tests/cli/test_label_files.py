@@ -77,7 +77,7 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bad", [bad for bad in BAD_FILES if bad not in ("latin-1", "ragged", "open quote")])
 def test_a_bad_private_file_is_refused_in_one_line(tables, bad):
     content, *words = BAD_FILES[bad]
@@ -85,6 +85,7 @@ def test_a_bad_private_file_is_refused_in_one_line(tables, bad):
     refused(tables, run(tables), *words)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bad", ["empty", "header only", "binary", "ragged", "twice", "no name"])
 def test_a_bad_public_file_is_refused_in_one_line(tables, bad):
     content, *words = BAD_FILES[bad]
@@ -144,6 +145,7 @@ def test_names_that_are_wrong(tables):
     refused(tables, run(tables, sheet="one"), "sheet", "is for Excel workbooks")
 
 
+@pytest.mark.long
 def test_one_file_on_both_sides_and_an_output_that_is_there(tables):
     refused(tables, run(tables, private="u.csv"), "--private and --public are one file")
     shutil.copy(tables / "u.csv", tables / "v.csv")
@@ -192,7 +194,7 @@ def test_a_table_from_a_spreadsheet_program(tables):
     assert {line["label"] for line in lines if line["label"]} <= set(kinds.values())
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sep", [";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_other_separators_and_marks(tables, sep, encoding):
@@ -256,6 +258,7 @@ def test_a_database_has_its_ledger_beside_it(tables):
     assert run(tables, "--plan", **own).returncode == 0
 
 
+@pytest.mark.long
 def test_classes_are_named_once_and_in_a_file_that_can_be_read(tables):
     (tables / "classes.txt").write_bytes(b"no\n\xff\n")
     refused(tables, run(tables, classes_file="classes.txt"), "--classes and --classes-file both name the classes")
@@ -299,6 +302,7 @@ def test_votes_from_elsewhere_have_ids_too(tables):
 # Before anything is spent ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", [{}, {"teacher": None, "teachers": None, "queries": None}], ids=["shards", "records"])
 def test_the_plan_tells_the_curator_of_records_that_do_not_vote(tables, way):
     done = run(tables, "--plan", classes="no,maybe", **way)

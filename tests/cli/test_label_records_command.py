@@ -45,6 +45,7 @@ def refused(done, text):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_files_in_labels_of_every_row_out(tables):
     done = run(tables)
     assert done.returncode == 0, done.stderr
@@ -136,6 +137,7 @@ def test_an_epsilon_of_a_million_is_not_silent(tables):
     )
 
 
+@pytest.mark.long
 def test_a_person_is_protected_where_a_group_is_named(tables):
     done = run(tables, group="who", drop=None)
     assert done.returncode == 0, done.stderr
@@ -144,7 +146,7 @@ def test_a_person_is_protected_where_a_group_is_named(tables):
     assert (statement["unit"], statement["n_units"]) == ("group", 350)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -31,6 +31,7 @@ LABEL = ("label", "--private", "private.csv", "--public", "public.csv", "--targe
          "--epsilon", 4, "--delta", "1e-4", "--jobs", 1)  # fmt: skip
 
 
+@pytest.mark.long
 def test_label_predict_show(tables):
     done = pate(*LABEL, "--out", "labels.csv", "--proba", cwd=tables)
     assert done.returncode == 0, done.stderr
@@ -62,6 +63,7 @@ def test_label_predict_show(tables):
     assert loaded.predict(pd.read_csv(tables / "public.csv")).tolist() == labels["label"].tolist()
 
 
+@pytest.mark.long
 def test_a_model_can_be_left_out_and_none_is_overwritten(tables):
     (tables / "labels.pate").write_text("mine")
     done = pate(*LABEL, "--out", "labels.csv", cwd=tables)

@@ -119,6 +119,7 @@ def test_every_field_is_an_argument_of_the_job_and_every_argument_a_field(way):
     assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", JOBS)
 def test_defaults_are_those_of_the_job(way):
     parameters = inspect.signature(JOBS[way]).parameters

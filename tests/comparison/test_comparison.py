@@ -160,6 +160,7 @@ def test_a_failure_names_the_fit_and_keeps_the_finished_ones(tmp_path):
     assert len((tmp_path / "run" / "cells.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("error", [ValueError("singular matrix"), KeyboardInterrupt()], ids=["error", "ctrl-c"])
 def test_other_errors_come_as_they_are_and_the_run_goes_on_later(tmp_path, monkeypatch, error):
     monkeypatch.setattr(FailsLate, "error", error)

@@ -141,6 +141,7 @@ def test_no_sum_of_promises_about_different_neighbours():
     assert any("record, add-or-remove; record, replace-one" in note for note in notes)
 
 
+@pytest.mark.long
 def test_who_protects_less_than_a_person_is_named(tmp_path):
     contestants = {"deaf": Stating(), "mute": Fake(), "lesser": Counting(unit="record"), "whole": Counting()}
     data = small_data(groups=True)
@@ -222,6 +223,7 @@ def test_public_files_have_no_digest_of_anything(tmp_path):
         assert not [what for what, digest in kept.items() if digest in text], name
 
 
+@pytest.mark.long
 def test_another_label_of_a_test_row_is_another_comparison(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path}
     data = small_data()

@@ -247,6 +247,7 @@ def test_the_data_dependent_epsilon_is_that_of_the_votes():
 # --- side by side ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_two_workers_find_what_one_finds(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 2, "noise_seed": 1}
     alone = compare({"A": Fake(), "B": Fake(blur=2.0), "C": FLOOR}, small_data().pooled(), **call)
@@ -261,6 +262,7 @@ def test_two_workers_find_what_one_finds(tmp_path):
     assert len(both.costs) == 10
 
 
+@pytest.mark.long
 def test_fits_that_end_out_of_order_are_put_in_order(tmp_path):
     costs = tmp_path / "resume.private" / "costs.jsonl"
     waits = Waits(until=str(costs))

@@ -83,6 +83,7 @@ def mixed_data() -> Dataset:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_contestants_read_mixed_tables_themselves():
     """A mixed table as it is: record voters and DP-SGD's planner learn from its public rows how to read it."""
     dpsgd, pate = DPSGDClassifier(budget=Budget(8.0, DELTA), classes=range(2)), PATEClassifier(classes=range(2))

@@ -61,6 +61,7 @@ def test_the_same_rows_with_and_without_a_folder(tmp_path):
     assert with_folder.rows() == compare({"A": Fake()}, small_data(), **call).rows()
 
 
+@pytest.mark.long
 def test_seeds_drawn_from_the_system_survive_a_resume(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 2, "out": tmp_path, "random_state": None}
     with pytest.raises(StudentError):
@@ -77,7 +78,7 @@ def relabelled(data):
     return replace(data, private=PrivateRows(data.private.X, y))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -213,7 +214,7 @@ def test_a_folder_that_is_damaged_is_told(tmp_path):
         compare({"A": Fake()}, small_data(), **call)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "edit",
     [

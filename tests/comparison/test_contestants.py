@@ -111,21 +111,21 @@ def check_fit(name, data, unit="record"):
     return model
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 @pytest.mark.parametrize("name", OF_ALL)
 def test_everybody_fits_digits_within_the_budget(name, digits):
     check_fit(name, digits)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 @pytest.mark.parametrize("name", OF_ALL)
 def test_everybody_fits_a_table_with_categories(name, table):
     check_fit(name, table)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 @pytest.mark.parametrize("name", PRIVATE)
 def test_persons_are_the_unit_of_everybody(name, digits):

@@ -34,7 +34,7 @@ def most(n, level=0.05):
     return stats.binom.ppf(0.999, n, level)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n_repeats", [3, 5, 10])
 @pytest.mark.parametrize("world", ["published", "few rows", "wrong fits", "persons", "training part", "tiny pool"])
 def test_equal_contestants_are_seldom_told_apart(script, world, n_repeats):
@@ -42,7 +42,7 @@ def test_equal_contestants_are_seldom_told_apart(script, world, n_repeats):
     assert found["rule"] <= most(STUDIES)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n_repeats", [5, 10, 30])
 @pytest.mark.parametrize("world", ["nearest", "stumps"])
 def test_nor_are_unstable_learners_on_one_pool(script, world, n_repeats):
@@ -60,7 +60,7 @@ def test_repeats_of_unstable_learners_correlate_by_more_than_the_share(script):
     assert 1 / j + share / (1 - share) < factor < 1 / 5 + share / (1 - share)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("contestants", "epsilons", "studies"), [(2, 5, 60), (6, 1, 40), (6, 5, 10)])
 @pytest.mark.parametrize("world", ["tastes", "small pool"])
 def test_nor_are_many_at_many_epsilons(script, world, contestants, epsilons, studies):

@@ -120,6 +120,7 @@ def test_a_plan_is_a_table():
     assert made.advice()[0].split(".")[0][:40] in said
 
 
+@pytest.mark.long
 def test_a_comparison_is_a_table_with_its_notes():
     cells = [
         Cell(contestant=EVIL, epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seed=r) for r, a in enumerate((0.9, 0.94))

@@ -562,7 +562,6 @@ def kill_at_random(tmp_path, moments, seed):
 
 
 @pytest.mark.long
-@pytest.mark.sample
 def test_kills_at_random_moments(tmp_path):
     kill_at_random(tmp_path, 30, seed=0)
 

@@ -159,6 +159,7 @@ def colours(monkeypatch, tmp_path):
     return load_dataset("svhn", data_home=tmp_path, n_public=20)
 
 
+@pytest.mark.long
 def test_teachers_release_and_student_take_colours(colours):
     d = colours
     teachers = TorchTeacherEnsemble(SmallCNN, 2, classes=range(10), epochs=1, device="cpu", random_state=0)

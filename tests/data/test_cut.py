@@ -238,6 +238,7 @@ def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
     assert beside_ledger(a.path).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_every_version_of_the_records_is_cut_by_a_secret_of_its_own(tmp_path, grouped):
     """Whether two versions are cut alike says nothing of a record that was corrected in between, or was not."""

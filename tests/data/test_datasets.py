@@ -181,7 +181,7 @@ EXPECTED = {  # name: (kind, n_features, n_classes, standard sizes, paper sizes)
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("protocol", ["standard", "paper"])
 @pytest.mark.parametrize("name", WITH_FILES)
 def test_real_data(name, protocol):

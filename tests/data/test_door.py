@@ -199,7 +199,7 @@ def assert_silent(call):
     return error
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("poison", POISON)
 def test_no_error_quotes_a_private_cell(door, poison):
@@ -235,6 +235,7 @@ def test_the_fuzz_sees_a_quote():
     assert isinstance(assert_silent(lambda: quietly("X", float, SECRET)), InvalidInputError)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["age", "ill", "who"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_files_are_read_in_silence(tmp_path, name, suffix):
@@ -326,7 +327,7 @@ FEW = (
 OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipelines", "TorchTeacherEnsemble")
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
     private = taker in OF_PRIVATE_ROWS
@@ -346,6 +347,7 @@ def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
                 TAKERS[taker](X)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "X",
     [
@@ -381,6 +383,7 @@ def test_one_masked_cell_changes_nobody_elses_type():
     assert read_rows([[1, 2]]).dtype == read_rows([[1, None]]).dtype == read_rows([[1.5, None]]).dtype
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("y", "text"),
     [

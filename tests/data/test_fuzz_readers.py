@@ -487,7 +487,7 @@ def test_the_seeds_are_good(tmp_path, reader):
     assert fine
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("reader", READERS, ids=lambda r: r.name)
 def test_a_changed_file_is_read_or_refused(tmp_path, reader):
     assert fuzz(reader, tmp_path, 60)["cases"] >= 50

@@ -38,6 +38,7 @@ def read(tmp_path):
     return of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_any_bytes_in_the_place_of_a_line_change_that_record_alone(read, end):
     usual, told = read(end.join([HEAD, *ROWS]) + end)

@@ -60,6 +60,7 @@ def duck(path, rows, header=HEADER, table="visits"):
 MAKERS = {"xlsx": workbook, "sqlite": sqlite, "duckdb": duck}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("shown", MAKERS)
 @pytest.mark.parametrize("held", MAKERS)
 def test_every_kind_beside_every_other(tmp_path, held, shown):
@@ -76,7 +77,7 @@ def test_every_kind_beside_every_other(tmp_path, held, shown):
     assert pair.private.format.kind == {"xlsx": "Excel"}.get(held, held)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("held", ["xlsx", "sqlite"])
 @pytest.mark.parametrize("odd", ["John Doe", 10**30, "7", dt.date(2020, 1, 1), True, "#DIV/0!", "1,5", ""])
 @pytest.mark.parametrize("column", range(4))

@@ -184,7 +184,7 @@ def job_of(path, public, **options):
     return LabelJob(path, public, **(defaults | options))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("preprocess", ["public", "shard"])
 @pytest.mark.parametrize("odd", ODD)

@@ -304,6 +304,7 @@ def test_align_names_what_differs(public, text):
 # ------------------------------------------------------------------------------------------------------- encoding
 
 
+@pytest.mark.few(20)
 @parametrize_with_checks([TableEncoder()])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -443,6 +444,7 @@ def test_a_shard_of_one_row_is_encoded():
     assert np.isfinite(make_shard_encoder(mixed()).fit(shard).transform(mixed(30))).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["adult", "diabetes130"])
 def test_real_mixed_tables(name):
     home = os.environ.get("PATE_DATA_HOME")

@@ -139,7 +139,14 @@ def test_python_in_pages_runs(page, tmp_path, monkeypatch):
             exec(code, names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.long, pytest.mark.sample] if page.name == "start.md" else [])
+        for page in PAGES
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_commands_in_fences_run(page, tmp_path, monkeypatch):
     """After the page's Python, as a reader would: in one folder, each ending well, and what they name is there."""
     text = page.read_text(encoding="utf-8")

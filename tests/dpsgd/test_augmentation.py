@@ -45,6 +45,7 @@ def test_how_a_row_is_changed_does_not_hang_on_any_row():
     assert same.tolist() == [i != 7 for i in range(40)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("owners", [None, np.repeat(np.arange(20), 2)])
 def test_copies_are_one_unit_that_is_clipped_once(owners):
     augmentation = ImageAugmentation((8, 8), multiplicity=4)

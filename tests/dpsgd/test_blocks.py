@@ -47,6 +47,7 @@ def test_a_units_block_is_its_own(n, rate, at_once, seed):
         assert (block_of[int(a)] == block_of[int(b)]) == (a // width == b // width)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["linear", "tanh-mlp"])
 def test_a_unit_that_is_not_there_moves_its_own_block_alone(name):
     torch.manual_seed(0)

@@ -85,6 +85,7 @@ def tied():
 LIN, WIDE = (lambda: nn.Linear(F, K)), (lambda: nn.Linear(F, F))
 
 
+@pytest.mark.few(33)
 @pytest.mark.parametrize(
     "module",
     [
@@ -188,7 +189,7 @@ def flat(parts):
     return torch.cat([part.flatten() for part in parts])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [1, _layers.BLOCK - 1, _layers.BLOCK, 2 * _layers.BLOCK + 37])
 @pytest.mark.parametrize("module", [Linear, MLP, TanhCNN])
 @pytest.mark.parametrize("shared", [False, True])
@@ -204,6 +205,7 @@ def test_equal_to_a_loop_over_records(module, n, shared, monkeypatch):
         assert float((found - exact).norm()) <= 1e-5 * float(exact.norm())
 
 
+@pytest.mark.long
 def test_memory_is_bounded_by_passes_that_add_up():
     torch.manual_seed(0)
     engine = books(MLP(n_features=F, n_classes=K))
@@ -387,6 +389,7 @@ def test_layers_that_change_their_type_are_not_run():
         moved_by_one(engine)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("norm", [1.0, 1e-2, 1e-4, 1e-6, 1e-8])
 @pytest.mark.parametrize("flush", [False, True])
 def test_no_record_is_longer_than_the_norm_however_small_or_large_its_numbers(norm, flush):

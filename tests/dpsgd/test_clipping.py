@@ -309,6 +309,7 @@ def test_the_norm_stays_within_its_limits():
         assert run.max_norm == (1e-8 if draw > 0 else 1e6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", [BookKeepingEngine, PerRecordEngine])
 def test_an_engine_shows_each_units_norm_once(engine):
     class Counting(FlatClipping):

@@ -68,7 +68,7 @@ def test_calibrated_noise_spends_the_budget_and_no_more(target, q, n_steps, adja
     assert 0.99 * target <= again <= target
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("q", "n_steps"), SETTINGS)
 @pytest.mark.parametrize("sigma", [0.9, 2.0])
 def test_add_or_remove_agrees_with_three_other_accountants(sigma, q, n_steps):
@@ -115,7 +115,7 @@ def test_one_replace_one_step_is_the_integral_of_its_pair(q, sigma):
     assert hockey_stick(p, r, found - 2e-3) > 1e-4
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("q", "n_steps"), SETTINGS)
 @pytest.mark.parametrize("sigma", [0.9, 2.0])
 def test_replace_one_lies_between_its_bounds(sigma, q, n_steps):
@@ -425,6 +425,7 @@ def test_it_clones_pickles_pipes_and_takes_a_budget(digits):
     assert pipe.predict(X_test).shape == (797,)
 
 
+@pytest.mark.long
 def test_strings_and_absent_classes(digits):
     X, y, X_test, _ = digits
     names = np.array([f"digit {i}" for i in y])
@@ -480,6 +481,7 @@ def test_ctrl_c_leaves_everything_as_it_was(digits, monkeypatch):
     assert not [name for name in vars(fresh) if name.endswith("_")]
 
 
+@pytest.mark.long
 def test_the_bar_counts_steps_and_nothing_private(digits, monkeypatch):
     asked = []
 
@@ -532,6 +534,7 @@ def test_bad_values_are_refused_before_anything_is_trained(digits, monkeypatch, 
         make(**change).fit(*digits[:2])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_numbers_that_are_not_finite_are_refused(digits, value):
     X = digits[0].astype(np.float64)
@@ -594,7 +597,7 @@ def test_warnings(digits):
         make(budget=Budget(3.0, 1e-3), epochs=1).fit(X, y)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @parametrize_with_checks(
     [
         DPSGDClassifier(

@@ -110,7 +110,7 @@ def least_delta(q, sigma, n_steps, adjacency, h):
     return delta_at
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("q", "sigma", "n_steps"), [(0.1, 2.0, 100), (0.5, 4.0, 60)])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5])
@@ -256,6 +256,7 @@ def test_nothing_is_charged_for_what_fails_before_training(records, tmp_path):
     assert len(ledger.releases()) == 1
 
 
+@pytest.mark.long
 def test_a_ledger_that_counts_mu_squared_says_what_it_misses(records, tmp_path):
     X, y = records
     ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(3.0, 1e-5), currency="gdp")
@@ -271,7 +272,7 @@ def test_a_ledger_that_counts_mu_squared_says_what_it_misses(records, tmp_path):
 SECRET = "Jane Roe 078-05-1120"
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "poison",
     [

@@ -26,6 +26,7 @@ def fitted(*, groups=None, **settings):
     return DPSGDClassifier("linear", **settings).fit(X, Y, groups=groups)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove", "zero-out"])
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 20.0])
 def test_a_count_beside_next_to_no_training_costs_what_its_gaussian_costs(adjacency, sigma):
@@ -172,6 +173,7 @@ def test_a_record_that_is_not_usable_is_not_asked_and_nothing_that_is_raised_is_
     assert caught.value.__context__ is None
 
 
+@pytest.mark.long
 def test_a_record_without_an_owner_is_no_further_person():
     owners = (np.arange(len(X)) // 2).astype(object)
     clf = fitted(groups=owners, measure=True, records_per_group=2)

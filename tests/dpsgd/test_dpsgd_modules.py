@@ -362,6 +362,7 @@ def step_with(module, X, y, *, shared, physical):
     return before - torch.cat([p.detach().flatten() for p in trained.parameters()])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("module", "features"), [(Linear, F), (TanhMLP, F), (TanhCNN, 64)])
 def test_the_clipped_sum_is_that_of_opacus(module, features):
     torch.manual_seed(0)

@@ -145,6 +145,7 @@ def test_training_tells_the_noise_that_it_adds(monkeypatch):
     assert abs(float(moved.std()) - 0.15) < 0.005
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("optimizer", ["adam-bc", "adam"])
 def test_a_fit(optimizer):
     rng = np.random.default_rng(0)

@@ -32,7 +32,7 @@ def noise_of_a_logit(chosen, facts):
     return chosen.learning_rate * sigma * chosen.max_grad_norm / batch * float(np.linalg.norm(weight))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove"])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_noise_moves_a_logit_as_far_as_the_recipe_says(adjacency, epsilon):
@@ -83,6 +83,7 @@ def test_every_number_is_filled_in_and_within_bounds(n, epsilon, n_public, kind,
     assert (chosen.n_components is None) == (n_public <= 2 or chosen.name == "linear-group-norm")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0, 16.0])
 def test_no_batch_is_overcharged(epsilon):
     facts = replace(IMAGES, budget=Budget(epsilon, 1e-5))
@@ -201,6 +202,7 @@ def test_images_by_default_and_without_public_rows():
         assert clf.score(plan.transform(X[:100]), y[:100]) > 0.9
 
 
+@pytest.mark.long
 def test_a_representation_of_the_callers():
     from sklearn.preprocessing import StandardScaler
 

@@ -92,7 +92,7 @@ def engine_class(request):
     return request.param
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", MODULES)
 def test_an_engine_keeps_its_promise(engine_class, module):
     torch.manual_seed(0)
@@ -117,7 +117,7 @@ def test_an_engine_keeps_its_promise(engine_class, module):
     assert [(g.shape, g.dtype) for g in found] == [(p.shape, torch.float64) for p in engine.module.parameters()]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", MODULES)
 def test_an_engine_sums_what_autograd_finds_for_each_record_alone(engine_class, module):
     torch.manual_seed(0)
@@ -196,7 +196,7 @@ class Signed(PerRecordEngine):
         return [g * (-1) ** len(X) for g in found]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "broken",
     [
@@ -269,6 +269,7 @@ def test_what_a_module_draws_from_numpy_at_its_start_is_repeatable_too(rows):
     assert torch.equal(one, two)
 
 
+@pytest.mark.long
 def test_a_device_without_float64_is_refused_before_anything_is_charged(rows, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -299,6 +300,7 @@ def test_columns_are_those_of_the_last_fit_that_went_well(rows, monkeypatch):
     assert not hasattr(clf, "feature_names_in_")
 
 
+@pytest.mark.long
 def test_a_warning_points_at_whoever_called_fit(rows):
     with pytest.warns(PrivacyLeakWarning) as seen:
         make(classes=None).fit(*rows)

@@ -63,7 +63,7 @@ def test_optimised_bands_leave_less(n_bands, published):
     assert best.rmse() * best.sensitivity(64) < 0.97 * published
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("n_bands", "n"), [(2, 2), (2, 30), (3, 30)])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_optimised_bands_are_the_best_of_a_grid(n_bands, n, momentum):

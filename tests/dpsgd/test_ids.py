@@ -105,7 +105,7 @@ def unit_by_unit(module, X, y, k, clip):
     return torch.stack(found)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_equal_to_a_loop_over_units(engine, module):
@@ -120,6 +120,7 @@ def test_equal_to_a_loop_over_units(engine, module):
                 assert float((found - exact).norm()) <= 2e-5 * float(exact.norm())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", MODULES)
 def test_words_that_stand_twice_count_together(module):
     """Every length of a run of one word: the norm is that of the sum, neither of one place nor of places alone."""
@@ -157,6 +158,7 @@ def test_padding_is_not_learnt():
     assert found[2].any()  # what comes after it is
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", MODULES)
 def test_book_keeping_is_the_default_and_a_replaced_unit_moves_the_sum_by_two(module):
     built = made(module)

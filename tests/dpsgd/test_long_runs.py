@@ -55,7 +55,7 @@ def kill_at(step, seen=None):
 # ---------------------------------------------------------------- checkpoints
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("step", [1, 7, 12])
 def test_a_killed_run_gives_what_it_would_have_given(tmp_path, step, optimizer):
@@ -129,7 +129,7 @@ def test_a_run_taken_up_is_charged_once(tmp_path):
     assert len(ledger.releases()) == 2
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "change",
     [

@@ -29,6 +29,7 @@ def said(clf):
     return {a.name: a for a in clf.statement_.assumptions}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("recipe", [None, "unit-rows", "tabular-kernel", "pretrained"])
 def test_a_callers_representation_is_never_vouched_for(recipe):
     """It may have been fitted on the private rows, by whatever recipe it comes in."""
@@ -109,7 +110,7 @@ def test_a_model_keeps_the_map_that_it_was_trained_behind():
     assert (clf.predict_proba(X[:20]) == before).all()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cell", ["Ms Smith", None, float("inf"), 10**400, True])
 def test_a_cell_of_another_kind_changes_no_other_row_and_no_setting(cell):
     """One private cell makes objects of a whole column."""

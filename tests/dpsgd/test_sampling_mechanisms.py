@@ -63,7 +63,7 @@ def pair_delta(pair, epsilon):
 # ---------------------------------------------------------------- the truncated pair
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("n", "q", "most"), [(4, 0.5, 2), (4, 0.7, 1), (5, 0.3, 3), (3, 0.9, 3), (4, 1.0, 2)])
 @pytest.mark.parametrize("sigma", [0.7, 2.0])
 def test_no_neighbours_written_down_whole_are_further_apart_than_the_pair(n, q, most, sigma):
@@ -112,6 +112,7 @@ def test_the_composition_is_dp_accountings(n, rate, part, sigma, n_steps):
     assert theirs * (1 - 1e-9) <= ours <= theirs * (1 + 1e-4) + 1e-9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("most", "sigma"), [(30, 1.0), (10, 2.0), (14, 0.8)])
 def test_one_step_has_the_delta_of_its_densities(most, sigma):
     shape = Shape(100, 0.1, 1, 10)

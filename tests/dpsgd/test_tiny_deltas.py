@@ -78,7 +78,7 @@ def exact_epsilon(branches, n_steps, direction, delta, near):
     return brentq(log_delta, 0.9 * near, 1.1 * near, xtol=1e-9)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(
     ("q", "sigma", "n_steps", "delta"),
@@ -227,7 +227,7 @@ def test_two_steps_as_one_integral_over_the_first(q, sigma, delta):
     assert exact_delta(found) <= delta * (1 + 1e-9) < exact_delta(found * (1 - 1e-5) - 1e-5)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("theta", [0.0, 1.0, 6.0, 12.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-12])
 def test_a_composition_is_never_below_the_one_by_whole_numbers(theta, delta):
@@ -273,6 +273,7 @@ def test_where_rounding_does_not_matter_it_is_dp_accountings(log_rate, sigma, lo
     assert ours == pytest.approx(theirs, rel=5e-5, abs=1e-6) or theirs > 100  # they count the tails they cut as lost
 
 
+@pytest.mark.long
 def test_several_kinds_a_coin_and_a_gaussian_are_dp_accountings_too():
     kinds = ((SampledGaussianPair.poisson(0.05, 1.2), 100), (SampledGaussianPair(TRUNCATED), 20))
     both = Losses(0.2, kinds)
@@ -346,6 +347,7 @@ def test_noise_for_tiny_deltas_is_calibrated_to_the_budget():
     assert needs_tilt(50_000, 1e-11)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", [PoissonSGD(), TruncatedPoissonSGD(60)])
 def test_what_verify_says_gives_the_epsilon_at_a_tiny_delta(mechanism):
     shape, interval = Shape(1000, 0.05, 200, 50), 1e-3

@@ -99,6 +99,7 @@ def test_equal_to_a_loop_over_units(engine, module):
                 assert float((flat(found) - exact).norm()) <= 2e-5 * float(exact.norm())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clip", CLIPS[:2])
 @pytest.mark.parametrize("module", [Linear, Images])
 @pytest.mark.parametrize("engine", ENGINES)
@@ -121,6 +122,7 @@ def test_a_person_with_many_records_moves_the_sum_no_more_than_one_with_one(engi
                 assert not alone.any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_of_weight_0_and_copies_change_nothing(engine):
     built = made(engine, Images)
@@ -207,6 +209,7 @@ class DeafToGroups(PerRecordEngine):
         return super().clipped_sum(X, y, clip, **options)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("broken", [RowByRow, AcrossUnits, DeafToGroups])
 def test_an_engine_that_breaks_its_promise_to_units_trains_nothing(broken):
     with pytest.raises(InvalidInputError, match=f"by {broken.__name__}: on made-up rows"):

@@ -55,6 +55,7 @@ def test_the_guarantee_is_dp_sgds_own(fitted):
     assert [a.name for a in fitted.statement_.assumptions] == [a.name for a in alone.statement_.assumptions]
 
 
+@pytest.mark.long
 def test_the_ledger_is_charged_what_the_statement_says_once(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     clf = of(ledger=ledger).fit(X, Y, X_public=PUBLIC)
@@ -209,6 +210,7 @@ def test_it_answers_as_the_trained_module_does():
     assert np.allclose(mine, alone.fit(X, Y, X_public=PUBLIC).predict_proba(PUBLIC), atol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ranges", [None, RANGES])
 def test_a_file_gives_the_very_same_model(tmp_path, ranges):
     clf = of(ranges=ranges).fit(X, Y, X_public=None if ranges else PUBLIC)

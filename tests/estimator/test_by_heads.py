@@ -41,7 +41,7 @@ def heads(**options):
     return PATEClassifier(voters="heads", budget=AMPLE, classes=["no", "yes"], **(seeds | options))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mechanism", [None, GNMax(2.0)], ids=["histogram", "labels alone"])
 @pytest.mark.parametrize(("rows", "mapped"), [(mixed, True), (texts, True), (tables, False)])
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PrivacyParameterWarning", "ignore::pate.exceptions.CuratorWarning",

@@ -83,6 +83,7 @@ def people(n, seed):
     return frame, y
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:No record is of the class 'perhaps'")
 @pytest.mark.parametrize("classes", [["no", "yes"], ["yes", "perhaps", "no"]])
 def test_tables_with_categories_and_missing_cells(classes):
@@ -246,7 +247,7 @@ def test_classes_left_out_are_a_leak_and_the_statement_says_so():
     assert not any(a.name == "classes" for a in clf.statement_.assumptions)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 3.0])
 @pytest.mark.parametrize("with_groups", [False, True])
 def test_the_price_stays_within_the_budget_and_is_in_the_ledger(tmp_path, epsilon, with_groups):
@@ -449,7 +450,7 @@ KINDS = {"array": np.asarray, "list": lambda rows: rows.tolist(), "frame": pd.Da
          "typed frame": lambda rows: pd.DataFrame(rows).infer_objects()}  # fmt: skip
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cell", ["a", 1.0, {}, None, b"a"], ids=["text", "number", "dict", "missing", "bytes"])
 @pytest.mark.parametrize("private", [0, 1, 2, 3], ids=["texts", "numbers", "truths", "none"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -318,7 +318,7 @@ def test_exhausted_budget_may_abstain():
     assert clf.release_.guarantee.epsilon <= 2.0
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "mechanism", [None, NoisyHistogram(40.0), GNMax(40.0), LNMax(60.0), ConfidentGNMax(6.0, 60.0, 40.0)]
 )
@@ -406,6 +406,7 @@ def reachable(obj):
     return census.seen
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", [None, GNMax(40.0), ConfidentGNMax(6.0, 20.0, 10.0)])
 def test_the_fitted_object_holds_no_teachers_and_no_votes(mechanism):
     clf = classifier(DecisionTreeClassifier(), mechanism=mechanism, noise_seed=None)
@@ -538,6 +539,7 @@ def test_y_of_another_length_or_one_class():
         classifier(MustNotTrain()).fit(X, None, X_public=PUBLIC)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("select", ["first", "random", "spread"])
 def test_selected_rows_are_the_ones_asked(select):
     clf = classifier(select=select, n_queries=30, gap=0.0).fit(X, Y, X_public=PUBLIC)
@@ -648,6 +650,7 @@ def test_a_data_frames_index_does_not_matter():
 # Going on ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_killed_fit_goes_on_with_its_teachers(tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
@@ -725,6 +728,7 @@ def test_parameters_of_a_nested_ensemble_go_round():
     repr(other)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("teachers", [torch_teachers(), TeacherEnsemble(MustNotTrain(), 3)])
 def test_classes_named_in_the_ensemble_are_named(teachers):
     """No leak to warn of: warnings are errors here."""

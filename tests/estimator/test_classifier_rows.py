@@ -46,7 +46,7 @@ def classifier(estimator, **options):
     return PATEClassifier(estimator, **(defaults | options))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [list, tuple, np.array, pd.Series, lambda t: np.array(t, dtype=object)])
 def test_texts(form, tmp_path):
     (private, y), (public, _), (test, truth) = notes(200, 0), notes(80, 1), notes(90, 2)
@@ -85,6 +85,7 @@ def test_texts_and_tables_are_not_mixed_up():
     assert clf.set_params(estimator=GaussianNB()).fit(rows, y, X_public=rows[:30] + 0.5).n_features_in_ == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.csr_matrix])
 def test_sparse_rows_are_the_same_as_dense_ones(form, tmp_path):
     X, y = DIGITS[PRIVATE], TRUTH[PRIVATE]

@@ -68,6 +68,7 @@ ENSEMBLES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ENSEMBLES)
 def test_teachers_take_them_too(name):
     teachers, turned = (clone(ENSEMBLES[name]).fit(X, Y, X_public=public) for public in (PUBLIC, TURNED))

@@ -152,14 +152,14 @@ def expected():
     return of
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("who", "kind"), pairs(WHO, TABLES, few=("polars",)))
 def test_the_same_table_gives_the_same(who, kind, expected):
     plain = expected(who, WHO[who], lambda rows: rows)
     np.testing.assert_array_equal(WHO[who](TABLES[kind]), plain)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("who", ["records", "shards", "heads", "teachers", "callables", "dp-sgd planned"])
 def test_sparse_rows_are_taken(who):
     plain = sparse_run(who, sparse.csr_matrix)
@@ -176,6 +176,7 @@ def sparse_run(who, hold):
     return run(hold)
 
 
+@pytest.mark.long
 def test_sparse_rows_are_refused_with_the_remedy_or_filled_in():
     with pytest.raises(InvalidInputError, match=r"must be dense for .*X\.toarray\(\)"):
         WHO["torch"](sparse.csr_array)
@@ -195,7 +196,7 @@ WHO_MIXED = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("who", "kind"), pairs(WHO_MIXED, MIXED, few=("arrow",)))
 def test_mixed_tables_give_the_same(who, kind, expected):
     plain = expected(f"{who} mixed", WHO_MIXED[who], mixed)
@@ -228,7 +229,7 @@ def texted(who, hold):
 OF_TEXTS = ("records", "shards", "heads", "dp-sgd planned", "teachers", "record voters", "callables")
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("who", "kind"), pairs(OF_TEXTS, TEXTS, few=("polars",)))
 def test_texts_give_the_same(who, kind, expected):
     plain = expected(f"{who} texts", lambda hold: texted(who, hold), words)
@@ -243,7 +244,7 @@ def test_dp_sgd_on_texts_needs_public_ones():
 OF_IMAGES = ("records", "shards", "heads", "dp-sgd planned", "dp-sgd", "teachers", "torch", "record voters")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("who", "shape"), pairs(OF_IMAGES, [(8, 8), (1, 8, 8)], few=[(8, 8)]))
 def test_images_are_as_flattened_ones_whose_shape_is_told(who, shape):
     hold = images(*shape)
@@ -262,6 +263,7 @@ def test_images_are_as_flattened_ones_whose_shape_is_told(who, shape):
     np.testing.assert_allclose(run(hold), told.get(who, run)(flat), atol=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "make", [lambda: pate_by(), lambda: pate_by(estimator=GaussianNB(), n_teachers=5), lambda: dpsgd(None)]
 )
@@ -304,7 +306,7 @@ TAKERS = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("who", "kind"), pairs(TAKERS, LABELS, few=("polars", "polars truth")))
 def test_labels_of_any_kind_are_the_same_labels(who, kind, expected):
     plain = expected(f"{who} labels", lambda y: TAKERS[who](y, [0, 1]).predict(X_PUBLIC), Y)
@@ -314,7 +316,7 @@ def test_labels_of_any_kind_are_the_same_labels(who, kind, expected):
     assert found.classes_.tolist() == classes
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("who", "kind"), pairs(TAKERS, WORDS, few=("polars categories",)))
 def test_labels_that_are_words(who, kind, expected):
     plain = expected(f"{who} labels", lambda y: TAKERS[who](y, [0, 1]).predict(X_PUBLIC), Y)
@@ -322,7 +324,7 @@ def test_labels_that_are_words(who, kind, expected):
     assert (found == np.array(["no", "yes"])[plain]).all()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("who", "hold"), pairs(TAKERS, [list, pd.Series, pl.Series, pa.array], few=[pl.Series]))
 def test_owners_of_any_kind(who, hold, expected):
     people = np.array([f"p{i // 2}" for i in range(N)])
@@ -337,6 +339,7 @@ def test_owners_of_any_kind(who, hold, expected):
     np.testing.assert_array_equal(made(hold(people.tolist())).predict_proba(X_PUBLIC), plain)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("who", ["records", "shards", "dp-sgd planned"])
 def test_columns_are_known_by_name(who):
     clf = {

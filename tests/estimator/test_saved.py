@@ -102,7 +102,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 def test_what_was_saved_predicts_the_very_same(name, tmp_path):

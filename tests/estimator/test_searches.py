@@ -89,7 +89,7 @@ def test_one_fit_says_nothing_of_others_and_strangers_are_not_counted():
     assert told(one.statement_) == told(other.statement_) == ""
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("of", [lambda c: c, clone, copy.copy, copy.deepcopy, lambda c: clone(copy.copy(clone(c)))])
 def test_clones_and_copies_are_kin(of):
     first = fitted(dpsgd())
@@ -104,6 +104,7 @@ def test_an_unfitted_clone_holds_its_parameters_and_nothing_else():
     assert set(vars(clone(clf))) == set(clf.get_params(deep=False))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [records, dpsgd])
 def test_what_other_processes_did_is_open(make):
     clf = make()

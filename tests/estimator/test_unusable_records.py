@@ -131,7 +131,7 @@ LONG = ("PATE by records", "DP-SGD by a recipe", "private kNN", "private selecti
 
 ALL = [
     taker if taker in ("teachers", "record voters")
-    else pytest.param(taker, marks=[pytest.mark.long, *([pytest.mark.sample] if taker == "DP-SGD" else [])])
+    else pytest.param(taker, marks=[pytest.mark.long, *([pytest.mark.sample] if taker == "PATE by heads" else [])])
     for taker in TAKERS
 ]  # fmt: skip
 
@@ -248,6 +248,7 @@ def test_the_gradient_of_an_unusable_record_is_zero_whatever_engine_clipping_and
                 assert not sums[2].any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [lambda X: X.tolist(), np.ma.array, lambda X: pd.DataFrame(X).astype("Float64")])
 def test_one_infinity_is_its_records_own_matter_in_whatever_holds_it(form):
     X, y = np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20

@@ -79,6 +79,7 @@ def test_a_damaged_line_in_the_middle_is_refused(parts, tmp_path):
         sweep.read_rows([tmp_path / "cells.jsonl"])
 
 
+@pytest.mark.long
 def test_cells_of_other_code_or_settings_or_that_failed_are_not_done(parts):
     _, sweep, *_ = parts
     config = sweep.Config()

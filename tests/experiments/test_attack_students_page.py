@@ -53,6 +53,7 @@ def test_what_was_to_be_reached_is(script, cells):
             assert all(script.figure(cell, at_1, name)["value"] <= ceiling for name in script.ATTACKS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["kernel", "network"])
 def test_the_scripts_own_models_learn(script, name):
     rng = np.random.default_rng(0)

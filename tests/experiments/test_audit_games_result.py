@@ -54,6 +54,7 @@ def test_e1_is_what_the_notes_say(script):
     assert shares == pytest.approx([0.507, 0.922], abs=0.03)
 
 
+@pytest.mark.long
 def test_a_small_one_runs(script):
     config = replace(script.SMOKE, games=1, honest_games=2, factors=(0.9,))
     told = script.run(config, None)

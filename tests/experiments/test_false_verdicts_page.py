@@ -44,6 +44,7 @@ def test_the_stored_result_is_whole_and_keeps_the_level(script):
         assert row["world"] in script.LOPSIDED or row["rule"] <= 0.05 * row["studies"], row
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "name",
     ["published", "few rows", "wrong fits", "persons", "training part", "pool", "tiny pool", "nearest", "stumps"],

@@ -143,6 +143,7 @@ def test_the_2017_epsilons_are_what_is_stored(script, data_home, mnist2018_count
         assert found[key] == pytest.approx(before[key], rel=1e-6)
 
 
+@pytest.mark.long
 def test_the_2018_epsilon_is_what_is_stored(script, mnist2018_counts):
     module = script("papernot2018_epsilons")
     found = module.as_published(mnist2018_counts, module.Config().mnist)

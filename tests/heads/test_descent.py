@@ -29,6 +29,7 @@ def test_groups_are_all_components_once_and_the_constant_by_itself():
             assert not constant or d == 1 or parts[-1] == slice(d - 1, d)
 
 
+@pytest.mark.long
 def test_the_noise_of_all_rounds_is_what_was_asked_for():
     """Statistical: sums of nothing but noise give weights of the standard deviation that is said."""
     rng = np.random.default_rng(0)

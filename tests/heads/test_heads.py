@@ -46,6 +46,7 @@ def population_risk(head, world):
     return ((scores**2).sum(axis=1) - 2 * agreement).mean()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lam", [0.003, 0.03, 0.3])
 def test_steins_risk_is_unbiased(lam):
     """Over draws of records, public rows and noise the estimate and the truth have one mean."""

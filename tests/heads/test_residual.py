@@ -41,6 +41,7 @@ def test_rounds_without_noise_find_the_logistic_optimum(world):
     assert ours == pytest.approx(log_loss(world.labels, theirs.predict_proba(world.phi)), abs=2e-4)
 
 
+@pytest.mark.long
 def test_two_rounds_beat_one_for_the_same_mu():
     """mu^2 is split in halves, and the residuals' Delta of 2C = 1 is less than a signed ballot's 1.73."""
     one, two = [], []

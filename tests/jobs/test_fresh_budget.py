@@ -130,6 +130,7 @@ def test_statements_of_other_sizes_units_or_without_a_ledger_say_nothing(tables)
     refused(work, r"old\.statement\.json' tells of a release from about as many private people")
 
 
+@pytest.mark.long
 def test_a_changed_cell_is_said_not_to_have_been_used_and_another_order_is_called_that(tables):
     first = job(tables, "private.csv").run()
     frame = pd.read_csv(tables / "private.csv")

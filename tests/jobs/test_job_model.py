@@ -52,7 +52,7 @@ def right(files, path):
     return said, float((said["label"] == truth["ill"]).mean())
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "voters", "student"),
     [

@@ -108,6 +108,7 @@ def test_the_plan_prices_all_rounds(files):
         assert text in plan.text()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("with_ledger", [False, True])
 @pytest.mark.parametrize("mechanism", [None, GNMax(15.0)], ids=str)
 def test_rounds_are_one_charge_and_one_statement(tmp_path, files, with_ledger, mechanism):

@@ -83,6 +83,7 @@ def test_columns_without_a_range_are_left_out_and_said(files):
     assert "town: left out, as no range of it was declared" in made.plan.text()
 
 
+@pytest.mark.long
 def test_auto_says_why(files):
     pd.read_csv(files / "public.csv")[:9].to_csv(files / "few.csv", index=False)
     made = job(files, "few.csv", voters=None)

@@ -99,7 +99,7 @@ def truth(public, rows):
 # Kinds of files ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("private_kind", [".csv", ".parquet"])
 @pytest.mark.parametrize("public_kind", [".csv", ".parquet"])
 @pytest.mark.parametrize("preprocess", ["public", "shard"])
@@ -209,6 +209,7 @@ def test_a_dropped_column_is_dropped_from_both(tmp_path, files):
 # The plan ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "mechanism", [None, NoisyHistogram(8.0), GNMax(8.0), ConfidentGNMax(8.0, 20.0, 8.0)], ids=lambda m: str(m)
 )
@@ -290,6 +291,7 @@ def test_a_second_run_is_free_and_the_same(tmp_path, files):
     assert release.guarantee.epsilon == pytest.approx(first.guarantee.epsilon)
 
 
+@pytest.mark.long
 def test_another_encoding_still_finds_its_answers(tmp_path, files):
     ledger = tmp_path / "l.sqlite"
     first = job(*files, ledger=ledger).run()
@@ -329,6 +331,7 @@ def test_many_runs_never_exceed_the_first_ones_budget(tmp_path, files):
     assert terms.currency.price(GNMax(12.0).charge(1)) > terms.limit - Ledger(ledger).spent
 
 
+@pytest.mark.long
 def test_a_larger_budget_later_does_not_raise_the_total(tmp_path, files):
     ledger = tmp_path / "l.sqlite"
     job(*files, ledger=ledger, budget=Budget(1.0, 1e-4)).run()
@@ -535,7 +538,7 @@ def test_a_wrong_column_is_told_to_the_curator_and_nothing_else(tmp_path, files)
     assert plans[0] == plans[1]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("target", [["0", "1"], ["00", "01"], ["False", "True"], ["1.50", "2.50"], ["true", "false"]])
 @pytest.mark.parametrize("odd", ["?", "2.5", "x", ""])
 def test_one_label_changes_nobody_elses_class(files, target, odd):
@@ -552,6 +555,7 @@ def test_one_label_changes_nobody_elses_class(files, target, odd):
     assert np.delete(seen[0], 7).tolist() == np.delete(seen[1], 7).tolist()
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("cells", "classes"),
     [("01", (0, 1)), (["False", "True"], (False, True)), (["1.5", "2"], (1.5, 2.0)), (["01", "x"], ("01", "x"))],
@@ -568,6 +572,7 @@ def test_classes_read_off_the_target_are_what_the_file_holds(files, cells, class
     assert [type(value) for value in found] == [type(value) for value in classes]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("missing", ["ill", "person", "both"])
 def test_a_missing_label_or_owner_refuses_nothing(tmp_path, files, missing):
     """By one ledger: the records are recognised as the same when the job begins and when its teachers are trained."""
@@ -585,6 +590,7 @@ def test_a_missing_label_or_owner_refuses_nothing(tmp_path, files, missing):
         assert len(Ledger(ledger).releases()) == n_releases
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("value", ["Rare-Secret-Disease", "12345678"])
 def test_a_class_outside_classes_decides_nothing_and_is_not_echoed(tmp_path, files, value):
     """Refused, one record would decide whether there is a release."""

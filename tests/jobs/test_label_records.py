@@ -184,6 +184,7 @@ def test_the_plan_is_what_is_charged_and_looks_at_no_value(tmp_path, files):
     assert job(*files).plan.text() == text
 
 
+@pytest.mark.long
 def test_a_person_is_a_unit(tmp_path, files):
     work = job(*files, group="who", ledger=tmp_path / "l.sqlite")
     assert "voters     300 groups, all ballots of one clipped together\n" in work.plan.text()
@@ -214,6 +215,7 @@ def test_one_odd_cell_moves_the_sum_by_no_more_than_a_unit_may(files, grouped, c
     assert 0 < moved <= sums[0].delta_squared == sums[1].delta_squared
 
 
+@pytest.mark.long
 def test_records_that_cast_nothing_are_told_to_the_curator_alone(tmp_path, files):
     frame = pd.read_csv(files[0])
     frame.loc[[3, 4], "ill"] = ["Rare-Secret", None]
@@ -318,6 +320,7 @@ def test_the_maps_are_kept_beside_the_labels(tmp_path, files):
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "kept").iterdir()} == times
 
 
+@pytest.mark.long
 def test_nothing_private_is_written(tmp_path):
     private, public = written(tmp_path, mixed=True)
     frame = pd.read_csv(private)

@@ -151,6 +151,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_was_changed_is_found(path, name):
     ledger = filled(path)

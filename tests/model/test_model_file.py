@@ -86,6 +86,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", DAMAGES)
 def test_what_is_not_as_it_was_written_is_refused_in_one_line(name, saved, tmp_path):
     made = DAMAGES[name](members(saved), saved.read_bytes())

@@ -18,7 +18,7 @@ def test_the_wall_is_high_enough():
     assert {*FOUND, *TRIED} <= names, "a game of no fault"
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("mutant", "layer"), FINDS, ids=NAMED)
 def test_the_fault_is_found(mutant: Mutant, layer: str):
     found = mutant.finds[layer](True, 1)
@@ -26,7 +26,7 @@ def test_the_fault_is_found(mutant: Mutant, layer: str):
     assert found.said
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mutant", "layer"), FINDS, ids=NAMED)
 def test_the_honest_code_passes(mutant: Mutant, layer: str):
     found = mutant.finds[layer](False, 1)

@@ -82,6 +82,7 @@ def test_real_noise_is_the_quantile(kind):
         assert high - low == Fraction(1, 2**50)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_argmax_decides_like_the_integer_path(monkeypatch, noise):
     counts = np.random.default_rng(0).multinomial(50, [0.4, 0.3, 0.2, 0.1], 60)

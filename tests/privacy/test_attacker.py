@@ -31,6 +31,7 @@ def released(epsilon):
     return release_labels(Votes.from_counts([[9, 1]] * 3), mechanism, budget=budget).statement
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("epsilon", "pair", "exact"),
     [(0.1, 0.525, 0.5065), (1.0, 0.7311, 0.5534), (3.0, 0.9526, 0.6405), (8.0, 0.9997, 0.7977)]

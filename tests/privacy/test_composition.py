@@ -315,7 +315,7 @@ def mp_replace_rdp(q, s, a):
     return float(mpmath.log(moment) / (a - 1))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("q", "s", "order"), [(0.01, 1.0, 2.0), (0.01, 1.0, 32.0), (0.25, 2.5, 8.0), (1e-5, 4.0, 5.0), (0.1, 0.3, 3.0)]
 )

@@ -37,6 +37,7 @@ def test_gdp_golden(queries, sigma, epsilon):
     assert gdp_to_epsilon(math.sqrt(2 * queries) / sigma, 1e-5) == pytest.approx(epsilon, abs=6e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("queries", [1, 30, 300, 3000])
 def test_gdp_agrees_with_the_gaussian_pld_of_dp_accounting(queries):
     mu = math.sqrt(2 * queries) / 40

@@ -66,7 +66,7 @@ def wanted(index):
         )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("index", range(len(CASES)))
 def test_every_neighbour_and_direction_against_multiprecision(index, engine):
@@ -77,6 +77,7 @@ def test_every_neighbour_and_direction_against_multiprecision(index, engine):
     assert relative(found.reverse[0], reverse) < 1e-11
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("gap", [0, 1, 7, 40, 150])
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 40.0])
 @pytest.mark.parametrize("engine", ENGINES)
@@ -139,7 +140,7 @@ def random_counts(seed, n=60, classes=6, teachers=60):
     return np.stack([rng.multinomial(teachers, row) for row in p])
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("noise", "test"),
     [
@@ -201,6 +202,7 @@ def test_far_groups_are_merged_without_a_trace():
     np.testing.assert_allclose(by_group, log, rtol=1e-10, atol=1e-300)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("noise", [GaussianNoise(1.0), GaussianNoise(6.0), GaussianNoise(40.0), LaplaceNoise(3.0)])
 def test_never_above_the_data_independent_cost(noise):
     counts = random_counts(11, n=80, classes=5, teachers=90)

@@ -138,6 +138,7 @@ def test_the_strip_bounds_the_distribution_function_off_the_axis(y):
             assert float(exact) <= b + 1e-7
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_error_of_the_trapezoid_is_within_the_proved_bound(seed):
     """At steps so coarse that the error can be seen; a finer lattice tells it. The bound holds for every y."""

@@ -39,6 +39,7 @@ def delta_of(pairs, epsilon):
     return float(np.maximum(p - np.exp(epsilon) * q, 0).sum())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("test", [None, ThresholdTest(20.0, 9.0)])
 @pytest.mark.parametrize("noise", [NOISE, LaplaceNoise(6.0), GaussianNoise(1.0)])
 def test_one_query_is_the_hockey_stick(noise, test):
@@ -128,6 +129,7 @@ def test_masses_are_distributions():
     np.testing.assert_allclose((found.masses * np.exp(-found.losses)).sum(axis=2), 1, atol=1e-10)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("test", [None, ThresholdTest(30.0, 20.0)])
 def test_below_renyi_above_the_worst_fixed_sequence(test):
     rng = np.random.default_rng(1)

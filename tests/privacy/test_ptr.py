@@ -91,7 +91,7 @@ def test_a_term_is_never_too_low_and_nearly_exact(order):
                 assert -1e-10 <= found - exact < 2e-4, (log_l, rising)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shift", [0.0014, 0.035, 0.3, 1.4])
 @pytest.mark.parametrize("order", [1.5, 8.0, 32.0])
 def test_tables_bound_the_running_maximum_from_either_side(shift, order):
@@ -108,6 +108,7 @@ def test_tables_bound_the_running_maximum_from_either_side(shift, order):
     assert np.isfinite(up).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("shift", "order"), [(0.035, 8.0), (0.035, 64.0), (0.3, 16.0), (1.4, 2.0)])
 def test_the_majorant_is_concave_and_above(shift, order):
     table = concave_table(shift, order)
@@ -131,7 +132,7 @@ def test_water_filling_finds_the_largest_sum():
         assert tried.max() >= best * 0.9
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sigma", [2.0, 10.0, 40.0])
 @pytest.mark.parametrize("m", [2, 3, 10])
 def test_the_bound_holds_for_every_data_set_within_d_teachers_both_directions(sigma, m):
@@ -283,6 +284,7 @@ def test_what_is_promised_holds_exactly_over_the_edge_of_the_test():
     assert max(spread) > 0.9
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("gamma", [-0.5, 4.0, 9.0])
 def test_the_gate_passes_as_often_as_it_should(monkeypatch, gamma):
     monkeypatch.setattr(ptr_module, "safe_distance", lambda *_, **__: gamma)

@@ -307,7 +307,7 @@ def check_spent(terms, prices, failures):
     assert exact_epsilon(terms.currency, spent, total.delta - terms.failure_delta) <= total.epsilon * (1 + 1e-12)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("budget", "name", "aside"), PURSES, ids=lambda v: str(v)[:16])
 def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
@@ -340,6 +340,7 @@ def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
     assert stop.used_fraction == math.fsum(prices) / terms.limit <= 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("budget", "name", "aside"), PURSES, ids=lambda v: str(v)[:16])
 def test_no_adaptive_sequence_gets_past_a_ledger(path, budget, name, aside):
     ledger = Ledger(path, total=budget, currency=name, failure_delta=aside)

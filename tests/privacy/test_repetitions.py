@@ -59,6 +59,7 @@ def test_probabilities_add_up_to_one_and_to_the_mean():
         assert np.polynomial.polynomial.polyval(x, probability) == pytest.approx(generating(law, x), rel=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "law",
     [pytest.param(law, marks=pytest.mark.long) if law.mean == 20 else law for law in LAWS],
@@ -82,6 +83,7 @@ def test_numbers_are_drawn_from_that_law(law):
     assert stats.chisquare(observed, expected).pvalue > 1e-4
 
 
+@pytest.mark.long
 def test_the_parts_of_the_poisson_sampler_have_their_laws():
     source = NoiseSource(1)
     ones = np.bincount([_poisson_of_one(source) for _ in range(4000)], minlength=8)[:5]

@@ -44,7 +44,7 @@ def divergence(P, Q, epsilons):
     return np.array([np.maximum(P - math.exp(e) * Q, 0).sum() for e in epsilons])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("screening", [None, (1.6, 0.7)])
 @pytest.mark.parametrize(("k", "q", "sigma"), [(1, 0.5, 0.6), (2, 0.3, 0.5), (2, 0.8, 1.5), (5, 0.6, 0.8)])
 def test_every_replaced_record_of_a_small_world_is_within_the_bound(k, q, sigma, screening):

@@ -64,6 +64,7 @@ def renyi(order, centre, s, t):
     return math.log(quad(integrand, -60 * s, 60 * s, limit=400, points=[0, centre])[0]) / (order - 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("beta", "scale", "order"), [(0.05, 3.0, 4.0), (0.02, 6.0, 8.0), (0.1, 2.0, 1.5)])
 def test_the_price_of_a_release_is_the_largest_divergence_of_two_normals(beta, scale, order):
     price = gnss_rdp(beta, scale, order)
@@ -146,6 +147,7 @@ def test_the_sensitivity_is_smooth_where_scores_lie_far_below_the_table(sigma, n
     assert np.abs(np.diff(logs)).max() <= beta + 8e-9
 
 
+@pytest.mark.long
 def test_local_sensitivity_against_a_plain_search():
     table = consensus_cost(5.0, 4.0, 3)
     mu, u, beta = math.sqrt(2) / 5, np.array([-4.0, -1.3]), 0.05
@@ -174,6 +176,7 @@ def test_the_statistic_of_confident_bounds_the_joint_cost_in_both_directions(sig
         assert costs.sum() < 4 * exact.per_query().sum()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("confident", [False, True])
 def test_value_and_sensitivity_of_neighbours(confident):
     """What the price assumes: values within either sensitivity, sensitivities within exp(beta), also far from here."""
@@ -190,6 +193,7 @@ def test_value_and_sensitivity_of_neighbours(confident):
     assert covered > 0.1, "sound but useless"
 
 
+@pytest.mark.long
 def test_sensitivity_of_confident_against_a_plain_search():
     """Every statistic of a histogram within d and its neighbours, at every pair (u, top) in reach."""
     sigma, order, beta, n = 5.0, 4.0, 0.05, 30
@@ -396,6 +400,7 @@ def test_the_published_number_of_2018():
     assert exact == pytest.approx(3.588, abs=2e-3)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("n", "order", "fraction", "scale", "epsilon"), [(300, 10.0, 0.25, 8.0, 1.692), (1000, 6.0, 0.2, 5.0, 2.955)]
 )

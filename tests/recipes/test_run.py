@@ -63,6 +63,7 @@ def test_long_tails_are_compared_by_their_quantiles(rows):
     assert fitted_representation("table", rows[2] * [1.0, 30.0, 1.0, 1.0]).parts[0].numeric == ["standard"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
 def test_labels_of_all_public_rows_within_the_budget(rows, epsilon):
     X, y, X_public, truth = rows
@@ -167,6 +168,7 @@ def test_a_representation_of_the_users_is_taken_as_it_is(rows):
         fitted_representation("table", X_public, representation=object())
 
 
+@pytest.mark.long
 def test_a_plan_that_spent_the_ledger_is_the_same_plan_again(tmp_path):
     """What is left by then would make another recipe of it, and a fit of next to nothing."""
     rng = np.random.default_rng(5)
@@ -326,7 +328,7 @@ def test_a_callers_rounds_are_run_as_they_are(rows):
     assert labels.charge.mu_squared <= Budget(3.0, 1e-5).mu_squared
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=["short", "text", "none", "nested", "object"]
 )

@@ -173,6 +173,7 @@ def exact(kind="signed", n=6000, m=3):
     return np.array(found).reshape(D, m).tolist() == python_sum(X, y, m, kind)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["soft", "hard", "signed"])
 def test_the_sum_is_that_of_whole_numbers_in_python(kind):
     assert exact(kind)

@@ -41,7 +41,7 @@ def _held(how: str, rows: list[list[object]]) -> object:
     return np.ma.array(cells, mask=np.zeros(cells.shape, dtype=bool))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("road", ["voters", "classifier"])
 @pytest.mark.parametrize("how", ["list", "frame", "objects", "masked"])
 @pytest.mark.parametrize("kind", CATEGORIES)

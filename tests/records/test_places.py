@@ -77,6 +77,7 @@ def test_a_row_has_the_same_probabilities_wherever_it_stands(name):
     assert all((head.predict_proba(rows[i : i + k])[0] == whole[i]).all() for i in range(0, 1490, 149) for k in (1, 3))
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("clip", [0.3, 1.2])
 @pytest.mark.parametrize("name", HEADS)
 def test_one_more_record_in_front_is_one_more_ballot(name, clip):

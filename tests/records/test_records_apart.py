@@ -74,7 +74,7 @@ def _one_alone(voters: RecordVoters, hold: object, rows: list, y: list) -> None:
     assert (whole.sums == rest.sums + alone.sums).all()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", HELD)
 @pytest.mark.parametrize("kind", ["none", "signed", "soft"])
 @pytest.mark.parametrize("others", COLUMNS, ids=lambda c: type(c).__name__)
@@ -91,7 +91,7 @@ def test_a_column_without_numbers_is_read_alike_whatever_one_record_has_there(
         _one_alone(voters, HELD[how], rows, y)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["none", "signed", "soft"])
 @pytest.mark.parametrize("rest", ["numbers", "short", "texts"])
 def test_a_row_of_a_list_may_be_anything(kind: str, rest: str) -> None:

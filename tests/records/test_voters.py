@@ -125,6 +125,7 @@ def test_slabs_do_not_matter(monkeypatch):
     assert all((a == b).all() for a, b in zip(found, again, strict=True))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("unit", ["record", "group"])
 def test_held_records_cast_the_same_ballots(kind, unit):

@@ -33,6 +33,7 @@ VOTES = Votes.from_counts(COUNTS, classes=["a", "b", "c"])
 MECHANISMS = [GNMax(30.0), LNMax(30.0), NoisyHistogram(30.0), ConfidentGNMax(60.0, 60.0, 30.0)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.family)
 @settings(max_examples=40, deadline=None)
 @given(epsilon=st.floats(0.05, 12), delta=st.sampled_from([1e-8, 1e-5, 1e-3]), n=st.integers(1, 60))

@@ -245,7 +245,7 @@ def rows_of(ledger):
     ]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("road", ROADS)
 def test_labels_and_ledger_rows_are_as_by_separate_roads(tmp_path, road):
     ledger = ledger_for(road, tmp_path)
@@ -257,7 +257,7 @@ def ledger_for(road, folder):
     return Ledger(folder / "ledger.sqlite", currency="renyi" if road == "by_account" else None)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("road", ROADS)
 def test_no_noise_is_drawn_before_the_charge(tmp_path, monkeypatch, road):
     """The ledger is asked first, by one caller only, and all the noise comes after."""

@@ -65,6 +65,7 @@ def law_of(ballots, multiplier=3.0, seed=1):
     return min(stats.kstest(z, "norm").pvalue, 2 * min(stats.chi2.cdf(size, len(z)), stats.chi2.sf(size, len(z))))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("m", [2, 10])
 def test_the_noise_has_the_law_that_is_accounted(m):
     for kind, clip in (("signed", None), ("soft", None), ("signed", 0.5)):

@@ -246,6 +246,7 @@ def test_ten_contestants_make_a_page_under_three_megabytes(tmp_path):
 # The JSON ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, {"n_repeats": 1, "published": False}, {"refuse": True, "redraws": "nothing"}])
 def test_the_json_keeps_its_schema(options):
     told = json.loads(json.dumps(comparison(n_contestants=3, **options).to_dict(), allow_nan=False))

@@ -487,6 +487,7 @@ def test_an_edited_statement_is_refused_not_shown(result, edit):
         report.render_report(result)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("epsilon", "tier", "success"), [(0.5, "strong", "62.3%"), (12.0, "weak", "100.0%")])
 def test_tier_and_meaning(result, epsilon, tier, success):
     # exp(0.5) / (1 + exp(0.5)) = 0.62246: rounded upwards, since it is a bound
@@ -576,6 +577,7 @@ def test_the_next_command_is_one_that_the_command_line_takes(result, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cohort.csv", "patients.csv"]  # nothing was released
 
 
+@pytest.mark.long
 def test_words_are_explained_on_hover_and_below(result):
     text = report.render_report(result)
     for term in ("epsilon", "delta", "sigma", "gdp", "adjacency", "teacher"):
@@ -662,7 +664,7 @@ def test_private_numbers_do_not_print(sensitive):
         assert repr(part) == str(part)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("delta", [1e-5, 0.1])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 2.527, 11.0])
 def test_text_page_and_report_state_one_attackers_bound(result, epsilon, delta):

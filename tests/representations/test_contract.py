@@ -103,7 +103,7 @@ def test_a_row_is_mapped_to_the_same_bits_wherever_and_beside_whomever_it_stands
         assert np.array_equal(rep.transform(rows_at(X, slice(0, n))), z[:n])
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 def test_no_record_moves_another_records_vector(fitted):
     rep, rows = fitted
     X = rows(1100, 1)

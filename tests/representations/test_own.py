@@ -88,7 +88,7 @@ def at(X, index):
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 def test_a_row_beside_others_is_the_same_and_in_another_place_nearly(fitted):
     rep, rows, _ = fitted
     X = rows(1500, 1)

@@ -46,7 +46,7 @@ def fitted(request, digits):
         return made(cls, **more).fit(*digits[:2], X_public=digits[2])
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 def test_it_stays_within_the_budget_and_learns(fitted, digits):
     statement = fitted.statement_
     assert statement.guarantee.epsilon <= fitted.budget.epsilon
@@ -59,6 +59,7 @@ def test_it_stays_within_the_budget_and_learns(fitted, digits):
     assert fitted.release_.n_queries == len(fitted.queries_) <= 250
 
 
+@pytest.mark.few(3)
 def test_the_statement_says_what_was_done_and_how_to_check_it(fitted):
     statement = fitted.statement_
     assert PrivacyStatement.from_dict(statement.to_dict()) == statement
@@ -82,6 +83,7 @@ def test_the_student_can_learn_again_for_free(fitted, digits):
         fitted.refit_student(digits[3])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cls", [PrivateKNN, SparseVectorPATE])
 def test_noise_and_samples_hang_on_no_training_seed(cls, digits):
     more = {"sample_rate": 0.3, "n_queries": 40} if cls is PrivateKNN else {}

@@ -75,6 +75,7 @@ def hockey_stick(P, Q, epsilon):
     return sum(max(0.0, p - math.exp(epsilon) * Q.get(key, 0.0)) for key, p in P.items())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("max_unstable", "epsilon", "delta"), [(1, 1.0, 1e-2), (2, 2.0, 1e-3), (1, 0.5, 0.05)])
 def test_small_worlds_are_within_epsilon_and_delta(max_unstable, epsilon, delta):
     counts = [[4, 4, 0], [8, 0, 0], [4, 3, 1]]

@@ -51,6 +51,7 @@ def test_persons_of_dpsgd_are_sampled_by_their_number():
     assert found.statement.unit == "group"
 
 
+@pytest.mark.long
 def test_a_run_that_cost_more_than_its_price_is_never_released(monkeypatch):
     """Whatever made it so: what the fitted model says of itself is compared with what was paid."""
     clf = DPSGDClassifier("linear", budget=BUDGET, epochs=1, expected_batch_size=64)
@@ -64,6 +65,7 @@ def test_a_run_that_cost_more_than_its_price_is_never_released(monkeypatch):
         private_select({"a": clf}, X, Y, budget=BUDGET, classes=[0, 1], mean_runs=5, distribution="geometric")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -87,6 +89,7 @@ def test_a_dpsgd_candidate_that_cannot_run_is_refused_for_nothing(settings, said
     assert ledger.releases() == []
 
 
+@pytest.mark.long
 def test_no_run_begins_where_another_one_ended_and_none_keeps_its_rows():
     """A function may hand out its modules again, and a module keep what it was asked: no run does, nor the winner."""
     pool = [Keeping(), Keeping()]

@@ -32,6 +32,7 @@ def dpsgd(name, **given):
     return DPSGDContestant(name, DPSGDClassifier("linear", budget=BUDGET, **given), FACTS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_the_whole_fits_and_hardly_anything_is_left(distribution):
     contestants = [dpsgd("a", epochs=3, expected_batch_size=400), PATEContestant("b", PATEClassifier(), FACTS)]

@@ -81,6 +81,7 @@ def test_answers_of_no_weight_are_not_heeded():
     assert same(student, ImageStudent(**QUICK | {"epochs": 14}).fit(IMAGES, others))
 
 
+@pytest.mark.long
 def test_doubtful_answers_give_way_and_sure_ones_stay():
     p = np.where(np.eye(2)[TRUTH] == 1, 0.98, 0.02)
     p[:4] = np.where(np.eye(2)[1 - TRUTH[:4]] == 1, 0.55, 0.45)  # wrong, in doubt

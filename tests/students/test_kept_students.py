@@ -77,6 +77,7 @@ def test_boosted_trees_are_looked_at_too(fields):
         make_safe(fitted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
 def test_search_trees_are_built_anew_and_say_the_same(algorithm, tmp_path):
     fitted = KNeighborsClassifier(3, algorithm=algorithm).fit(X, Y)

@@ -117,6 +117,7 @@ def test_a_student_that_cannot_learn_is_refused_before_training_and_spending(
     assert ledger.releases() == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["vote-spreading", "label-spreading", "decision-tree", "logistic-regression"])
 def test_students_have_the_names_that_the_command_line_knows(name, ledger):
     clf = classifier(ledger, student=name, random_state=0)
@@ -130,6 +131,7 @@ def test_a_name_that_is_none_is_no_attribute_error():
     assert not hasattr(classifier(None, student="oracle"), "predict_proba")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("random_state", [None, 3])
 def test_what_was_released_is_kept_when_the_student_fails(ledger, random_state):
     """Made-up labels have eight zeros; the released ones have fewer than that student wants, whatever they are."""

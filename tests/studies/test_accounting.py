@@ -44,6 +44,7 @@ def some_labels(n_teachers=30, n_queries=60, n_classes=4, seed=0):
     return np.where(rng.random((n_teachers, n_queries)) < np.where(sure, 0.95, 0.4), truth, guess)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.family + str(m._noises and getattr(m, m._noises[-1])))
 @pytest.mark.parametrize("kept", ["labels", "counts"])
 def test_never_above_the_public_number(mechanism, kept):
@@ -61,6 +62,7 @@ def test_never_above_the_public_number(mechanism, kept):
         assert guarantee.adaptivity == "fixed queries"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS[:-1], ids=lambda m: m.family)
 def test_labels_are_worth_something(mechanism):
     votes = Votes.from_labels(some_labels(), classes=4)
@@ -240,6 +242,7 @@ def open_ledger(folder, **terms):
     return Ledger(folder / "ledger.sqlite", total=Budget(20.0, 1e-5), **({"currency": "renyi"} | terms))
 
 
+@pytest.mark.long
 def test_a_sanitised_number_is_drawn_once_and_kept(tmp_path):
     votes = Votes.from_counts(np.tile([240, 10], (300, 1)))
     assert account(votes, GNMax(40.0), delta=1e-5, pld=False).sanitised is None

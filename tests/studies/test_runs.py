@@ -77,6 +77,7 @@ def by_records(tmp_path_factory):
 
 
 @pytest.mark.long
+@pytest.mark.sample
 def test_the_files_of_a_run(finished):
     out, done = finished
     assert sorted(p.name for p in out.iterdir()) == sorted([*PUBLIC_FILES, "sensitive.html"])
@@ -107,6 +108,7 @@ def times_in(value):
     return set(re.findall(r"\d{4}-\d\d-\d\dT[\d:.+]+", value)) if isinstance(value, str) else set()
 
 
+@pytest.mark.long
 def test_public_files_have_one_time_and_no_duration(finished):
     """How long training takes depends on the private rows: two times, or a duration, would tell."""
     out, done = finished
@@ -119,6 +121,7 @@ def test_public_files_have_one_time_and_no_duration(finished):
         assert "econds" not in text, name
 
 
+@pytest.mark.long
 def test_durations_are_the_curators(finished):
     out, done = finished
     rows = done.sensitive.to_dict()["seconds"]
@@ -130,6 +133,7 @@ def test_durations_are_the_curators(finished):
         assert f"{row['seconds']:.1f}</td>" in page
 
 
+@pytest.mark.long
 def test_results_say_what_decided_them(finished):
     result = finished[1].result.to_dict()
     assert result["command"] == "pate run --dataset digits"
@@ -141,6 +145,7 @@ def test_results_say_what_decided_them(finished):
     assert result["statement"]["guarantee"]["epsilon"] <= 8.0
 
 
+@pytest.mark.long
 def test_nothing_sensitive_is_in_the_public_files(finished):
     out, done = finished
     parts = {"references", "label_accuracy", "margins", "teacher_accuracy", "ensemble_curve", "data_dependent"}
@@ -191,6 +196,7 @@ def test_data_dependent_costs_stay_inside(tmp_path, mechanism):
     assert "2018 paper's analysis" not in text
 
 
+@pytest.mark.long
 def test_more_teachers_are_shown_as_the_votes_of_fewer(finished):
     inside = finished[1].sensitive.to_dict()
     curve, references = inside["ensemble_curve"], {r["name"]: r["accuracy"] for r in inside["references"][:4]}
@@ -218,6 +224,7 @@ def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == PUBLIC_FILES
 
 
+@pytest.mark.long
 def test_the_same_public_result_with_and_without_the_sensitive_report(finished):
     plain = run_experiment(config(n_repeats=2))
     # A run with a folder keeps a ledger, whose release the statement names.
@@ -249,6 +256,7 @@ def test_labels_stand_at_the_first_repeats_rows(tmp_path):
     assert frame["label"].isna().sum() == 40 - done.release.n_answered
 
 
+@pytest.mark.long
 def test_labels_csv_has_one_line_per_query(finished):
     out, done = finished
     frame = pd.read_csv(out / "labels.csv")
@@ -258,6 +266,7 @@ def test_labels_csv_has_one_line_per_query(finished):
     assert frame["label"].dropna().astype(int).tolist() == [v for v in done.release.values() if v is not None]
 
 
+@pytest.mark.long
 def test_the_private_folder_is_beside_and_closed(finished):
     out, _ = finished
     private = out.with_name("full.private")
@@ -310,6 +319,7 @@ def test_what_is_said_of_records_is_true(by_records):
     assert frame["label"].tolist() == done.release.labels.tolist()
 
 
+@pytest.mark.long
 def test_the_curators_page_of_records(by_records):
     """References, and nothing that only teachers have."""
     out, done = by_records
@@ -425,6 +435,7 @@ def test_a_folder_that_holds_something_is_refused_before_work(tmp_path, monkeypa
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.long
 def test_a_finished_run_is_not_overwritten(finished):
     out, _ = finished
     before = {p.name: p.read_bytes() for p in out.iterdir()}
@@ -596,6 +607,7 @@ def test_another_run_in_the_place_of_a_removed_one_does_not_take_its_answers(tmp
 # Pieces --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_repeats_differ_and_the_same_seed_repeats_the_split(finished):
     _, done = finished
     again = run_experiment(config(random_state=1))
@@ -624,6 +636,7 @@ def test_cost_curve_meets_the_price(mechanism):
     assert least == pytest.approx(release.guarantee.epsilon, rel=1e-2)
 
 
+@pytest.mark.long
 def test_settings_are_plain(finished):
     settings = config(mechanism=GNMax(40.0)).settings()
     json.dumps(settings)

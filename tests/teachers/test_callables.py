@@ -237,6 +237,7 @@ def test_answers_of_other_functions_classes_or_shards_are_not_used(tmp_path, cha
     np.testing.assert_array_equal(np.asarray(classes)[votes.labels], [expected(2)[1]] * k)
 
 
+@pytest.mark.long
 def test_a_file_cut_at_any_byte_costs_no_more_than_its_last_lines(tmp_path):
     hashes = hash_queries(ROWS)
     cache = AnswerCache(1, tuple(range(30)), folder=tmp_path, version="v1")

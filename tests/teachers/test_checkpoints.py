@@ -221,6 +221,7 @@ def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):
     assert ensemble(tmp_path, random_state=None, partition_seed=None).fit(X, Y).n_resumed_ == K
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", ["", "7", "not hexadecimal", "ab" * 3])
 def test_the_secret_of_the_shards_is_kept_with_the_teachers(tmp_path, damage):
     first = ensemble(tmp_path, partition_seed=None).fit(X, Y)
@@ -248,7 +249,7 @@ def test_a_given_seed_is_not_written_down(tmp_path):
 # --- nothing stale -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "change",
     [
@@ -469,7 +470,7 @@ def test_unlike_configurations_are_described_unlike():
 # --- damage and forgery --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "foreign", "another teacher's", "unreadable"])
 def test_a_damaged_checkpoint_is_trained_again(tmp_path, trained, monkeypatch, damage):
     expected = ensemble(tmp_path).fit(X, Y).vote(PUBLIC).labels.tolist()

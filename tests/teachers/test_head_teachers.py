@@ -116,6 +116,7 @@ def test_votes(head):
         assert part.counts.tolist() == votes.counts.tolist()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("head", HEADS)
 def test_workers_change_nothing(head):
     alone = ensemble(head=head, n_jobs=1).fit(X, Y)
@@ -140,7 +141,7 @@ REPLACED = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("n_teachers", [6, 60])
 @pytest.mark.parametrize("how", REPLACED)

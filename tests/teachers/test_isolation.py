@@ -178,7 +178,7 @@ GARBAGE = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_a_shard_of_garbage_moves_one_vote_per_row_and_stops_nothing(make, garbage):
@@ -256,6 +256,7 @@ class Looks(nn.Module):
         return self.table((4 * x[:, 0]).long())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", [MLP, Curved])
 def test_a_resumed_group_is_the_group_that_was_interrupted(tmp_path, module):
     """Its places are those of all its teachers, not of those that happened to be unfinished when it was killed."""
@@ -527,7 +528,7 @@ def test_the_command_line_releases_and_tells_the_curator_alone(tmp_path):
 ONE_ODD_CELL = [1j, 2 + 1j, 10**400, -(10**400), "9" * 400, "1_000", "true", {"a": 1}]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["list", "array", "frame"])
 @pytest.mark.parametrize("cell", ONE_ODD_CELL, ids=lambda cell: f"{type(cell).__name__} {str(cell)[:6]}")
 def test_a_cell_that_no_float_holds_is_its_own_records_matter(cell, form):
@@ -558,7 +559,7 @@ def test_a_cell_that_no_float_holds_is_its_own_records_matter(cell, form):
     assert said.counts.sum(axis=1).tolist() == [6] * said.n_queries
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("odd", [[1, 2], (1, 2), {}, None, 10**400, "9", 1j])
 def test_a_label_of_another_shape_is_its_own_records_matter(odd):
     X, y = np.random.default_rng(0).normal(size=(60, 3)), [0, 1] * 30

@@ -143,7 +143,7 @@ def rows():
     return X, np.arange(30) % K
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", [(64,), (1, 8, 8)])
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("learner", [teachers, dpsgd])

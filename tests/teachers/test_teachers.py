@@ -120,6 +120,7 @@ def marks(name):
     return [pytest.mark.slow] if name in SLOW else [] if name in SHORT else [pytest.mark.long]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in named_teachers()])
 def test_named_teachers_learn_from_small_shards(name):
     teachers = make_ensemble(make_teacher(name), 4, classes=range(10), random_state=0)
@@ -190,7 +191,7 @@ def _needs_names(frame):
 # --- one record, one teacher ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -284,6 +285,7 @@ def _with_constant(frame):
     return frame.assign(constant=0).astype({"constant": "float64"})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "change",
     [lambda f: "Aachen", lambda f: "Zagreb", lambda f: None, lambda f: "Oslo"],
@@ -534,6 +536,7 @@ def test_a_failed_teacher_votes_for_a_fixed_class_and_the_curator_is_told(n_jobs
     assert teachers.vote(PUBLIC, keep_labels=False).counts.tolist() == votes.counts.tolist()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("when", ["predict", "class", "text", "shape", "half"])
 @pytest.mark.parametrize("keep_labels", [True, False])
 def test_a_teacher_that_cannot_vote_votes_for_a_fixed_class(when, keep_labels):
@@ -662,6 +665,7 @@ def as_frame(rows):
     return pd.DataFrame(rows).astype(float)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "change",
     [

@@ -45,6 +45,7 @@ def ensemble(vectoriser=None, **options):
 KINDS = [list, tuple, np.array, lambda t: np.array(t, dtype=object), pd.Series, lambda t: pd.Series(t, dtype=object)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_are_learnt_whatever_holds_them(kind):
     votes = ensemble().fit(kind(X), Y).vote(kind(PUBLIC))
@@ -118,6 +119,7 @@ def test_repeated_texts_are_counted():
     assert apart, "a seed for which the repeats are in one shard shows nothing: change it"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, 3, b"bytes", ["a", "list"]])
 @pytest.mark.parametrize("kind", [list, pd.Series])
 def test_rows_without_text_are_left_out_if_private_refused_if_public_and_not_quoted(kind, missing):

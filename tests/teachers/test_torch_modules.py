@@ -45,6 +45,7 @@ def generator(seed=0):
 # ---------------------------------------------------------------- modules
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("name", named_modules())
 def test_rows_and_images_give_the_same_logits(name, shape):
@@ -245,6 +246,7 @@ def test_modules_by_name():
         make_module(MLP(n_features=2, n_classes=2))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "epochs"), [("small-cnn", 5), ("mlp", 5), ("small-resnet", 2), ("papernot-cnn", 4)])
 def test_modules_learn_the_digits(name, epochs):
     digits = load_digits()

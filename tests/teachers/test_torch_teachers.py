@@ -146,6 +146,7 @@ def textbook(fitted, index, rows, labels):
     return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=lambda o: o["optimizer"])
 def test_a_teacher_is_what_a_textbook_loop_makes_of_its_shard(module, options):
@@ -156,6 +157,7 @@ def test_a_teacher_is_what_a_textbook_loop_makes_of_its_shard(module, options):
     same_weights(fitted.teachers_, expected, 1e-9)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("module", [SmallCNN, MLP, Curved, Tanh])
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=lambda o: o["optimizer"])
 def test_groups_are_trained_as_singles_also_when_shards_are_unequal(module, options):
@@ -223,6 +225,7 @@ def test_teachers_in_threads_do_not_share_torchs_generator():
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", [MLP, SmallCNN, Curved])
 @pytest.mark.parametrize("group_size", [1, 5])
 def test_one_changed_record_moves_one_teacher_and_not_a_bit_of_the_others(module, group_size):
@@ -422,6 +425,7 @@ class Remembering:
         return x + self.mean + noise.to(x.dtype)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -704,6 +708,7 @@ def test_finished_teachers_are_kept_and_found_again(tmp_path):
     same_weights(first.teachers_, mended.teachers_)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "changed",
     [
@@ -961,6 +966,7 @@ def test_progress_says_how_many_records_per_second(capsys):
     assert "teachers voting: 5 done" in said
 
 
+@pytest.mark.long
 def test_residual_nets_train_as_teachers():
     fitted = ensemble(SmallResNet, 2, epochs=3).fit(X[:240], Y[:240])
     assert (fitted.vote(X[:240]).labels == Y[:240]).mean() > 0.4

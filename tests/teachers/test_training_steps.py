@@ -53,6 +53,7 @@ def test_the_rule_is_a_function_of_public_numbers(monkeypatch):
         assert found._recipe.n_steps == 20 * 3
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("n_steps", [3, 11])
 def test_a_teacher_of_n_steps_is_what_a_textbook_loop_makes_of_its_shard(module, n_steps):
@@ -64,6 +65,7 @@ def test_a_teacher_of_n_steps_is_what_a_textbook_loop_makes_of_its_shard(module,
     same_weights(fitted.teachers_, expected, 1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=lambda o: o["optimizer"])
 def test_groups_are_trained_as_singles_for_n_steps(options):
     people = np.repeat(np.arange(12), RECORDS)

@@ -173,6 +173,7 @@ def test_every_flipped_bit_is_refused():
             assert refused(PACKED[:i] + bytes([PACKED[i] ^ (1 << bit)]) + PACKED[i + 1 :]), (i, bit)
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=300, deadline=None, database=None)
 @given(st.data())
 def test_a_mutated_file_gives_the_same_weights_or_none(data):

@@ -43,6 +43,7 @@ def neighbour(record=7):
     return moved, labels
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", [trees, torches, heads])
 def test_it_gives_what_a_whole_fit_would(make):
     teachers = make().fit(X, Y)

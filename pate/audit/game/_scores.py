@@ -106,8 +106,9 @@ def trained(score: Any, out: FloatArray, in_: FloatArray, seed: int) -> Callable
 
     Examples
     --------
+    >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
-    >>> score = trained("classifier", rng.normal(0, 1, (60, 1)), rng.normal(3, 1, (60, 1)), 0)
+    >>> score = trained(LogisticRegression(), rng.normal(0, 1, (60, 1)), rng.normal(3, 1, (60, 1)), 0)
     >>> bool(score(np.array([[3.0]]))[0] > 0 > score(np.array([[0.0]]))[0])
     True
     """

@@ -45,9 +45,9 @@ def choose_bands(
 
     Examples
     --------
-    >>> shape = Shape(1000, 0.1, 20, 100)
+    >>> shape = Shape(400, 0.25, 8, 100)
     >>> [choose_bands(Budget(epsilon, 1e-5), shape, adjacency="zero-out").n_bands for epsilon in (1.0, 10.0)]
-    [1, 10]
+    [1, 4]
     """
     check_int("most_bands", most_bands, low=1)
     longest = Cycle.of(shape).separation

@@ -30,6 +30,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_network_whatever_was_drawn_before():
     one = SelfSupervised(**SMALL).fit(images())
     torch.rand(3)
