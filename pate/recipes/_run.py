@@ -24,7 +24,7 @@ from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes._answers import balancing, check_decide, decided, noise_temperature, temperature_as_measured, tempered
-from pate.recipes._build import by_quantiles, columns_before, make_head, make_space
+from pate.recipes._build import by_quantiles, columns_before, make_head, make_space, narrowed
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._recipe import Recipe, Round, check_recipe
@@ -194,6 +194,9 @@ class RecordsPlan:
                 "recipe must have another student than 'forest': there are no columns for trees before this "
                 "representation. Take 'ridge' or None."
             )
+        if chosen.prior_scale is None and chosen.student is None:  # else a head, or who learns from it, sees all of z
+            representation = narrowed(representation, chosen.n_components)
+            z = np.ascontiguousarray(z[:, : representation.n_features_out_])
         # Threads add up centres in any order, and a ledger knows a space by its last bits.
         with threadpool_limits(1):
             space = make_space(chosen, z, random_state=random_state).fit(z)
@@ -381,7 +384,8 @@ class RecordsPlan:
         if not self.measured_shares:
             return found
         with threadpool_limits(1):
-            answers = model.answers(held if model.takes_held(held, self.voters) else X)
+            known = held if model.takes_held(held, self.voters) else X
+            answers = model.answers(known, verbose=self.voters.verbose and groups is None)
         labels = class_indices(label_column(y, len(answers)), self.voters.classes)
         # The model follows from these and from what this session released: its last bits need not be told.
         told = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
@@ -460,6 +464,7 @@ class _Asking:
         left = list(takewhile(lambda later: later.of_student == of_student, self.recipe[len(self.asked) :]))
         held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
         for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
+            voters.step = f"round {len(self.asked) + 1} of {len(self.recipe)}"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
                 cast = _cast(voters, records, head, later)

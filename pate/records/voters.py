@@ -96,6 +96,7 @@ class RecordVoters:
         self.nominal_n = None if nominal_n is None else check_int("nominal_n", nominal_n, low=1)
         self.classes_inferred = bool(classes_inferred)
         self.n_jobs, self.verbose = n_jobs, verbose
+        self.step = "ballots"  # what progress calls a pass over the records
         self._map = PublicMap(representation, space)
         self._map.fingerprint()  # refused here if there is none
 
@@ -295,7 +296,7 @@ class RecordVoters:
         made = track(
             self._each(Work(look, self._sums(model, clip)), tasks),
             total=n_tasks,
-            label="ballots",
+            label=self.step,
             show=self._shown(whose),
         )
         cast: list[Mask] = []
