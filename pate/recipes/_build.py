@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -23,6 +24,8 @@ from pate.representations import Chain, FromTransformer, KernelPCA, Representati
 _SMALL_IMAGE = 16
 #: Components of the kernel that are kept, and how many of them soft votes look at.
 _COMPONENTS, _SOFT_DIMS = 600, 64
+#: Where not all public rows are landmarks, so many times the components of a ballot are kept.
+_SPARE = 1.5
 #: Singular vectors of sparse rows.
 _SPARSE_COMPONENTS = 256
 #: Where most columns hold two public values, they are categories that somebody encoded.
@@ -229,8 +232,9 @@ def columns_before(representation: Representation, X_public: Any) -> Representat
 def narrowed(representation: Representation, n_components: int) -> Representation:
     """Return a kernel's map with so many of its components, where more of the default ones are there; any other as is.
 
-    Signed ballots take the first principal components of the kernel's, which are its own first components, or nearly so
-    where there are more public rows than landmarks. The others are not worth their time, half of the mapping's.
+    Signed ballots take the first principal components of the kernel's: its own first components, where all public rows
+    are landmarks. Where there are more, half as many again are kept, to find the first ones of all public rows in. The
+    others are not worth their time, half of the mapping's.
 
     Examples
     --------
@@ -239,11 +243,14 @@ def narrowed(representation: Representation, n_components: int) -> Representatio
     (50, 20)
     """
     last = getattr(representation, "parts_", (representation,))[-1]
-    if type(last) is not KernelPCA or last.n_components != _COMPONENTS or n_components >= last.n_features_out_:
+    if type(last) is not KernelPCA or last.n_components != _COMPONENTS:
+        return representation
+    wanted = n_components if len(last.landmarks_) == last.n_public_ else math.ceil(_SPARE * n_components)
+    if wanted >= last.n_features_out_:
         return representation
     if last is representation:
-        return last.first(n_components)
-    return representation.ending_in(last.first(n_components)) if isinstance(representation, Chain) else representation
+        return last.first(wanted)
+    return representation.ending_in(last.first(wanted)) if isinstance(representation, Chain) else representation
 
 
 def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:
