@@ -20,6 +20,7 @@ from scipy import sparse
 from pate.core.frames import plain_column, plain_rows
 from pate.core.seeds import system_bytes
 from pate.data._ids import has_id, id_bytes
+from pate.data.files._blocks import let_go
 from pate.data.files._databases import Database
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
@@ -329,6 +330,7 @@ def _column_rows(columns: Sequence[_Column]) -> Iterator[bytes]:
     n, step = len(columns[0][0]), max(1, _CHUNK_BYTES // (8 * len(columns)))
     for start in range(0, n, step):
         yield from _row_bytes(np.column_stack([turn(cells[start : start + step]) for cells, turn in columns]))
+        let_go()
 
 
 def _sparse_rows(matrix: Any) -> Iterator[bytes]:

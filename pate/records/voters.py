@@ -13,6 +13,7 @@ from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._ids import distinct_ids
 from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.records._maps import PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
 from pate.records._whose import Whose
@@ -368,7 +369,7 @@ class RecordVoters:
             order = np.argsort(codes, kind="stable")
             pieces = list(_between_persons(codes[order], _SLAB))
         tasks = (
-            (take(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
+            (_taken(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
         checks = {f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
@@ -418,6 +419,12 @@ class RecordVoters:
             classes_inferred=self.classes_inferred,
             own_model=model is not None and own_head,
         )
+
+
+def _taken(rows: Any, index: IntArray) -> Any:
+    part = take(rows, index)
+    let_go()
+    return part
 
 
 def _between_persons(codes: IntArray, rows: int) -> Iterator[tuple[int, int]]:

@@ -97,6 +97,7 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
 WHOLE_BYTES = 1 << 28
 #: Bytes of a block, and of the pieces in which a row group is decoded.
 _BLOCK_BYTES = 1 << 25
+_READ_BYTES = 1 << 18
 
 
 def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.DataFrame]]] | None:
@@ -139,7 +140,7 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
 
         try:
             for part in parts:
-                with pq.ParquetFile(part, memory_map=True) as held:
+                with pq.ParquetFile(part, buffer_size=_READ_BYTES) as held:
                     for batch in held.iter_batches(batch_size=rows, columns=columns, use_threads=False):
                         yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
         except (pa.ArrowException, OSError) as error:

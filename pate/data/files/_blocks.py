@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,20 @@ from pate.data._roles import ids_of, labels_of, owners_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+#: Files that are mapped into memory at present.
+_MAPPED: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def let_go() -> None:
+    """Give back the pages of mapped tables that were looked at; who looks again gets them again.
+
+    The system would do so too, where memory is short; here a process is as small as it says.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for one in list(_MAPPED):
+            one.madvise(mmap.MADV_DONTNEED)
 
 
 def take_blocks(
@@ -39,8 +55,8 @@ def take_blocks(
     Returns
     -------
     (X, y, groups, ids) or None
-        ``X`` is a DataFrame over a file that is mapped into memory, which the system takes in and lets go as it is
-        looked at. The file has no name, so that it is gone with the process, however that ends; it lies where temporary
+        ``X`` is a DataFrame over a file that is mapped into memory, page by page as it is looked at (:func:`let_go`).
+        The file has no name, so that it is gone with the process, however that ends; it lies where temporary
         files do (``TMPDIR``). None where a feature is text, or there are no rows: such a table is read as a whole.
 
     Raises
@@ -82,7 +98,9 @@ def take_blocks(
         if not n:
             return None
         kept.flush()
-        cells = np.memmap(kept, dtype=np.float64, mode="r", shape=(n, len(features)))
+        mapped = mmap.mmap(kept.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPPED.add(mapped)
+    cells = np.frombuffer(mapped, dtype=np.float64).reshape(n, len(features))
     if n_odd.total():
         tell_curator(file, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
     X = pd.DataFrame(cells, columns=features, copy=False)
