@@ -10,6 +10,7 @@ import numpy as np
 from pate.core.progress import track
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray, Mask
+from pate.data.files._blocks import let_go
 from pate.recipes._answers import Answers, decided
 from pate.records import RecordVoters
 from pate.records._maps import in_blocks, is_own, n_rows, own_throughout, rows_of, take
@@ -101,7 +102,10 @@ class RecordModel(Answers):
         """
         if isinstance(X, HeldRecords):
             pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
-            parts = [in_blocks(self._of_directions, p.p, len(p.p)) for p in pieces]
+            parts = []
+            for piece in pieces:
+                parts.append(in_blocks(self._of_directions, piece.p, len(piece.p)))
+                let_go()
             casts = [p.labels >= 0 for p in X.pieces]
             return np.where(np.concatenate(casts), np.concatenate(parts), -1)
         rows, readable = rows_of(X, width=self.voters._map.width)

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from pate.core.clock import timed
 from pate.core.progress import track
 from pate.core.types import FloatArray
+from pate.data.files._blocks import any_mapped
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
@@ -293,10 +294,16 @@ class RecordsPlan:
             told += f" {self.random_state}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
-    def _holds(self, X: Any) -> bool:
-        """Whether the records' directions are kept between rounds: a matter of memory, and no bit of a ballot's."""
+    def _held(self, X: Any, y: Any, groups: Any) -> HeldRecords | None:
+        """Return the records' directions, kept between rounds, where memory allows it: it is in no bit of a ballot.
+
+        Of a table that lies on disk for want of memory they do too; of any other each round works them out again.
+        """
         n = X.shape[0] if hasattr(X, "shape") else len(X)
-        return len(self.recipe.rounds) > 1 and 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
+        fits = 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
+        if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
+            return None
+        return self.voters.hold(X, y, groups=groups, on_disk=not fits)
 
     def run(
         self,
@@ -326,7 +333,8 @@ class RecordsPlan:
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        held = (voters.hold(X, y, groups=groups), None, None) if self._holds(X) else None
+        kept = self._held(X, y, groups)
+        held = None if kept is None else (kept, None, None)
         records = held or (X, y, groups)
         start = make_head(self.recipe, voters.space, voters.classes)
         # Before anything is paid: what cannot be cast is found out here.

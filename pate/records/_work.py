@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ import numpy.typing as npt
 
 from pate.core.checks import quietly
 from pate.core.types import FloatArray, IntArray, Mask
+from pate.data.files._blocks import mapped
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, PublicMap, is_own, n_rows, slabs
 from pate.records._persons import person_residual_sums, person_sums
 from pate.records._whose import Whose
 from pate.records.ballots import GRID, class_sums, exact_product, quantised, quantised_residuals
 
-#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out.
+#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out, or
+#: they lie on disk, where the table does.
 MOST_HELD_BYTES = 1 << 30
 
 
@@ -84,6 +87,30 @@ class HeldRecords:
 
     def __repr__(self) -> str:
         return "HeldRecords(<sensitive>)"
+
+
+def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
+
+    Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
+    anything on disk.
+
+    Examples
+    --------
+    >>> [p.p.tolist() for p in put_down([Piece(np.ones((1, 2), dtype=np.int32), np.array([0]), None)])]
+    [[[1, 1]]]
+    """
+    known: list[Piece] = []
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            file.write(piece.p.tobytes())
+            known.append(replace(piece, p=np.empty((0, piece.p.shape[1]), dtype=np.int32)))
+        cells = np.frombuffer(mapped(file), dtype=np.int32) if file.tell() else np.zeros(0, dtype=np.int32)
+    start = 0
+    for piece in known:
+        n, d = len(piece.labels), piece.p.shape[1]
+        yield replace(piece, p=cells[start : start + n * d].reshape(n, d))
+        start += n * d
 
 
 class Directions:

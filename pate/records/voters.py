@@ -17,7 +17,7 @@ from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.records._maps import PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
 from pate.records._whose import Whose
-from pate.records._work import Directions, HeldRecords, Sums, Work
+from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
 from pate.records.ballot_sum import BallotFacts, BallotSum
 from pate.records.ballots import ADJACENCIES, KINDS, centred, check_clip
 from pate.records.capped import CappedVotes, near_labels
@@ -137,7 +137,7 @@ class RecordVoters:
             raise InvalidInputError("release is of ballots in another space. Ask with the voters that cast them.")
         return release.decide(self.transform(X))
 
-    def hold(self, X: Any, y: Any, *, groups: Any = None) -> HeldRecords:
+    def hold(self, X: Any, y: Any, *, groups: Any = None, on_disk: bool = False) -> HeldRecords:
         """Return the records with their directions, to :meth:`cast` several rounds from: rows are mapped once.
 
         The ballots are those of the records themselves, to the last bit: only time is saved, for four bytes per record
@@ -147,6 +147,8 @@ class RecordVoters:
         ----------
         X, y, groups
             See :meth:`cast`; no chunks.
+        on_disk : bool
+            Keep directions in a temporary file without a name, which is gone with the process, and not in memory.
 
         Returns
         -------
@@ -164,8 +166,15 @@ class RecordVoters:
         """
         tasks, n_tasks, whose, read = self._read(X, y, groups)
         made = self._each(Directions(self._map), tasks)
-        pieces = tuple(track(made, total=n_tasks, label="directions", show=self._shown(whose)))
-        self._tell(read, [piece.casts for piece in pieces])
+        cast: list[Mask] = []
+
+        def noted() -> Iterator[Piece]:
+            for piece in track(made, total=n_tasks, label="directions", show=self._shown(whose)):
+                cast.append(piece.casts)
+                yield piece
+
+        pieces = tuple(put_down(noted()) if on_disk else noted())
+        self._tell(read, cast)
         return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts(), self._map)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
@@ -333,6 +342,7 @@ class RecordVoters:
         sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
             sums += part
+            let_go()
         facts = self._facts(whose, model, clip, self.fingerprint() if space is None else space)
         return BallotSum(centred(sums) if clip is None else sums, facts, whose)
 

@@ -134,8 +134,8 @@ def test_held_records_cast_the_same_ballots(kind, unit):
     y, groups = Y.astype(object), None if unit == "record" else GROUPS.astype(object)
     y[1500] = None
     model = PlainModel(np.linspace(-1, 1, 3 * SPACES[kind].n_components_).reshape(-1, 3))
-    for v in (voters(kind), voters(kind, n_jobs=2)):
-        held = v.hold(X, y, groups=groups)
+    for v, on_disk in ((voters(kind), False), (voters(kind, n_jobs=2), False), (voters(kind), True)):
+        held = v.hold(X, y, groups=groups, on_disk=on_disk)
         assert repr(held) == "HeldRecords(<sensitive>)"
         pairs = [
             (v.cast(held), v.cast(X, y, groups=groups)),

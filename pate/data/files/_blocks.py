@@ -34,6 +34,19 @@ def let_go() -> None:
             one.madvise(mmap.MADV_DONTNEED)
 
 
+def any_mapped() -> bool:
+    """Whether a private table lies on disk already, for want of memory."""
+    return bool(_MAPPED)
+
+
+def mapped(file: Any) -> mmap.mmap:
+    """Return what was written to an open file, to be read through memory; it outlives the file's own handle."""
+    file.flush()
+    made = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPPED.add(made)
+    return made
+
+
 def take_blocks(
     blocks: Callable[..., Iterator[pd.DataFrame]],
     file: str,
@@ -97,10 +110,7 @@ def take_blocks(
                 parts.append(read)
         if not n:
             return None
-        kept.flush()
-        mapped = mmap.mmap(kept.fileno(), 0, access=mmap.ACCESS_READ)
-    _MAPPED.add(mapped)
-    cells = np.frombuffer(mapped, dtype=np.float64).reshape(n, len(features))
+        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
     if n_odd.total():
         tell_curator(file, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
     X = pd.DataFrame(cells, columns=features, copy=False)
