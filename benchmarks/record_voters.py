@@ -1,12 +1,16 @@
 """Record voters: the whole ``pate label`` command, and ballots of a million records that come in chunks.
 
-    python benchmarks/record_voters.py [--smoke] [--records 100000] [--streamed 1000000] [--jobs 2] [--repeats 3]
+    python benchmarks/record_voters.py [--smoke] [--records 100000] [--streamed 1000000] [--fitted 100000] [--jobs 2]
+        [--repeats 3]
 
 Tables are made: numbers alone, and numbers beside 20 columns of text. The command is told classes and epsilon, and
 nothing else; reading, fitting on public rows, all rounds, ledger, statement and writing are in its time.
 Beside it: casting by exact sums of whole numbers against the same arithmetic in plain NumPy floats (scipy's distances,
 two products, one sum), on the same rows, with one process and as many threads each, taking turns. The ratio is the
 median of the repeats' ratios.
+And a whole fit by the default rule, table in memory, against scikit-learn's on the same records without privacy
+(Nystroem's features, as many as a ballot has components, and SGDClassifier with as many passes as ours has rounds), in
+CPU seconds of one thread each; ``--fitted 1000000`` for more records.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,8 +37,13 @@ import sklearn
 from _machine import HERE, machine, seconds
 from million_rows import Peak, resident
 from scipy.spatial.distance import cdist
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
-from pate import RecordVoters
+from pate import Budget, PATEClassifier, RecordVoters
 from pate.records import SignedSpace
 from pate.representations import KernelPCA, TableMap, chain
 
@@ -49,13 +59,17 @@ class Config:
     n_features: int = 50
     n_public: int = 10_000
     n_cast: int = 16_384
+    n_fitted: int = 100_000
+    n_fitted_public: int = 1_000
     epsilon: float = 1.0
     n_jobs: int = 2
     n_repeats: int = 3
     seed: int = 0
 
 
-SMOKE = Config(n_records=1_500, n_streamed=4_000, n_public=200, n_cast=1_024, n_repeats=1)
+SMOKE = Config(
+    n_records=1_500, n_streamed=4_000, n_public=200, n_cast=1_024, n_fitted=2_000, n_fitted_public=100, n_repeats=1
+)
 
 
 class World:
@@ -181,11 +195,46 @@ def streamed(voters: RecordVoters, world: World, config: Config) -> dict[str, fl
     return {"seconds": took, "peak_mib": peak.mib}
 
 
+def fitting(world: World, config: Config) -> list[dict[str, float]]:
+    """Return CPU seconds, memory and right answers of both fits, repeat by repeat."""
+    (X, y), (public, _), (rows, truth) = (
+        world.rows(n, seed) for seed, n in ((4, config.n_fitted), (5, config.n_fitted_public), (6, 10_000))
+    )
+    found = []
+    for i in range(config.n_repeats):
+        ours = PATEClassifier(
+            budget=Budget(config.epsilon, 1e-6), classes=range(N_CLASSES), voters="records", random_state=i
+        )
+        with threadpool_limits(1), warnings.catch_warnings(), PeakOf(os.getpid()) as peak:
+            warnings.simplefilter("ignore")
+            start = time.process_time()
+            plan, _ = ours.fit_keeping(X, y, X_public=public)
+            took = time.process_time() - start
+        n_components, n_rounds = plan.phi.shape[1], len(plan.recipe.rounds)
+        plain = make_pipeline(
+            StandardScaler(),
+            Nystroem(n_components=n_components, gamma=0.5 / config.n_features, random_state=i),
+            SGDClassifier(loss="log_loss", max_iter=n_rounds, tol=None, random_state=i),
+        )
+        with threadpool_limits(1):
+            start = time.process_time()
+            plain.fit(X, y)
+            theirs = time.process_time() - start
+        found.append(
+            {"cpu_seconds": took, "plain_cpu_seconds": theirs, "ratio": took / theirs, "peak_mib": peak.mib}
+            | {"n_components": n_components, "n_rounds": n_rounds}
+            | {"accuracy": float((ours.predict(rows) == truth).mean())}
+            | {"plain_accuracy": float((plain.predict(rows) == truth).mean())}
+        )
+    return found
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="tiny: does it run at all (numbers mean nothing)")
     parser.add_argument("--records", type=int, default=Config.n_records)
     parser.add_argument("--streamed", type=int, default=Config.n_streamed)
+    parser.add_argument("--fitted", type=int, default=Config.n_fitted)
     parser.add_argument("--jobs", type=int, default=Config.n_jobs)
     parser.add_argument("--repeats", type=int, default=Config.n_repeats)
     parser.add_argument("--out", type=Path, default=None, help="default: results/record_voters.json beside this file")
@@ -193,10 +242,23 @@ def main(argv: list[str] | None = None) -> None:
     config = (
         SMOKE
         if given.smoke
-        else Config(n_records=given.records, n_streamed=given.streamed, n_jobs=given.jobs, n_repeats=given.repeats)
+        else Config(
+            n_records=given.records,
+            n_streamed=given.streamed,
+            n_fitted=given.fitted,
+            n_jobs=given.jobs,
+            n_repeats=given.repeats,
+        )
     )
     stamp = machine(np, scipy, sklearn, joblib, pd)
     world = World(config)
+    fits = fitting(world, config)
+    fit = {key: median(r[key] for r in fits) for key in fits[0]}
+    print(
+        f"fit of {config.n_fitted:,} records: {fit['cpu_seconds']:.1f} CPU seconds, {fit['peak_mib']:.0f} MiB, "
+        f"{fit['ratio']:.2f} of scikit-learn's {fit['plain_cpu_seconds']:.1f}",
+        flush=True,
+    )
     commands: dict[str, dict[str, Any]] = {}
     for name, texts in (("numbers", 0), ("numbers and texts", 20)):
         runs = [command(world, config, texts=texts) for _ in range(config.n_repeats)]
@@ -218,8 +280,9 @@ def main(argv: list[str] | None = None) -> None:
         "machine": stamp,
         "load_after": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "commands": commands,
-        "summary": {"records": cast},
+        "summary": {"records": cast, "fit": fit},
         "repeats": repeats,
+        "fits": fits,
         "streamed": stream,
     }
     out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

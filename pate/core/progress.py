@@ -1,4 +1,4 @@
-"""Progress bars of long work: on a terminal, or as one line of a notebook; silent elsewhere."""
+"""Progress of long work: a bar on a terminal, one line of a notebook, and lines now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def track(
     show : bool
         False shows nothing, and then rich is not imported; nor does work of one item, as there is nothing between its
         beginning and its end. In a notebook one line of the cell's output is the bar. Where standard error is neither
-        that nor a terminal, a line when all is done stands for it.
+        that nor a terminal (a job's log), there is a line every ten seconds, with the seconds left, and one in the end.
     work : (float, str) or None
         How much one item is and of what, such as ``(4800.0, "images")``: shown per second.
     begun : int
@@ -52,12 +52,7 @@ def track(
         yield from _in_cell(items, total, label, work, begun, note)
         return
     if not sys.stderr.isatty():
-        start = time.monotonic()
-        yield from items
-        seconds = max(time.monotonic() - start, 1e-9)
-        rate = "" if work is None else f", {total * work[0] / seconds:,.0f} {work[1]}/s"
-        said = note(total) if note else ""
-        print(f"{label}: {total} done{rate}{f', {said}' if said else ''}", file=sys.stderr)
+        yield from _in_lines(items, total, label, work, begun, note)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -89,6 +84,35 @@ def in_notebook() -> bool:
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
+
+
+#: Lines are written at most so often, in seconds.
+_EVERY_LINE = 10.0
+
+
+def _in_lines(
+    items: Iterable[T],
+    total: int,
+    label: str,
+    work: tuple[float, str] | None,
+    begun: int,
+    note: Callable[[int], str] | None,
+) -> Iterator[T]:
+    start = written = time.monotonic()
+    done = begun
+    for item in items:
+        yield item
+        done += 1
+        now = time.monotonic()
+        if now - written >= _EVERY_LINE and done < total:
+            written = now
+            left = (total - done) * (now - start) / (done - begun)
+            said = f", {note(done)}" if note else ""
+            print(f"{label}: {done} of {total}, {left:.0f} s left{said}", file=sys.stderr, flush=True)
+    seconds = max(time.monotonic() - start, 1e-9)
+    rate = "" if work is None else f", {total * work[0] / seconds:,.0f} {work[1]}/s"
+    said = note(total) if note else ""
+    print(f"{label}: {total} done{rate}{f', {said}' if said else ''}", file=sys.stderr)
 
 
 #: A cell's line is drawn anew at most so often, in seconds: a notebook keeps up with no more.

@@ -6,8 +6,9 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from numbers import Real
 from typing import Any
@@ -19,6 +20,7 @@ from scipy import sparse
 from pate.core.frames import plain_column, plain_rows
 from pate.core.seeds import system_bytes
 from pate.data._ids import has_id, id_bytes
+from pate.data.files._blocks import let_go
 from pate.data.files._databases import Database
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
@@ -167,8 +169,8 @@ def row_digests(rows: Any) -> list[bytes]:
         table = given if hasattr(given, "iloc") else np.asarray(given)
         if hasattr(given, "iloc") or table.dtype.kind not in "biuf":
             table = table if hasattr(given, "iloc") else np.asarray(given, dtype=object).reshape(len(table), -1)
-            words = [_canonical(c) if c.dtype.kind in "biuf" else _cell_words(c) for c in _coded(table)]
-            found = _row_bytes(np.column_stack([c.view(np.uint64) for c in words]))
+            columns = [(c, _bits) if c.dtype.kind in "biuf" else (_cell_words(c), _as_is) for c in _coded(table)]
+            found = _column_rows(columns)
         elif table.dtype.itemsize == 1:
             found = (row.tobytes() for row in table)
         else:
@@ -271,11 +273,15 @@ def _coded(side: Any) -> list[npt.NDArray[Any]]:
     ]
 
 
-def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+#: Cells of a column, and what makes of some of them what is compared: a whole table of that is never there at once.
+_Column = tuple[npt.NDArray[Any], Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]
+
+
+def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[_Column, _Column]:
     """Return a column of both sides as comparable numbers: their own, or the number of a cell among all cells."""
     if one.dtype.kind in "biuf" and two.dtype.kind in "biuf":
-        low = _coarser(one.dtype, two.dtype)
-        return _rounded(one, low), _rounded(two, low)
+        rounded = partial(_rounded, low=_coarser(one.dtype, two.dtype))
+        return (one, rounded), (two, rounded)
     import pandas as pd
 
     cells = np.concatenate([one.astype(object), two.astype(object)])
@@ -284,7 +290,15 @@ def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[npt.NDArray[A
     except Exception:  # cells that cannot be compared as they are, such as lists
         codes, _ = pd.factorize(np.array([_written(cell) for cell in cells], dtype=object))
     numbers = codes.astype(np.float64)
-    return numbers[: len(one)], numbers[len(one) :]
+    return (numbers[: len(one)], _as_is), (numbers[len(one) :], _as_is)
+
+
+def _as_is(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return cells
+
+
+def _bits(cells: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    return _canonical(cells).view(np.uint64)
 
 
 def _written(cell: Any) -> str:
@@ -312,10 +326,11 @@ def _dense_rows(rows: npt.NDArray[Any], low: np.dtype[Any]) -> Iterator[bytes]:
         yield from _row_bytes(_rounded(flat[start : start + step], low))
 
 
-def _column_rows(columns: list[npt.NDArray[Any]]) -> Iterator[bytes]:
-    n, step = len(columns[0]), max(1, _CHUNK_BYTES // (8 * len(columns)))
+def _column_rows(columns: Sequence[_Column]) -> Iterator[bytes]:
+    n, step = len(columns[0][0]), max(1, _CHUNK_BYTES // (8 * len(columns)))
     for start in range(0, n, step):
-        yield from _row_bytes(np.column_stack([c[start : start + step] for c in columns]))
+        yield from _row_bytes(np.column_stack([turn(cells[start : start + step]) for cells, turn in columns]))
+        let_go()
 
 
 def _sparse_rows(matrix: Any) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from pate.core.types import FloatArray
 from pate.data._columns import as_text, holds_numbers
 from pate.data._door import is_frame, is_sparse
 from pate.data._like import numbers_in
+from pate.data.files._blocks import let_go
 from pate.exceptions import CovariateShiftWarning
 
 #: Public rows that are any third of a population are at most three times as dense as it, wherever one looks.
@@ -27,6 +28,8 @@ _FEWEST = 20
 #: So many rows of either side are looked at, evenly spread, in so many intervals of public quantiles.
 _LOOKED_AT = 2_000
 _INTERVALS = 20
+#: A table that is larger than memory is gone over in so many parts.
+_PARTS = 20
 #: Wider rows (pixels, words) are looked at by brightness, contrast and largest value.
 _WIDE = 256
 _LISTED = 5
@@ -208,7 +211,15 @@ def _some(rows: Any) -> Any:
     if n <= _LOOKED_AT:
         return rows
     places = np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64)
-    return rows.iloc[places] if is_frame(rows) else rows[places]
+    if not is_frame(rows):
+        return rows[places]
+    import pandas as pd
+
+    parts = []
+    for part in np.array_split(places, _PARTS):
+        parts.append(rows.iloc[part])
+        let_go()
+    return pd.concat(parts)
 
 
 def _columns(public: Any, private: Any) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.heads._moments import ReleasedBallots, public_rows, softmax
-from pate.representations._exact import own_product
+from pate.representations._exact import OwnProduct, own_product
 
 _FORM = "head 1"
 
@@ -73,6 +74,20 @@ class Head(BaseEstimator):
     def predict_proba(self, phi: Any) -> FloatArray:
         """Return probabilities of shape (n_rows, n_classes)."""
         return softmax(self.decision_function(phi))
+
+    def prepared(self, unit: float = 1.0) -> Callable[[FloatArray], FloatArray]:
+        """Return what gives the probabilities of finite rows in multiples of ``unit``, a power of two.
+
+        They are those of :meth:`predict_proba` to the last bit, as long as the head stays as it is; what hangs on the
+        head alone is worked out once.
+
+        Examples
+        --------
+        >>> head = LinearHead.of([[2.0, -2.0]], ("a", "b"))
+        >>> bool((head.prepared(0.5)(np.array([[3.0]])) == head.predict_proba([[1.5]])).all())
+        True
+        """
+        return _Asked(self, unit)
 
     def predict(self, phi: Any) -> IntArray:
         """Return class indices of shape (n_rows,)."""
@@ -182,3 +197,28 @@ class LinearHead(Head):
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of shape (n_rows, n_classes)."""
         return own_product(self._rows(phi), self.coef_)
+
+    def prepared(self, unit: float = 1.0) -> Callable[[FloatArray], FloatArray]:
+        """Return what answers rows in multiples of ``unit``, see :meth:`Head.prepared`."""
+        plain = type(self).decision_function is LinearHead.decision_function
+        return _LinearAsked(self.coef_, unit) if plain else super().prepared(unit)
+
+
+class _Asked:
+    """A head that is asked with rows in multiples of a unit."""
+
+    def __init__(self, head: Head, unit: float) -> None:
+        self.head, self.unit = head, unit
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        return self.head.predict_proba(rows * self.unit)
+
+
+class _LinearAsked:
+    """The softmax of a linear head's logits: the unit, a power of two, goes into the weights and rounds nothing."""
+
+    def __init__(self, coef: FloatArray, unit: float) -> None:
+        self.product = OwnProduct(coef * unit)
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        return softmax(self.product(rows))

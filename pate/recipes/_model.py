@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pate.core.progress import track
 from pate.core.seeds import training_seed
 from pate.core.types import FloatArray, IntArray, Mask
+from pate.data.files._blocks import let_go
 from pate.recipes._answers import Answers, decided
 from pate.records import RecordVoters
 from pate.records._maps import in_blocks, is_own, n_rows, own_throughout, rows_of, take
@@ -83,13 +85,15 @@ class RecordModel(Answers):
             self.head, *self.voters.represent(X), None if self.columns is None else self.columns.vectors(X)
         )
 
-    def answers(self, X: Any) -> IntArray:
+    def answers(self, X: Any, *, verbose: bool = False) -> IntArray:
         """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
 
         Parameters
         ----------
         X : rows, or records that the same voters hold
             The latter are asked with the directions that they cast, phi in whole 2^-16, as residual ballots are.
+        verbose : bool
+            Show progress: for records whose number is public.
 
         Returns
         -------
@@ -97,11 +101,18 @@ class RecordModel(Answers):
             **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
         """
         if isinstance(X, HeldRecords):
-            parts = [in_blocks(self._of_directions, p.p, len(p.p)) for p in X.pieces]
+            pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
+            parts = []
+            for piece in pieces:
+                parts.append(in_blocks(self._of_directions, piece.p, len(piece.p)))
+                let_go()
             casts = [p.labels >= 0 for p in X.pieces]
             return np.where(np.concatenate(casts), np.concatenate(parts), -1)
         rows, readable = rows_of(X, width=self.voters._map.width)
-        return np.where(readable, in_blocks(self._of_rows, rows, n_rows(rows)), -1)
+        n = n_rows(rows)
+        made = track(slabs(n), total=-(-n // _SLAB), label="answers", show=verbose)
+        parts = [in_blocks(self._of_rows, take(rows, slab), len(slab)) for slab in made]
+        return np.where(readable, np.concatenate([np.zeros(0, dtype=np.int64), *parts]), -1)
 
     def takes_held(self, held: Any, voters: RecordVoters) -> bool:
         """Whether :meth:`answers` can be asked with records that these voters hold, in their own order."""

@@ -18,13 +18,14 @@ from threadpoolctl import threadpool_limits
 from pate.core.clock import timed
 from pate.core.progress import track
 from pate.core.types import FloatArray
+from pate.data.files._blocks import any_mapped
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes._answers import balancing, check_decide, decided, noise_temperature, temperature_as_measured, tempered
-from pate.recipes._build import columns_before, make_head, make_space
+from pate.recipes._build import columns_before, make_head, make_space, narrowed
 from pate.recipes._facts import PublicFacts
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._recipe import Recipe, Round, check_recipe
@@ -193,6 +194,9 @@ class RecordsPlan:
                 "recipe must have another student than 'forest': there are no columns for trees before this "
                 "representation. Take 'ridge' or None."
             )
+        if chosen.prior_scale is None and chosen.student is None:  # else a head, or who learns from it, sees all of z
+            representation = narrowed(representation, chosen.n_components)
+            z = np.ascontiguousarray(z[:, : representation.n_features_out_])
         # Threads add up centres in any order, and a ledger knows a space by its last bits.
         with threadpool_limits(1):
             space = make_space(chosen, z, random_state=random_state).fit(z)
@@ -288,10 +292,16 @@ class RecordsPlan:
             told += f" {self.random_state}"
         return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
 
-    def _holds(self, X: Any) -> bool:
-        """Whether the records' directions are kept between rounds: a matter of memory, and no bit of a ballot's."""
+    def _held(self, X: Any, y: Any, groups: Any) -> HeldRecords | None:
+        """Return the records' directions, kept between rounds, where memory allows it: it is in no bit of a ballot.
+
+        Of a table that lies on disk for want of memory they do too; of any other each round works them out again.
+        """
         n = X.shape[0] if hasattr(X, "shape") else len(X)
-        return len(self.recipe.rounds) > 1 and 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
+        fits = 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
+        if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
+            return None
+        return self.voters.hold(X, y, groups=groups, on_disk=not fits)
 
     def run(
         self,
@@ -321,7 +331,8 @@ class RecordsPlan:
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        held = (voters.hold(X, y, groups=groups), None, None) if self._holds(X) else None
+        kept = self._held(X, y, groups)
+        held = None if kept is None else (kept, None, None)
         records = held or (X, y, groups)
         start = make_head(self.recipe, voters.space, voters.classes)
         # Before anything is paid: what cannot be cast is found out here.
@@ -379,7 +390,8 @@ class RecordsPlan:
         if not self.measured_shares:
             return found
         with threadpool_limits(1):
-            answers = model.answers(held if model.takes_held(held, self.voters) else X)
+            known = held if model.takes_held(held, self.voters) else X
+            answers = model.answers(known, verbose=self.voters.verbose and groups is None)
         labels = class_indices(label_column(y, len(answers)), self.voters.classes)
         # The model follows from these and from what this session released: its last bits need not be told.
         told = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
@@ -460,6 +472,7 @@ class _Asking:
         left = list(takewhile(lambda later: later.of_student == of_student, self.recipe[len(self.asked) :]))
         held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
         for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
+            voters.step = f"round {len(self.asked) + 1} of {len(self.recipe)}"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
                 cast = _cast(voters, records, head, later)

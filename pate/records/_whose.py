@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,5 +67,9 @@ class Whose:
 
     def fingerprint(self) -> str:
         """Return the digest that teachers and DP-SGD on the same records give: one ledger, one data set."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         labels = np.concatenate([np.zeros(0, dtype=np.int32), *self.labels]).astype(np.int64)
         return records_fingerprint(labels, None if self.owners is None else list(self.owners))

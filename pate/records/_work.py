@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ import numpy.typing as npt
 
 from pate.core.checks import quietly
 from pate.core.types import FloatArray, IntArray, Mask
+from pate.data.files._blocks import mapped
 from pate.exceptions import InvalidInputError
-from pate.records._maps import BLOCK_ROWS, PublicMap, n_rows, slabs
+from pate.records._maps import BLOCK_ROWS, PublicMap, is_own, n_rows, slabs
 from pate.records._persons import person_residual_sums, person_sums
 from pate.records._whose import Whose
 from pate.records.ballots import GRID, class_sums, exact_product, quantised, quantised_residuals
 
-#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out.
+#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out, or
+#: they lie on disk, where the table does.
 MOST_HELD_BYTES = 1 << 30
 
 
@@ -86,6 +89,30 @@ class HeldRecords:
         return "HeldRecords(<sensitive>)"
 
 
+def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
+
+    Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
+    anything on disk.
+
+    Examples
+    --------
+    >>> [p.p.tolist() for p in put_down([Piece(np.ones((1, 2), dtype=np.int32), np.array([0]), None)])]
+    [[[1, 1]]]
+    """
+    known: list[Piece] = []
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            file.write(piece.p.tobytes())
+            known.append(replace(piece, p=np.empty((0, piece.p.shape[1]), dtype=np.int32)))
+        cells = np.frombuffer(mapped(file), dtype=np.int32) if file.tell() else np.zeros(0, dtype=np.int32)
+    start = 0
+    for piece in known:
+        n, d = len(piece.labels), piece.p.shape[1]
+        yield replace(piece, p=cells[start : start + n * d].reshape(n, d))
+        start += n * d
+
+
 class Directions:
     """From rows to their directions, by public maps: each row by itself.
 
@@ -145,6 +172,9 @@ class Sums:
 
     def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:
         self.kind, self.n_classes, self.model, self.clip = kind, n_classes, model, clip
+        # Our own heads answer whole numbers, once their weights are made ready.
+        ready = is_own(model, ".heads") and hasattr(model, "prepared")
+        self._ask = model.prepared(1 / GRID) if ready else None
 
     def __call__(self, piece: Piece) -> IntArray:
         """Return the sum, int64 of shape (d, n_classes); persons come whole."""
@@ -153,27 +183,46 @@ class Sums:
             if owners is None:
                 return class_sums(p, labels, self.n_classes)
             return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
-        r = quantised_residuals(self._probabilities(piece), labels, self.clip)
         if owners is None:
-            return exact_product(p, r)
+            return self._residual_sum(piece)
+        said = [self._said(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
+        r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *said]), labels, self.clip)
         return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
 
-    def _probabilities(self, piece: Piece) -> FloatArray:
-        """Ask the public model in blocks of one shape, see :mod:`pate.records._maps`."""
-        rows = piece.p if piece.z is None else piece.z
-        found = np.empty((len(rows), self.n_classes))
-        for start, end in slabs(len(rows), BLOCK_ROWS):
-            block = np.empty((BLOCK_ROWS, rows.shape[1]))
-            block[: end - start], block[end - start :] = rows[start:end], rows[start]
-            if piece.z is None:
-                block /= GRID
-            said = np.asarray(quietly("model", self.model.predict_proba, block), dtype=np.float64)
-            if said.shape != (BLOCK_ROWS, self.n_classes):
-                raise InvalidInputError(
-                    f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
-                )
-            found[start:end] = said[: end - start]
-        return found
+    def _residual_sum(self, piece: Piece) -> IntArray:
+        """Return the sum of residual ballots: each block is asked and added while the cache has it."""
+        assert self.clip is not None
+        total = np.zeros((piece.p.shape[1], self.n_classes), dtype=np.int64)
+        for a, b in slabs(len(piece.p), BLOCK_ROWS):
+            said, p = self._said(piece, a, b)
+            total += exact_product(p, quantised_residuals(said, piece.labels[a:b], self.clip))
+        return total
+
+    def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Return what the public model says of these rows, and their directions in whole numbers.
+
+        It is asked in blocks of one shape, see :mod:`pate.records._maps`.
+        """
+        p = _block(piece.p, start, end)
+        if piece.z is not None:
+            said = quietly("model", self.model.predict_proba, _block(piece.z, start, end))
+        elif self._ask is not None:
+            said = quietly("model", self._ask, p)
+        else:
+            said = quietly("model", self.model.predict_proba, p / GRID)
+        said = np.asarray(said, dtype=np.float64)
+        if said.shape != (BLOCK_ROWS, self.n_classes):
+            raise InvalidInputError(
+                f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
+            )
+        return said[: end - start], p[: end - start]
+
+
+def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
+    """Return rows as float64, filled up with the first of them to BLOCK_ROWS."""
+    block = np.empty((BLOCK_ROWS, rows.shape[1]))
+    block[: end - start], block[end - start :] = rows[start:end], rows[start]
+    return block
 
 
 class Work:

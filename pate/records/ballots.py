@@ -55,8 +55,9 @@ ADJACENCIES = ("replace-one", "add-or-remove")
 MOST_CLIP = math.sqrt(2.0)
 #: Norms above it are scaled in floating point; what rounding makes of those below is left to whole numbers.
 _LONG = 1.0 + 2.0**-30
-#: Rows of one exact product: entries below 2^16 times entries below 2^17 stay below 2^53 in every partial sum.
-EXACT_ROWS = 1 << 18
+#: Rows of one exact product, which stay in the processor's cache. Up to 2^18 entries below 2^16 times entries below
+#: 2^17 stay below 2^53 in every partial sum.
+_CACHED_ROWS = 256
 _SHRINK = 1.0 - 2.0**-12
 
 
@@ -179,7 +180,7 @@ def class_sums(p: npt.NDArray[np.signedinteger[Any]], labels: IntArray, n_classe
     return exact_product(p, hot)
 
 
-def exact_product(p: npt.NDArray[np.signedinteger[Any]], r: IntArray | FloatArray) -> IntArray:
+def exact_product(p: npt.NDArray[np.signedinteger[Any]] | FloatArray, r: IntArray | FloatArray) -> IntArray:
     """Return p' r exactly, for whole numbers |p| <= 2^31 and |r| <= 1, or |p| <= 2^16 and |r| <= 2^17.
 
     Examples
@@ -188,9 +189,10 @@ def exact_product(p: npt.NDArray[np.signedinteger[Any]], r: IntArray | FloatArra
     True
     """
     total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
-    for start in range(0, len(p), EXACT_ROWS):
-        part = slice(start, start + EXACT_ROWS)
-        total += (p[part].T.astype(np.float64) @ r[part].astype(np.float64)).astype(np.int64)
+    r = r.astype(np.float64, copy=False)
+    for start in range(0, len(p), _CACHED_ROWS):
+        part = p[start : start + _CACHED_ROWS].astype(np.float64, copy=False)
+        total += (part.T @ r[start : start + _CACHED_ROWS]).astype(np.int64)
     return total
 
 

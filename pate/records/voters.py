@@ -13,10 +13,11 @@ from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._ids import distinct_ids
 from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.records._maps import PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
 from pate.records._whose import Whose
-from pate.records._work import Directions, HeldRecords, Sums, Work
+from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
 from pate.records.ballot_sum import BallotFacts, BallotSum
 from pate.records.ballots import ADJACENCIES, KINDS, centred, check_clip
 from pate.records.capped import CappedVotes, near_labels
@@ -96,6 +97,7 @@ class RecordVoters:
         self.nominal_n = None if nominal_n is None else check_int("nominal_n", nominal_n, low=1)
         self.classes_inferred = bool(classes_inferred)
         self.n_jobs, self.verbose = n_jobs, verbose
+        self.step = "ballots"  # what progress calls a pass over the records
         self._map = PublicMap(representation, space)
         self._map.fingerprint()  # refused here if there is none
 
@@ -135,7 +137,7 @@ class RecordVoters:
             raise InvalidInputError("release is of ballots in another space. Ask with the voters that cast them.")
         return release.decide(self.transform(X))
 
-    def hold(self, X: Any, y: Any, *, groups: Any = None) -> HeldRecords:
+    def hold(self, X: Any, y: Any, *, groups: Any = None, on_disk: bool = False) -> HeldRecords:
         """Return the records with their directions, to :meth:`cast` several rounds from: rows are mapped once.
 
         The ballots are those of the records themselves, to the last bit: only time is saved, for four bytes per record
@@ -145,6 +147,8 @@ class RecordVoters:
         ----------
         X, y, groups
             See :meth:`cast`; no chunks.
+        on_disk : bool
+            Keep directions in a temporary file without a name, which is gone with the process, and not in memory.
 
         Returns
         -------
@@ -162,8 +166,15 @@ class RecordVoters:
         """
         tasks, n_tasks, whose, read = self._read(X, y, groups)
         made = self._each(Directions(self._map), tasks)
-        pieces = tuple(track(made, total=n_tasks, label="directions", show=self._shown(whose)))
-        self._tell(read, [piece.casts for piece in pieces])
+        cast: list[Mask] = []
+
+        def noted() -> Iterator[Piece]:
+            for piece in track(made, total=n_tasks, label="directions", show=self._shown(whose)):
+                cast.append(piece.casts)
+                yield piece
+
+        pieces = tuple(put_down(noted()) if on_disk else noted())
+        self._tell(read, cast)
         return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts(), self._map)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
@@ -295,7 +306,7 @@ class RecordVoters:
         made = track(
             self._each(Work(look, self._sums(model, clip)), tasks),
             total=n_tasks,
-            label="ballots",
+            label=self.step,
             show=self._shown(whose),
         )
         cast: list[Mask] = []
@@ -331,6 +342,7 @@ class RecordVoters:
         sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
             sums += part
+            let_go()
         facts = self._facts(whose, model, clip, self.fingerprint() if space is None else space)
         return BallotSum(centred(sums) if clip is None else sums, facts, whose)
 
@@ -367,7 +379,7 @@ class RecordVoters:
             order = np.argsort(codes, kind="stable")
             pieces = list(_between_persons(codes[order], _SLAB))
         tasks = (
-            (take(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
+            (_taken(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
         checks = {f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
@@ -417,6 +429,12 @@ class RecordVoters:
             classes_inferred=self.classes_inferred,
             own_model=model is not None and own_head,
         )
+
+
+def _taken(rows: Any, index: IntArray) -> Any:
+    part = take(rows, index)
+    let_go()
+    return part
 
 
 def _between_persons(codes: IntArray, rows: int) -> Iterator[tuple[int, int]]:

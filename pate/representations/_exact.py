@@ -19,9 +19,11 @@ import numpy.typing as npt
 from pate.core.types import FloatArray, Mask
 
 #: Steps between 0 and the largest input: 2^22, a precision of 2e-7 of it.
-_INPUT_BITS = 22
+INPUT_BITS = 22
 #: Summands beyond it count as it: far from overflow, whatever they are added to.
 _FAR = 2.0**900
+#: Rows of one product by :class:`OwnProduct`, for the same reason.
+OWN_ROWS = 256
 #: Rows that are gone over again and again before the next ones: they stay in the processor's cache.
 _CACHED_ROWS = 64
 #: A step between whole coordinates is at most this share of the scale on which distances matter.
@@ -61,12 +63,12 @@ class ExactMap:
         largest = np.abs(scaled).sum(axis=0)
         # sum_i |w_i| 2^22 <= 2^52 before the weights are rounded, each by at most a half: below 2^53 after it.
         _, exponents = np.frexp(np.where(largest > 0, largest, 1.0))
-        bits = np.minimum(52 - _INPUT_BITS - exponents, 900)
+        bits = np.minimum(52 - INPUT_BITS - exponents, 900)
         whole = np.rint(np.ldexp(scaled, bits))
         while _beyond(whole).any():  # very many inputs
             bits = bits - _beyond(whole)
             whole = np.rint(np.ldexp(scaled, bits))
-        return cls(low + half, half, whole, np.ldexp(1.0, -bits - _INPUT_BITS))
+        return cls(low + half, half, whole, np.ldexp(1.0, -bits - INPUT_BITS))
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return float64 rows of shape (n, n_out)."""
@@ -76,11 +78,26 @@ class ExactMap:
             np.subtract(rows[start : start + _CACHED_ROWS], self.centre, out=part)
             np.divide(part, self.half, out=part)
             np.clip(part, -1.0, 1.0, out=part)
-            np.multiply(part, 2.0**_INPUT_BITS, out=part)
+            np.multiply(part, 2.0**INPUT_BITS, out=part)
             np.rint(part, out=part)
+        return self.of_steps(steps)
+
+    def of_steps(self, steps: FloatArray) -> FloatArray:
+        """Return what rows become that are given in whole steps of ``half * 2**-22`` from the centre, within 2^22."""
         made = steps @ self.weights
         made *= self.unit
         return np.asarray(made)
+
+    def first(self, n_out: int) -> ExactMap:
+        """Return the map to the first ``n_out`` outputs alone, which are the same to the last bit.
+
+        Examples
+        --------
+        >>> ExactMap.of(np.eye(2), low=np.zeros(2), high=np.ones(2)).first(1)(np.ones((1, 2)))
+        array([[0.5]])
+        """
+        weights = np.ascontiguousarray(self.weights[:, :n_out])
+        return ExactMap(self.centre, self.half, weights, self.unit[:n_out].copy())
 
     def state(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Return its arrays, for a file."""
@@ -136,19 +153,50 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
     array([[3. , 1. ],
            [0.5, 0. ]])
     """
-    largest = np.abs(weights).max(axis=1, initial=0.0)
-    _, exponents = np.frexp(largest)
-    unit = np.ldexp(1.0, np.clip(exponents, -900, 900))
-    with np.errstate(over="ignore"):
-        scaled = rows * np.where(largest > 0, unit, 0.0)
-    np.clip(scaled, -_FAR, _FAR, out=scaled)
-    _, exponents = np.frexp(np.maximum(scaled.max(axis=1, initial=0.0), -scaled.min(axis=1, initial=0.0))[:, None])
-    own = np.ldexp(1.0, np.maximum(exponents, -900))  # powers of two: nothing is rounded by them
-    one = np.ones(len(weights))
-    scaled /= own
-    made = ExactMap.of(weights / unit[:, None], low=-one, high=one)(scaled)
-    made *= own
-    return made
+    return OwnProduct(weights)(rows)
+
+
+class OwnProduct:
+    """The product by the same weights again and again, see :func:`own_product`.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (n_in, n_out)
+        Finite.
+
+    Examples
+    --------
+    >>> OwnProduct(np.eye(2))(np.array([[3.0, 4.0]]))
+    array([[3., 4.]])
+    """
+
+    def __init__(self, weights: FloatArray) -> None:
+        largest = np.abs(weights).max(axis=1, initial=0.0)
+        _, exponents = np.frexp(largest)
+        unit = np.ldexp(1.0, np.clip(exponents, -900, 900))
+        one = np.ones(len(weights))
+        self._scale = np.where(largest > 0, unit, 0.0)
+        self._map = ExactMap.of(weights / unit[:, None], low=-one, high=one)
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Return rows @ weights for finite rows of shape (n, n_in)."""
+        made = np.empty((len(rows), self._map.weights.shape[1]))
+        steps = np.empty((min(len(rows), OWN_ROWS), rows.shape[1]))
+        for start in range(0, len(rows), OWN_ROWS):
+            block = rows[start : start + OWN_ROWS]
+            part = steps[: len(block)]
+            with np.errstate(over="ignore"):
+                np.multiply(block, self._scale, out=part)
+            peak = np.maximum(part.max(axis=1, initial=0.0), -part.min(axis=1, initial=0.0))
+            if (peak > _FAR).any():
+                np.clip(part, -_FAR, _FAR, out=part)
+                peak = np.minimum(peak, _FAR)
+            _, exponents = np.frexp(peak)
+            own = np.ldexp(1.0, np.maximum(exponents, -900))[:, None]  # powers of two: nothing is rounded by them
+            part *= 2.0**INPUT_BITS / own
+            np.rint(part, out=part)
+            np.multiply(self._map.of_steps(part), own, out=made[start : start + OWN_ROWS])
+        return made
 
 
 @dataclass(frozen=True)
@@ -161,10 +209,9 @@ class ExactDistances:
         Rows are clipped to these, see :meth:`of`.
     step : float
         A power of two: what 1 is worth.
-    landmarks : float64 array of shape (n_in, n_landmarks)
-        Whole numbers of steps from the middle between ``low`` and ``high``.
-    squares : float64 array of shape (n_landmarks,)
-        Their squared lengths.
+    landmarks : float64 array of shape (n_in + 2, n_landmarks)
+        Whole numbers of steps from the middle between ``low`` and ``high``, times -2; below them ones, and their
+        squared lengths: beside a row, its squared length and a one, the product is the squared distance.
 
     Examples
     --------
@@ -178,7 +225,6 @@ class ExactDistances:
     high: FloatArray
     step: float
     landmarks: FloatArray
-    squares: FloatArray
 
     @classmethod
     def of(cls, landmarks: FloatArray, *, scale: float, reach: float) -> ExactDistances | None:
@@ -205,20 +251,28 @@ class ExactDistances:
         if not 0 < step <= scale * _FINE:
             return None
         whole = np.rint((landmarks - (low + high) / 2) / step)
-        return cls(low, high, step, np.ascontiguousarray(whole.T), np.square(whole).sum(axis=1))
+        beside = [-2.0 * whole.T, np.ones((1, len(whole))), np.square(whole).sum(axis=1)[None]]
+        return cls(low, high, step, np.concatenate(beside))
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return float64 distances of shape (n, n_landmarks)."""
-        whole = np.rint((np.clip(rows, self.low, self.high) - (self.low + self.high) / 2) / self.step)
-        made = whole @ self.landmarks
-        made *= -2.0
-        made += self.squares
-        made += np.square(whole).sum(axis=1, keepdims=True)
-        np.sqrt(made, out=made)
+        made = self.in_steps(rows)
         made *= self.step
-        return np.asarray(made)
+        return made
+
+    def in_steps(self, rows: FloatArray) -> FloatArray:
+        """Return the distances over ``step``."""
+        whole = np.empty((len(rows), rows.shape[1] + 2))
+        own = whole[:, :-2]
+        np.clip(rows, self.low, self.high, out=own)
+        own -= (self.low + self.high) / 2
+        own /= self.step
+        np.rint(own, out=own)
+        whole[:, -2], whole[:, -1] = np.square(own).sum(axis=1), 1.0
+        made = np.asarray(whole @ self.landmarks)
+        return np.asarray(np.sqrt(made, out=made))
 
 
 def _beyond(weights: FloatArray) -> Mask:
     """Return for which outputs a sum could pass 2^53."""
-    return np.asarray(np.abs(weights).sum(axis=0) > 2.0 ** (53 - _INPUT_BITS))
+    return np.asarray(np.abs(weights).sum(axis=0) > 2.0 ** (53 - INPUT_BITS))

@@ -120,6 +120,14 @@ class Chain(_Joined):
         self.provenance_ = ", then ".join(part.provenance_ for part in self.parts_)
         self._named()
 
+    def ending_in(self, last: Representation) -> Chain:
+        """Return this chain with another fitted map in the last one's place, which takes what that one took."""
+        made = Chain([*self.parts[:-1], last])
+        made.__dict__ |= {k: v for k, v in self.__dict__.items() if k != "parts"}
+        made.parts_ = (*self.parts_[:-1], last)
+        made._settled()
+        return made
+
     def _learn(self, rows: Any) -> None:
         raise NotImplementedError  # fit does it
 

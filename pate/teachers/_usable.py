@@ -32,6 +32,9 @@ def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     if values.dtype.kind in "mMV":  # no class values, whatever numbers they are made of
         return np.full(len(values), -1, dtype=np.int64)
     places = {value: i for i, value in enumerate(classes)}
+    if values.ndim == 1 and values.dtype.kind in "biu":  # each value is looked up once
+        held, which = np.unique(values, return_inverse=True)
+        return np.array([_place(value, places) for value in held.tolist()], dtype=np.int64)[which]
     return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
 
 

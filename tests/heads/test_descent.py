@@ -9,7 +9,7 @@ import pytest
 
 from pate import Budget, RecordVoters, open_ballot_session
 from pate.exceptions import InvalidInputError
-from pate.heads import DescentHead, LikelihoodHead, load_head
+from pate.heads import DescentHead, LikelihoodHead, LinearHead, load_head
 from pate.heads._moments import softmax
 from pate.heads.descent import _groups
 from pate.records import SignedSpace
@@ -122,3 +122,25 @@ def test_rounds_and_settings_are_those_that_were_said():
     with pytest.raises(InvalidInputError, match="round by round"):
         DescentHead().fit(released([[1.0, -1.0]], 1.0), [[1.0]])
     assert not isinstance(head, LikelihoodHead)
+
+
+@pytest.mark.parametrize("width", [1, 9, 257])
+@pytest.mark.parametrize("n_classes", [2, 3, 11])
+def test_a_prepared_head_answers_to_the_same_bit(width, n_classes):
+    """Rows in whole numbers, of very different sizes, zero ones and weights of zero among them."""
+    rng = np.random.default_rng(width)
+    coef = rng.normal(size=(width, n_classes)) * np.exp(3 * rng.normal(size=(width, 1)))
+    coef[rng.integers(width)] = 0.0
+    whole = rng.integers(-(2**16), 2**16, size=(700, width)) >> rng.integers(0, 17, size=(700, 1))
+    head = LinearHead.of(coef, tuple(range(n_classes)))
+    np.testing.assert_array_equal(head.prepared(2.0**-16)(whole.astype(float)), head.predict_proba(whole / 2**16))
+
+
+def test_a_head_with_logits_of_its_own_is_asked_itself():
+    class Other(LinearHead):
+        def decision_function(self, phi):
+            return np.zeros((len(phi), 2))
+
+    head = Other()
+    head.coef_, head.classes_ = np.eye(2), (0, 1)
+    assert (head.prepared(0.5)(np.eye(2)) == 0.5).all()

@@ -163,7 +163,7 @@ def test_the_plan_is_what_is_charged_and_looks_at_no_value(tmp_path, files):
     work = job(*files, ledger=tmp_path / "l.sqlite")
     text, line = work.plan.text(), str(work.plan)
     assert f"voters     {N} records\n" in text
-    assert "\nrows       3 columns become 79 numbers, by what the public rows teach\n" in text
+    assert "\nrows       3 columns become 40 numbers, by what the public rows teach\n" in text
     assert [r in text for r in (f"{what}: {why}" for what, why in work.plan.recipe.reasons)] == [True] * len(
         work.plan.recipe.reasons
     )

@@ -12,6 +12,7 @@ from pate.exceptions import CuratorWarning
 from pate.heads import CorrectedHead, ForestHead
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, Round, choose, fitted_representation, kind_of, some_rows
 from pate.recipes._recipe import check_recipe
+from pate.records._maps import PublicMap
 from pate.release import ReleaseTerms
 from pate.representations import KernelPCA, PublicPCA
 
@@ -343,3 +344,27 @@ def test_a_private_row_of_any_form_is_that_records_matter(rows, odd):
         warnings.simplefilter("ignore", CuratorWarning)  # a nested row can be read
         labels, _ = plan.run(given, y)
     assert len(labels.rounds) == len(plan.recipe.rounds)
+
+
+@pytest.mark.long
+def test_directions_lie_on_disk_where_the_table_does_and_the_bits_are_the_same(rows, monkeypatch):
+    X, y, X_public, _ = rows
+    wanted = plan_of(X_public, noise_seed=1).run(X, y)[0]
+    monkeypatch.setattr("pate.recipes._run.MOST_HELD_BYTES", 0)
+    mapped = []
+    real = PublicMap.both
+
+    def both(self, Z, index, **options):
+        mapped.append(len(index))
+        return real(self, Z, index, **options)
+
+    monkeypatch.setattr(PublicMap, "both", both)
+    for on_disk in (False, True):
+        monkeypatch.setattr("pate.recipes._run.any_mapped", lambda on_disk=on_disk: on_disk)
+        mapped.clear()
+        plan = plan_of(X_public, noise_seed=1)
+        found = plan.run(X, y)[0]
+        times = mapped.count(1024)  # the first block of the records
+        assert len(plan.recipe.rounds) > 1
+        assert (times, on_disk) == (1, True) or (times >= len(plan.recipe.rounds) and not on_disk)
+        np.testing.assert_array_equal(found.probability, wanted.probability)

@@ -197,7 +197,7 @@ def test_residual_sums_are_exact_too():
 def test_exact_products_do_not_depend_on_blocks(monkeypatch):
     p = np.full((700, 1), GRID)
     whole = exact_product(p, p)
-    monkeypatch.setattr(ballots, "EXACT_ROWS", 100)
+    monkeypatch.setattr(ballots, "_CACHED_ROWS", 100)
     assert exact_product(p, p).item() == whole.item() == 700 * GRID**2
 
 

@@ -144,3 +144,8 @@ def test_a_series_of_numbers_is_rows_of_one_cell_as_one_with_a_text_is() -> None
         assert (voters.cast(pd.Series(cells), y).sums == before).all()
         cells[7] = odd
         assert (voters.cast(pd.Series(cells), y).sums == before).all()
+
+
+def test_an_array_of_whole_numbers_is_looked_up_as_a_list_is():
+    for values in (np.array([3, -1, 7, 3]), np.array([True, False]), np.array([2, 1], dtype=np.uint8)):
+        assert class_indices(values, (1, "2", 3)).tolist() == class_indices(values.tolist(), (1, "2", 3)).tolist()

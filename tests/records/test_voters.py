@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -133,8 +135,8 @@ def test_held_records_cast_the_same_ballots(kind, unit):
     y, groups = Y.astype(object), None if unit == "record" else GROUPS.astype(object)
     y[1500] = None
     model = PlainModel(np.linspace(-1, 1, 3 * SPACES[kind].n_components_).reshape(-1, 3))
-    for v in (voters(kind), voters(kind, n_jobs=2)):
-        held = v.hold(X, y, groups=groups)
+    for v, on_disk in ((voters(kind), False), (voters(kind, n_jobs=2), False), (voters(kind), True)):
+        held = v.hold(X, y, groups=groups, on_disk=on_disk)
         assert repr(held) == "HeldRecords(<sensitive>)"
         pairs = [
             (v.cast(held), v.cast(X, y, groups=groups)),
@@ -409,3 +411,12 @@ def test_capped_votes_feed_a_run():
     assert "sensitive" in repr(votes)
     with pytest.raises(InvalidInputError, match="replace-one"):
         voters(adjacency="add-or-remove", nominal_n=9).capped_votes(X, Y, X_public=PUBLIC, radius=0.5)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_the_digest_of_records_in_no_order_is_that_of_the_sorted_pairs(groups):
+    names = [b""] * len(Y) if groups is None else [str(g).encode() for g in groups]
+    pairs = sorted(zip(Y.tolist(), names, strict=True))
+    plain = hashlib.sha256(f"pate records 1 unordered {len(Y)} {groups is not None}\n".encode())
+    plain.update(b"".join(f"{label}:{len(name)}:".encode() + name for label, name in pairs))
+    assert records_fingerprint(Y, groups).partition(":")[2] == plain.hexdigest()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from pate.representations import KernelPCA, kernel
-from pate.representations._exact import ExactDistances
+from pate.representations import KernelPCA, TableMap, chain, kernel, load
+from pate.representations._exact import ExactDistances, ExactMap
 
 RNG = np.random.default_rng(0)
 
@@ -30,10 +30,11 @@ def test_every_partial_sum_is_a_whole_number_below_2_to_the_53():
     made = ExactDistances.of(landmarks, scale=20.0, reach=440.0)
     corner = np.stack([made.low, made.high, np.where(np.arange(300) % 2, made.low, made.high)])
     whole = np.rint((corner - (made.low + made.high) / 2) / made.step)
-    assert (np.abs(made.landmarks) <= np.abs(whole).max()).all()
+    places = made.landmarks[:-2] / -2.0
+    assert (np.abs(places) <= np.abs(whole).max()).all()
     assert 4 * 300 * int(np.abs(whole).max()) ** 2 < 2**53
     for row, found in zip(whole, made(corner), strict=True):
-        for landmark, distance in zip(made.landmarks.T, found, strict=True):
+        for landmark, distance in zip(places.T, found, strict=True):
             square = sum((int(a) - int(b)) ** 2 for a, b in zip(row, landmark, strict=True))
             assert Fraction(float(distance)) == Fraction(np.sqrt(float(square))) * Fraction(made.step)
 
@@ -71,3 +72,22 @@ def test_a_rows_bits_are_its_own(apart):
     whole, order = made.transform(rows), RNG.permutation(1500)
     assert (made.transform(rows[order]) == whole[order]).all()
     assert all((made.transform(rows[i : i + 1]) == whole[i]).all() for i in (0, 63, 64, 1023, 1024, 1499))
+
+
+def test_the_first_components_alone_are_the_same_bits_and_go_into_a_file(tmp_path):
+    X, rows = RNG.normal(size=(300, 6)), RNG.normal(size=(1500, 6))
+    whole = chain(TableMap(numeric=["standard"]), KernelPCA(40)).fit(X)
+    less = whole.ending_in(whole.parts_[-1].first(7))
+    assert (less.n_features_out_, whole.n_features_out_) == (7, 40)
+    assert (less.transform(rows) == whole.transform(rows)[:, :7]).all()
+    less.save(tmp_path / "less.safetensors")
+    again = load(tmp_path / "less.safetensors")
+    assert again.fingerprint() == less.fingerprint() != whole.fingerprint()
+    assert (again.transform(rows) == less.transform(rows)).all()
+    assert whole.parts_[-1].first(99).fingerprint() == whole.parts_[-1].fingerprint()
+
+
+def test_whole_steps_are_what_rows_become():
+    made = ExactMap.of(RNG.normal(size=(5, 3)), low=np.full(5, -2.0), high=np.full(5, 2.0))
+    steps = RNG.integers(-(2**22), 2**22, size=(50, 5)).astype(float)
+    assert (made.of_steps(steps) == made(steps * made.half / 2**22 + made.centre)).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,64 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
             "write it again."
         ) from None
     return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
+
+
+#: A private table that takes more than so many bytes, eight for each cell, is read block by block.
+WHOLE_BYTES = 1 << 28
+#: Bytes of a block, and of the pieces in which a row group is decoded.
+_BLOCK_BYTES = 1 << 25
+_READ_BYTES = 1 << 18
+
+
+def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.DataFrame]]] | None:
+    """Return an empty table with the columns of a private one, and what yields its rows in order, some at a time.
+
+    Returns
+    -------
+    (DataFrame of no rows, callable) or None
+        The callable takes names of columns, or None for all. None where the table is small, or its parts do not have
+        one schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
+
+    Raises
+    ------
+    InvalidInputError
+        From the callable: a part cannot be read.
+    """
+    need("pyarrow", extra="parquet", why="A Parquet file")
+    import pyarrow.parquet as pq
+
+    parts = parquet_parts(path) if path.is_dir() else [path]
+    if not parts or any(is_key(piece) for part in parts for piece in part.relative_to(path).parts[:-1]):
+        return None
+    try:
+        told = [pq.read_metadata(part) for part in parts]
+        schema = pq.read_schema(parts[0])
+        whole = 8 * sum(one.num_rows * one.num_columns for one in told)
+        same = all(pq.read_schema(part).equals(schema) for part in parts[1:])
+        empty = arrow_frame(schema.empty_table(), nullable=True)
+        for one, part in zip(told, parts, strict=True):
+            sizes = [one.row_group(i).total_byte_size for i in range(one.num_row_groups)]
+            check_unpacked(max(8 * one.num_rows * one.num_columns, sum(sizes)), part.stat().st_size)
+    except Exception:  # read as a whole, it is refused in words
+        return None
+    if whole <= WHOLE_BYTES or not same or any(n is not None for n in empty.index.names):
+        return None
+    rows = max(1, _BLOCK_BYTES // (8 * len(schema)))
+
+    def blocks(columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
+        import pyarrow as pa
+
+        try:
+            for part in parts:
+                with pq.ParquetFile(part, buffer_size=_READ_BYTES) as held:
+                    for batch in held.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+                        yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidInputError(
+                f"{path} is not a readable Parquet table ({reason(error)}). Write it again."
+            ) from None
+
+    return empty, blocks
 
 
 def _partitioning(names: list[str]) -> Any:

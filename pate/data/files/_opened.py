@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pate.data._columns import settled
 from pate.data.files._arrays import is_matrix, read_npy, read_npz_table
-from pate.data.files._arrow import is_key, parquet_parts, read_parquet
+from pate.data.files._arrow import is_key, parquet_blocks, parquet_parts, read_parquet
 from pate.data.files._csv import open_csv
 from pate.data.files._databases import Database
 from pate.data.files._excel import read_excel
@@ -52,6 +52,9 @@ class Opened:
         Whether it is an array ``X`` with ``y`` and ``groups`` beside it.
     zeros : frozenset of str
         Columns of a public file with cells such as ``007``.
+    blocks : callable or None
+        Of a private table that is better not held as a whole: yields its rows as DataFrames, some at a time, of the
+        columns named or of all.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Opened:
     spelt: bool = False
     matrix: bool = False
     zeros: frozenset[str] = frozenset()
+    blocks: Callable[..., Iterator[pd.DataFrame]] | None = None
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
@@ -131,7 +135,7 @@ def open_table(
         frame, sheet = read_excel(place, wanted.sheet)
         return _held(frame, place, place.name, TableFormat("Excel", part=f"sheet {sheet!r}"))
     if suffix == ".parquet":
-        return _held(read_parquet(place, nullable=names is not None), place, place.name, TableFormat("Parquet"))
+        return _parquet(place, TableFormat("Parquet"), nullable=names is not None)
     frame = read_npz_table(place) if suffix == ".npz" else read_npy(place)
     return _held(frame, place, place.name, TableFormat(suffix[1:]))
 
@@ -145,7 +149,19 @@ def _open_folder(place: Path, wanted: Wanted, *, nullable: bool) -> Opened:
     if nullable and any(is_key(piece) for part in parts for piece in part.relative_to(place).parts[:-1]):
         told = "parted by a column"  # of a private table: how many values it has there hangs on its records
     known = TableFormat("Parquet", part=told)
-    return _held(read_parquet(place, nullable=nullable), place, place.name, known)
+    return _parquet(place, known, nullable=nullable)
+
+
+def _parquet(place: Path, known: TableFormat, *, nullable: bool) -> Opened:
+    found = parquet_blocks(place) if nullable else None
+    if found is None:
+        return _held(read_parquet(place, nullable=nullable), place, place.name, known)
+    empty, blocks = found
+
+    def whole(text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
+        return read_parquet(place, nullable=nullable).reset_index(drop=True)
+
+    return Opened(place, place.name, tuple(map(str, empty.columns)), known, whole, blocks=blocks)
 
 
 def _held(frame: pd.DataFrame, path: Path, name: str, known: TableFormat) -> Opened:

@@ -48,8 +48,10 @@ def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[
     names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]
     if not names:
         return []
+    import pandas as pd
+
     try:
-        frame = held.frame(names, {})
+        frame = held.frame(names, {}) if held.blocks is None else pd.concat(held.blocks(names))
         columns = [frame[name].dropna().astype(str).to_numpy() for name in names]
     except Exception:  # an odd cell of one record may not stop a release, nor be quoted
         return []

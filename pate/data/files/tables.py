@@ -18,6 +18,7 @@ from pate.data._dates import DATE, DATE_ORDERS, date_form, days_in
 from pate.data._like import kinds_like, tidy_like
 from pate.data._roles import ids_of, labels_of, owners_of
 from pate.data.files._arrays import matrix_roles
+from pate.data.files._blocks import take_blocks
 from pate.data.files._formats import TableFormat, Wanted
 from pate.data.files._opened import Opened, open_table
 from pate.data.files._remarks import remark_on
@@ -292,6 +293,11 @@ def take_columns(
         Whether labels of a public table may be missing.
     """
     target, group, id = (roles.get(role) for role in ("target", "group", "id"))
+    if kinds is not None and opened.blocks is not None and features:
+        made = take_blocks(opened.blocks, opened.name, features, roles, kinds)
+        if made is not None:
+            X, y, groups, ids = made
+            return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=id, format=opened.format)
     asis = [*text, *(name for name in (group, id) if name is not None)]
     frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
