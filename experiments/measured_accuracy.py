@@ -1,11 +1,13 @@
 """How well does the measured accuracy of a model tell what it reaches on other records? Its constants, and coverage.
 
     PATE_DATA_HOME=... python experiments/measured_accuracy.py --tables FOLDER   # CSV files with a column `target`
+    PATE_DATA_HOME=... python experiments/measured_accuracy.py --tables FOLDER --teachers   # of shard and head teachers
     PATE_DATA_HOME=... python experiments/measured_accuracy.py --smoke           # does it run?
 
 Development tables alone, cut at random into private, public and test rows: those of FOLDER, training parts of
-pendigits, optdigits, spambase and Adult, and one digit against the rest. Every record votes by default, measure=True.
-A finished fit is kept, so that a killed run goes on. The correction of `pate.release._measured` is fitted to all fits
+pendigits, optdigits, spambase and Adult, and one digit against the rest. Every record votes by default, measure=True;
+with --teachers shards and heads do, on five tables, whose columns the public rows' `TableEncoder` makes numbers. A
+finished fit is kept, so that a killed run goes on. The correction of `pate.release._measured` is fitted to all fits
 (constants `size` and `half`); coverage is that of the constants as they are shipped. A test part is a sample too: the
 interval is widened by its standard error before it is said to hold or not.
 """
@@ -26,11 +28,11 @@ import numpy as np
 import pandas as pd
 from _tables import Cell, filled
 
-from pate import Budget, PATEClassifier, load_dataset
+from pate import Budget, PATEClassifier, TableEncoder, load_dataset
 from pate.exceptions import CuratorWarning, PateWarning
 from pate.release import _measured as law
 
-RESULT = Path(__file__).parent / "results" / "measured_accuracy.json"
+RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,18 @@ class Config:
     public: float = 0.2
     most_private: int = 4_000
     most_public: int = 600
+
+
+@dataclass(frozen=True)
+class Teachers(Config):
+    """The same where teachers vote."""
+
+    tables: tuple[tuple[str, str], ...] = (
+        ("german", ""), ("churn", ""), ("credit", ""), ("income", ""), ("pendigits", ""),
+    )  # fmt: skip
+    epsilons: tuple[float, ...] = (1.0, 3.0)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    voters: tuple[str, ...] = ("shards", "heads")
 
 
 def rows_of(name: str, against: str, folder: Path | None) -> tuple[Any, np.ndarray[Any, Any]]:
@@ -70,16 +84,20 @@ def taken(X: Any, rows: np.ndarray[Any, Any]) -> Any:
     return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
 
 
-def measured(c: Config, folder: Path | None, name: str, against: str, epsilon: float, seed: int) -> dict[str, Any]:
+def measured(
+    c: Config, folder: Path | None, name: str, against: str, epsilon: float, seed: int, voters: str = "auto"
+) -> dict[str, Any]:
     """Fit once, and return what was measured beside what the test rows say."""
     X, y = rows_of(name, against, folder)
     classes, codes = np.unique(y, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(y))
     n, n_public = min(int(c.private * len(y)), c.most_private), min(int(c.public * len(y)), c.most_public)
     private, public, test = order[:n], order[n : n + n_public], order[n + n_public :]
+    if voters != "auto" and hasattr(X, "iloc"):
+        X = TableEncoder().fit(taken(X, public)).transform(X).astype(float)
     clf = PATEClassifier(
         budget=Budget(epsilon, c.delta), classes=range(len(classes)), random_state=seed, measure=True, anyway=True,
-        overlap_is_public=True,
+        overlap_is_public=True, voters=voters,
     )  # fmt: skip
     with warnings.catch_warnings():
         for kind in (CuratorWarning, PateWarning, FutureWarning):
@@ -97,6 +115,14 @@ def measured(c: Config, folder: Path | None, name: str, against: str, epsilon: f
 
 def cells(c: Config, folder: Path | None) -> Iterator[Cell]:
     """Yield every fit."""
+    if isinstance(c, Teachers):
+        for seed in c.seeds:
+            for name, against in c.tables:
+                for epsilon in c.epsilons:
+                    for voters in c.voters:
+                        key = {"table": name, "against": against, "epsilon": epsilon, "seed": seed, "voters": voters}
+                        yield "fits", key, partial(measured, c, folder, name, against, epsilon, seed, voters)
+        return
     for seed in c.seeds:
         for name, against in c.tables:
             for epsilon in c.epsilons:
@@ -154,14 +180,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=Path, help="folder of further development tables, NAME.csv.gz")
     parser.add_argument("--seeds", type=int, default=1, help="random splits of each table")
+    parser.add_argument("--teachers", action="store_true", help="teachers on shards and heads instead")
     parser.add_argument("--smoke", action="store_true")
     asked = parser.parse_args()
     c = Config(seeds=tuple(range(asked.seeds)))
     if asked.smoke:
         c = Config(tables=(("digits", ""),), epsilons=(3.0,))
+    elif asked.teachers:
+        c = Teachers()
     elif asked.tables is None:
         c = Config(seeds=c.seeds, tables=c.tables[7:])
-    result = None if asked.smoke else RESULT
+    result = None if asked.smoke else RESULTS / f"measured_accuracy{'_teachers' * asked.teachers}.json"
     told = filled(c, ["fits"], cells(c, asked.tables), result)
     told["summary"] = summary(told["fits"])
     print(json.dumps(told["summary"], indent=1))
