@@ -24,7 +24,7 @@ from pate.release._ballot_statement import counts_in_words
 from pate.release._ballots import right_facts_of, right_request_of, stored_statistics
 from pate.release._door import PaidBallots
 from pate.release._kept import round_key, rounds_in
-from pate.release._measured import ReleasedCounts, measured_accuracy
+from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._rounds import sum_of_rounds
 from pate.release._terms import ReleaseTerms
 from pate.statement.assumptions import Assumption
@@ -151,4 +151,5 @@ def told_of_counts(statement: PrivacyStatement, counts: Sequence[ReleasedCounts]
     guarantee = statement.guarantee
     whole, cost = gdp_from_budget(guarantee.epsilon, guarantee.delta) ** 2, sum_of_rounds(paid.mechanisms).mu_squared
     mu = max(whole - cost, 0.0) ** 0.5  # of the labels
-    return replace(told, measured=measured_accuracy(counts, mu=mu, share=min(1.0, cost / whole)))
+    found = measured_accuracy(counts, mu=mu, share=min(1.0, cost / whole), size=SIZE_OF_LABELS)
+    return replace(told, measured=found)
