@@ -132,7 +132,7 @@ def released(
     first, same_as = distinct(votes)
     known = stored_answers(votes, first, mechanism, ledger)
     fresh = np.array([i for i in first if i not in known], dtype=np.int64)
-    request, counts = "", None
+    request, asked_for, counts = "", terms.counts, None
     if ledger is not None and votes.query_hashes is not None:
         request = request_digest(votes.query_hashes, mechanism, terms)
         if ledger.has_request(request):
@@ -160,7 +160,7 @@ def released(
         sources.add(release)
     found = assembled(votes, draw, asked, known, same_as)
     statement = make_statement(votes, mechanism, price, terms, sources, stated=stated)
-    made = LabelRelease.of(found, votes.classes, mechanism, price, statement)
+    made = LabelRelease.of(found, votes.classes, mechanism, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
 
 

@@ -276,7 +276,7 @@ class LabelSession:
             sources.add(self.release)
         found = assembled(votes, draw, asked, known, same_as)
         statement = self._statement(votes, sources, head)
-        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement)
+        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement, self.quote.counts)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(
