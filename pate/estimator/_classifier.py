@@ -45,7 +45,7 @@ from pate.release import (
     warn_if_weak,
 )
 from pate.students import try_student
-from pate.students._asked import measured_labels
+from pate.students._asked import as_public, measured_labels
 from pate.teachers import ShardEnsemble, make_ensemble
 from pate.teachers._rows import is_frame, takes_missing
 from pate.teachers._told import about_labels
@@ -449,11 +449,12 @@ class PATEClassifier(SavedModel):
                         self.release_,
                         outcome.counts,
                         self.student_,
-                        flat_rows(read.rows),
+                        as_public(flat_rows(read.rows), X_public),
                         class_indices(label_column(y, read.rows.shape[0]), self.classes_.tolist()),
                         usable=read.usable | takes_missing(self.student_),
                         groups=groups,
                         told=(student, self._student_seed(), digest_of(hashes_of(X_public))),
+                        made_here=lens is None or self.representation is None,
                     )
         finally:  # whatever became of the student, the labels are paid for
             self.release_ = self._told_in(doubted(self.release_, cells=cells))

@@ -105,7 +105,9 @@ class PaidCounts:
                 raise InvalidInputError(f"counts must be of the records that voted: another {name}{shown}.")
 
 
-def told_of_counts(statement: PrivacyStatement, counts: Sequence[ReleasedCounts], paid: PaidCounts) -> PrivacyStatement:
+def told_of_counts(
+    statement: PrivacyStatement, counts: Sequence[ReleasedCounts], paid: PaidCounts, *, made_here: bool = False
+) -> PrivacyStatement:
     """Return the statement of labels with what counts say of a model that learnt from them.
 
     Parameters
@@ -116,6 +118,8 @@ def told_of_counts(statement: PrivacyStatement, counts: Sequence[ReleasedCounts]
         The count, and perhaps the cells by class.
     paid : PaidCounts
         What they cost, and the ledger's entry that holds them.
+    made_here : bool
+        All of the model was fitted by pate, on released labels and public rows.
     """
     own = all(c.facts.own for c in counts)
     earlier = "" if paid.head or not statement.ledger_releases else ", stored in the ledger by an earlier run"
@@ -134,8 +138,10 @@ def told_of_counts(statement: PrivacyStatement, counts: Sequence[ReleasedCounts]
     model = Assumption(
         name=_MODEL,
         claim="the model that records were asked about was computed from released quantities and public rows alone",
-        how="pate trained it on the released labels and on the public rows",
-        by="pate",
+        how="pate trained it on the released labels and on the public rows"
+        if made_here
+        else "parts of it were fitted before, on what is not known here",
+        by="pate" if made_here else "nobody",
     )
     told = replace(
         statement,

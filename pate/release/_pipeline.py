@@ -113,7 +113,7 @@ def plan_release(
     Examples
     --------
     >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, n_classes=10)
-    Asking(mechanism=NoisyHistogram(sigma=74.98...), n_queries=202, gap=0.0)
+    Asking(mechanism=NoisyHistogram(sigma=74.98...), n_queries=202, gap=0.0, counts=(), must_count=False)
     """
     if n_queries is not None:
         remedy = f"There are {n_public} public rows."

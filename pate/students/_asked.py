@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
 from pate.core.types import IntArray, Mask
+from pate.data._door import is_frame
 from pate.exceptions import StudentWarning
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
@@ -64,6 +66,40 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
             if len(asked):
                 _ask(student, rows, start, asked, size, n_classes, found)
     return found
+
+
+def as_public(rows: Any, public: Any) -> Any:
+    """Return private rows whose columns of categories have the public rows' list of them; other rows as they are.
+
+    The list that all private rows share would show one record's category to the others, and shift their codes. A value
+    that no public row's list has is missing: its own record's matter.
+
+    Parameters
+    ----------
+    rows, public : rows
+        Of DataFrames with the same columns the categories are looked at.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"town": pd.Categorical(["Bonn", "Rome"])})
+    >>> as_public(rows, pd.DataFrame({"town": pd.Categorical(["Oslo", "Rome"])}))["town"].cat.codes.tolist()
+    [-1, 1]
+    >>> as_public(rows, pd.DataFrame({"town": ["Oslo", "Rome"]}))["town"].tolist()
+    ['Bonn', 'Rome']
+    """
+    if not (is_frame(rows) and is_frame(public)):
+        return rows
+    import pandas as pd
+
+    made = {}
+    for name in rows.columns[[isinstance(kind, pd.CategoricalDtype) for kind in rows.dtypes]]:
+        there = public[name].dtype
+        values = rows[name].astype(object)
+        if isinstance(there, pd.CategoricalDtype):
+            values = pd.Categorical(values.where(values.isin(there.categories)), dtype=there)
+        made[name] = values
+    return rows.assign(**made) if made else rows
 
 
 def _ask(student: Any, rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray) -> None:
@@ -113,6 +149,26 @@ def is_known_throughout(student: Any) -> bool:
     return all(map(_is_known, params.values()))
 
 
+def has_frozen(student: Any) -> bool:
+    """Whether a part of it keeps, when it is cloned, what it was fitted to before: on what, nobody here knows.
+
+    Examples
+    --------
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> has_frozen(LogisticRegression()), has_frozen([FrozenEstimator(LogisticRegression())])
+    (False, True)
+    """
+    if isinstance(student, list | tuple):
+        return any(map(has_frozen, student))
+    if isinstance(student, Representation):
+        return not own_throughout(student)
+    if not hasattr(student, "get_params"):
+        return False
+    kept = getattr(type(student), "__sklearn_clone__", None) is not BaseEstimator.__sklearn_clone__
+    return kept or any(map(has_frozen, student.get_params(deep=False).values()))
+
+
 def _is_known(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_known, value))
@@ -131,6 +187,7 @@ def measured_labels(
     usable: Mask,
     groups: Any = None,
     told: Any = None,
+    made_here: bool = True,
 ) -> tuple[LabelRelease, ReleasedCounts | None]:
     """Return released labels whose statement says how often a student of theirs is right, and the cells by class.
 
@@ -151,6 +208,8 @@ def measured_labels(
         Whose each record is, where persons are the unit. **Private.**
     told
         What made the student, beside these labels: plain public values. The same student is told its stored count.
+    made_here : bool
+        What the student is asked through was fitted by pate on public rows. Frozen parts of its own never are.
 
     Raises
     ------
@@ -184,5 +243,5 @@ def measured_labels(
             stacklevel=3,
         )
         return release, None
-    statement = told_of_counts(release.statement, found, paid)
+    statement = told_of_counts(release.statement, found, paid, made_here=made_here and not has_frozen(student))
     return replace(release, statement=statement), found[1] if len(found) > 1 else None

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -148,6 +149,9 @@ def test_pate_does_not_vouch_for_a_student_that_it_does_not_know():
     by = {a.name: a.by for a in clf.statement_.assumptions}
     assert (by["own row only"], by["public model"]) == ("nobody", "pate")
     assert clf.measured_ is not None
+    frozen = FrozenEstimator(LogisticRegression().fit(PUBLIC, np.arange(400) % 3))  # of what rows, pate cannot see
+    by = {a.name: a.by for a in fitted(classifier(student=frozen)).statement_.assumptions}
+    assert (by["own row only"], by["public model"]) == ("pate", "nobody")
 
 
 @pytest.mark.long

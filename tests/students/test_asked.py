@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
@@ -12,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import SVC
 
 from pate.students import VoteSpreading
-from pate.students._asked import answers_alone, is_known_throughout
+from pate.students._asked import answers_alone, as_public, has_frozen, is_known_throughout
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(3, size=1_500)
@@ -67,6 +68,23 @@ def test_rows_with_which_a_student_cannot_be_asked_have_no_answer():
     assert (asked(student, held[:60], ALL[:60]) == -1).all()
 
 
+def test_one_records_category_shifts_no_other_records_code():
+    """Identity: a student that reads pandas' codes is asked with the public list of categories."""
+
+    class ByCode(LogisticRegression):
+        def predict(self, X):
+            return X["town"].cat.codes.to_numpy() % 3
+
+    public = pd.DataFrame({"town": pd.Categorical(["Oslo", "Rome", "Turin"])})
+    student = ByCode().fit(X[:300], Y[:300])
+    towns = np.array(["Oslo", "Rome", "Turin"], dtype=object)[Y]
+    plain = asked(student, as_public(pd.DataFrame({"town": pd.Categorical(towns)}), public))
+    towns[5] = "Bonn"  # sorts before all others
+    other = asked(student, as_public(pd.DataFrame({"town": pd.Categorical(towns)}), public))
+    assert (np.delete(other, 5) == np.delete(plain, 5)).all()
+    assert (np.delete(plain, 5) == np.delete(Y, 5)).all()
+
+
 def test_other_kinds_of_rows_and_answers():
     student = LogisticRegression().fit(X[:300], Y[:300])
     assert (asked(student, sparse.csr_matrix(X)) == asked(student, X)).all()
@@ -88,3 +106,10 @@ def test_for_whose_code_pate_vouches():
     foreign = [Own(), make_pipeline(Own()), make_pipeline(FunctionTransformer(np.sort), SVC()), SVC(kernel=np.dot)]
     assert all(map(is_known_throughout, known))
     assert not any(map(is_known_throughout, foreign))
+
+
+def test_frozen_parts_are_found_wherever_they_stand():
+    frozen = FrozenEstimator(StandardScaler().fit(X))
+    assert has_frozen(make_pipeline(frozen, LogisticRegression()))
+    assert has_frozen(GridSearchCV(make_pipeline(frozen, LogisticRegression()), {}))
+    assert not any(map(has_frozen, STUDENTS))
