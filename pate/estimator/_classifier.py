@@ -455,6 +455,8 @@ class PATEClassifier(SavedModel):
                         groups=groups,
                         told=(student, self._student_seed(), digest_of(hashes_of(X_public))),
                         made_here=lens is None or self.representation is None,
+                        read_here=type(teachers).__module__.partition(".")[0] == "pate",
+                        asked_for=bool(measure),
                     )
         finally:  # whatever became of the student, the labels are paid for
             self.release_ = self._told_in(doubted(self.release_, cells=cells))

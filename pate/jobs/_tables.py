@@ -374,6 +374,7 @@ class LabelJob(LeavesModel):
                 )  # fmt: skip
             return
         check_likeliest(decide)
+        self._measure_asked = bool(measure)
         self._shards = ShardRoad.of(
             source,
             terms,
@@ -460,6 +461,7 @@ class LabelJob(LeavesModel):
                     usable=np.ones(len(y), dtype=bool),
                     groups=source.groups,
                     told=(self._pupil.student, self._pupil.seed, hash_queries(source.hashed)),
+                    asked_for=self._measure_asked,
                 )
                 self._taught = release.labels, student
         return doubted(release, commonest=self._shards.commonest, cells=cells)

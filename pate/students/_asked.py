@@ -188,6 +188,8 @@ def measured_labels(
     groups: Any = None,
     told: Any = None,
     made_here: bool = True,
+    read_here: bool = True,
+    asked_for: bool = True,
 ) -> tuple[LabelRelease, ReleasedCounts | None]:
     """Return released labels whose statement says how often a student of theirs is right, and the cells by class.
 
@@ -210,6 +212,10 @@ def measured_labels(
         What made the student, beside these labels: plain public values. The same student is told its stored count.
     made_here : bool
         What the student is asked through was fitted by pate on public rows. Frozen parts of its own never are.
+    read_here : bool
+        Each row was read by itself, by pate.
+    asked_for : bool
+        A person asked for it: where there is no count for this student, they are told.
 
     Raises
     ------
@@ -224,7 +230,7 @@ def measured_labels(
     said = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
     parts = [re.sub(r" at 0x[0-9a-f]+", "", repr(told)), *(hashlib.sha256(one).hexdigest() for one in said)]
     model = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    n_classes, own = len(release.classes), is_known_throughout(student)
+    n_classes, own = len(release.classes), read_here and is_known_throughout(student)
     answers = answers_alone(student, rows, usable & (labels >= 0), n_classes=n_classes, keep_places=groups is None)
     found: list[ReleasedCounts] = []
     for by_class in (False, True)[: len(paid.mechanisms)]:
@@ -235,13 +241,14 @@ def measured_labels(
         if drawn is None:
             break
         found.append(drawn)
-    if not found:
+    if not found and asked_for:
         warnings.warn(
             "the count of right answers that was paid for with these labels is of another student: this one is not "
             "measured, and nothing was charged.",
             StudentWarning,
             stacklevel=3,
         )
+    if not found:
         return release, None
     statement = told_of_counts(release.statement, found, paid, made_here=made_here and not has_frozen(student))
     return replace(release, statement=statement), found[1] if len(found) > 1 else None
