@@ -126,7 +126,7 @@ def told_of_counts(
     how = (
         "pate asked the model in blocks of one fixed shape, or row by row, and counted in whole numbers"
         if own
-        else "records were counted in whole numbers, but the model is code that pate does not know"
+        else "records were counted in whole numbers, but read or answered by code that pate does not know"
     )
     asked = Assumption(
         name=_ASKED_ALONE,
