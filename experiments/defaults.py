@@ -228,7 +228,7 @@ def of_itself(told: dict[str, Any]) -> str:
         words = f"{who}, epsilon 1, 3,000 records or more"
         lines.append(f"| median half-width in points | {words} | {q.sum()} | {half[q].median():.1f} |")
     size, half_at = refitted(told)
-    shipped = f"size {law._SIZE:g}, half {law._HALF:g}; these fits give {size:g}, {half_at:g}"
+    shipped = f"size {law.SIZE:g}, half {law._HALF:g}; these fits give {size:g}, {half_at:g}"
     lines.append(f"| constants of the correction | records, public rows at random | | {shipped} |")
     r = D[(D.voters == "records") & (D.public == "random")]
     for words, q in (("measured", r[r.measured.notna()]), ("not measured", r[r.measured.isna()])):

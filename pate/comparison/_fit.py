@@ -276,7 +276,7 @@ def _check_promise(task: Task, statement: PrivacyStatement, took_groups: bool | 
 def _data_dependent(release: Any, votes: Any, delta: float) -> float | None:
     """Return what the labels cost by the votes themselves (**sensitive**); None where the mechanism has no such law."""
     mechanism = release.mechanism
-    if not isinstance(mechanism, ExactLaw):
-        return None
+    if not isinstance(mechanism, ExactLaw) or release.counts:
+        return None  # nor has a count of right answers beside them
     report = account(votes, cast(Mechanism, mechanism), delta=delta, max_answers=release.quote.max_answers)
     return float(report.data_dependent.reveal().epsilon)

@@ -22,7 +22,6 @@ from pate.estimator._roads import (
     OF_SHARDS,
     check_likeliest,
     check_ranges,
-    check_unmeasured,
     chosen_voters,
     head_teachers,
     len_of,
@@ -37,6 +36,7 @@ from pate.release import (
     BatchPlan,
     Evidence,
     ReleaseTerms,
+    check_measure,
     check_release_stated,
     default_heads,
     doubted,
@@ -45,10 +45,11 @@ from pate.release import (
     warn_if_weak,
 )
 from pate.students import try_student
+from pate.students._asked import as_public, measured_labels
 from pate.teachers import ShardEnsemble, make_ensemble
-from pate.teachers._rows import is_frame
+from pate.teachers._rows import is_frame, takes_missing
 from pate.teachers._told import about_labels
-from pate.teachers._usable import units_of
+from pate.teachers._usable import class_indices, label_column, units_of
 from pate.votes import Votes
 
 
@@ -153,8 +154,8 @@ class PATEClassifier(SavedModel):
     measure : bool, "by class" or None
         Whether the private records say in the end how often the model is right: one noisy count within the same budget,
         for 4% of its mu^2 (``"by class"``: as much again for recall by class). None: where its noise alone leaves an
-        interval of less than five points to either side, by public numbers, and no ``student`` is named. Not where
-        teachers on shards vote.
+        interval of less than five points to either side, by public numbers, and no ``student`` is named where records
+        vote or DP-SGD learns, no ``mechanism`` where teachers do. Of teachers on shards the count is of their student.
     decide : {"likeliest", "balanced"}
         Which class ``predict`` takes, and released labels are: the likeliest one; or, for balanced accuracy where
         classes are of unequal size, the one whose probability is largest beside its mean over the public rows. Free,
@@ -369,7 +370,7 @@ class PATEClassifier(SavedModel):
             return self._fit_by_dpsgd(X, y, X_public, groups, terms, same=same, why=why), None
         if who == "records":
             return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why), None
-        check_unmeasured(self.measure)
+        measure = check_measure(self.measure)
         check_likeliest(self.decide)
         self._row_shape = image_shape(X_public, name="X_public")
         teachers = self._ensemble(X_public)
@@ -392,6 +393,8 @@ class PATEClassifier(SavedModel):
             n_classes=len(self.classes_),
             n_records=n_records,
             anyway=self.anyway,
+            measure=measure,
+            n_units=units_of(groups, read.rows.shape[0])[0],
         )
         seen = flat_rows(X_public)  # a student is one of scikit-learn's
         student, lens = self._student(teachers, seen, isinstance(asking.mechanism, NoisyHistogram))
@@ -418,7 +421,7 @@ class PATEClassifier(SavedModel):
             n_answers=plan.n_free + plan.quote.max_answers,
             noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
         )
-        if self.ledger is not None and plan.n_fresh:
+        if self.ledger is not None and not plan.quote.is_free:
             self.ledger.check_writable()
         self._check_ledger(read.rows, y, groups)
 
@@ -430,16 +433,35 @@ class PATEClassifier(SavedModel):
         with timed("training"):
             teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units, epsilon=budget.epsilon)
-        if plan.n_fresh:
+        if not plan.quote.is_free:
             self._count(plan.quote.guarantee, plan.quote.charge, groups)
         with timed("labelling"):
             outcome = plan.run(teachers, asked, evidence)
-        self.release_ = self._told_in(doubted(outcome.release))
-        self.statement_ = self.release_.statement
+        self.release_, cells = outcome.release, None
         self.queries_ = queries
         self._asked = digest_of(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
-        self._learn(student, seen, lens)
+        try:
+            self._learn(student, seen, lens)
+            if outcome.counts is not None:
+                with timed("labelling"):
+                    self.release_, cells = measured_labels(
+                        self.release_,
+                        outcome.counts,
+                        self.student_,
+                        as_public(flat_rows(read.rows), X_public),
+                        class_indices(label_column(y, read.rows.shape[0]), self.classes_.tolist()),
+                        usable=read.usable | takes_missing(self.student_),
+                        groups=groups,
+                        told=(student, self._student_seed(), digest_of(hashes_of(X_public))),
+                        made_here=lens is None or self.representation is None,
+                        read_here=type(teachers).__module__.partition(".")[0] == "pate",
+                        asked_for=bool(measure),
+                    )
+        finally:  # whatever became of the student, the labels are paid for
+            self.release_ = self._told_in(doubted(self.release_, cells=cells))
+            self.statement_ = self.release_.statement
+        self._measured_of = self.student_ if self.statement_.measured is not None else None
         tell_doubts(self.statement_, stacklevel=3)
         return teachers, outcome.votes
 

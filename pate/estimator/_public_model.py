@@ -213,7 +213,7 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
             noisy = np.full((n_public, len(self.classes_)), np.nan)
             noisy[self.queries_] = release.noisy_counts
         try:
-            fitted = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._seed(1))
+            fitted = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._student_seed())
         except PateError as error:
             raise StudentError(
                 f"{error} The {release.n_answered} released labels are paid for and kept in release_ and statement_"
@@ -327,6 +327,12 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
             )
         check_is_student(student)
         return student, None
+
+    def _student_seed(self) -> int | None:
+        """Return the student's seed: with a ledger the same for the same public rows, as what is stored is of it."""
+        if self.random_state is None and self.ledger is not None:
+            return int(self._asked[:8], 16)
+        return self._seed(1)
 
     def _seed(self, purpose: int) -> int | None:
         return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)

@@ -278,20 +278,6 @@ def check_likeliest(decide: str) -> None:
         )
 
 
-def check_unmeasured(measure: bool | str | None) -> None:
-    """Refuse to measure where teachers on shards vote: what that costs beside their labels is not worked out here.
-
-    Raises
-    ------
-    InvalidInputError
-    """
-    if check_measure(measure):
-        raise InvalidInputError(
-            f"measure must be None or False where teachers on shards vote, got {measure!r}: accuracy is measured where "
-            "records vote or DP-SGD learns (voters='records' or 'dpsgd'). Leave it out."
-        )
-
-
 def head_teachers(
     X_public: Any,
     *,

@@ -93,7 +93,7 @@ class VotePlan:
     @property
     def is_paid(self) -> bool:
         """Whether nothing is left to pay for."""
-        return not self.quote.n_queries
+        return self.quote.is_free
 
     def __str__(self) -> str:
         stored = f" ({self.n_free} more are repeats or were answered before: free)" if self.n_free else ""
@@ -168,6 +168,8 @@ class LabelPlan(VotePlan):
         How many answers the whole budget (what is left of it) buys at this noise.
     files : tuple of (str, str)
         How the files were read, and what becomes of their columns: named lines, from public rows and names alone.
+    counts : tuple of GaussianSum
+        What measures in the end how often the labels' student is right.
 
     Examples
     --------
@@ -189,6 +191,7 @@ class LabelPlan(VotePlan):
     encoding: str = ""
     affordable: int = 0
     files: tuple[tuple[str, str], ...] = ()
+    counts: tuple[GaussianSum, ...] = ()
 
     def _who(self) -> str:
         return f"{self.n_units} {self.unit}s over {self.n_teachers} teachers"
@@ -212,6 +215,7 @@ class LabelPlan(VotePlan):
             ("rows", self.encoding),
             ("noise", self._noise()),
             ("questions", self._questions()),
+            measures_line(self.counts, self.n_units),
             ("expects", self.expectation),
             ("budget", f"buys {self.affordable:,} answers at this noise"),
             ("will spend", f"{self.quote.guarantee} for {self.quote.n_queries} new questions"),

@@ -20,12 +20,14 @@ from pate.release import (
     Evidence,
     LabelSession,
     Outcome,
+    Priced,
     Quote,
     ReleaseTerms,
     cast_votes,
     opened,
     price_of,
     session_left,
+    with_affordable_counts,
 )
 from pate.votes import ABSTAIN, Voter, Votes
 
@@ -116,12 +118,16 @@ class RoundsPlan:
         """Return the plan, or raise :class:`BudgetExceededError`; nothing is spent."""
         n = min(asking.n_queries, len(set(hashes)))
         rounds = chooser.rounds(n)
-        left = None
-        if terms.ledger is not None:
-            name = _session_name(chooser, rounds, hashes)
-            left = session_left(asking.mechanism, terms, n_queries=n, n_teachers=n_teachers, name=name)
-        n_fresh = n if left is None else 0
-        price = price_of(n_fresh, asking.mechanism, terms)
+
+        def priced(terms: ReleaseTerms) -> Priced:
+            left = None
+            if terms.ledger is not None:
+                name = _session_name(chooser, rounds, hashes)
+                left = session_left(asking.mechanism, terms, n_queries=n, n_teachers=n_teachers, name=name)
+            due, n_fresh = (terms, n) if left is None else (replace(terms, counts=()), 0)
+            return terms, n_fresh, price_of(n_fresh, asking.mechanism, due)
+
+        terms, n_fresh, price = with_affordable_counts(priced, terms, asking)
         return cls(terms, asking, chooser, hashes, n_teachers, rounds, n_fresh, price)
 
     @property
@@ -160,7 +166,7 @@ class RoundsPlan:
         finally:
             if session is not None:
                 session.close()
-        return Outcome(self.asking.decided(evidence.told_in(release, voter)), queries, every)
+        return Outcome(self.asking.decided(evidence.told_in(release, voter)), queries, every, session.counts())
 
     def _open(self, votes: Votes) -> LabelSession:
         return opened(

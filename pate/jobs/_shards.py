@@ -59,6 +59,8 @@ class ShardRoad:
         What is asked, and its price.
     evidence : Evidence
     plan : LabelPlan
+    commonest : float or None
+        Share of the commonest class, as a person stated it.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class ShardRoad:
     road: BatchPlan | RoundsPlan
     evidence: Evidence
     plan: LabelPlan
+    commonest: float | None = None
 
     @classmethod
     def of(
@@ -95,6 +98,7 @@ class ShardRoad:
         public_rows: str,
         anyway: bool,
         commonest: float | None,
+        measure: bool | str | None,
         n_jobs: int | None,
         random_state: int | None,
         partition_seed: int | None,
@@ -122,6 +126,8 @@ class ShardRoad:
             n_queries=n_queries,
             gap=gap,
             anyway=anyway,
+            measure=measure,
+            n_units=n_units,
         )
         table = source.kind == "table"
         encoder: TableEncoder | Representation | None = None
@@ -175,7 +181,8 @@ class ShardRoad:
             select=select if isinstance(select, str) else type(select).__name__,
             rounds=road.rounds if isinstance(road, RoundsPlan) else (len(road.queries),),
             encoding=encoding_of(source.kind, _width(source.public), _width(rows), "heads" if heads else preprocess),
-            affordable=affordable_answers(asking.mechanism, terms),
+            affordable=affordable_answers(asking.mechanism, road.terms),
+            counts=road.terms.counts,
             files=source.files,
             expectation=expected_of_votes(asking.mechanism, n_teachers, n_classes),
         )
@@ -207,7 +214,7 @@ class ShardRoad:
             preprocessing="none" if source.kind == "images" else preprocess,
             public_rows=public_rows,
         )
-        return cls(source, teachers, encoder, rows, road, evidence, plan)
+        return cls(source, teachers, encoder, rows, road, evidence, plan, commonest)
 
     def run(self, y: npt.NDArray[Any]) -> Outcome:
         """Train, ask and release; ``y`` holds the classes' own values."""

@@ -31,7 +31,7 @@ from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.model import Door, Manifest
 from pate.recipes import MappedLinear, RecordModel
-from pate.release import LabelRelease, ReleasedLabels, tell_doubts
+from pate.release import LabelRelease, ReleasedLabels, check_measure, tell_doubts
 from pate.representations import Representation
 from pate.statement.files import bind_statement
 from pate.students import ImageStudent, check_is_student, default_student, fit_student, make_student, mapped_student
@@ -164,6 +164,7 @@ class Pupil:
         queries: npt.NDArray[np.int64],
         *,
         model: RecordModel | MappedLinear | None = None,
+        taught: Any = None,
         ledger: Ledger | None = None,
     ) -> PATEClassifier:
         """Return the classifier of what was released: public, as the release is.
@@ -175,6 +176,8 @@ class Pupil:
             The public rows that it is about.
         model : RecordModel, MappedLinear or None
             That of the ballots, or of DP-SGD.
+        taught : fitted classifier or None
+            The student of these very labels, where it was fitted already.
         ledger : Ledger or None
             Which binds the model's file when it is saved.
 
@@ -185,14 +188,21 @@ class Pupil:
         """
         fitted: Any = model
         if self.student is not None:
-            fitted = self._fitted(release, queries)
+            fitted = self.fitted(release, queries) if taught is None else taught
         values = release.classes
         classes = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
         kind = self.voters if self.student is None else "student"
         said = Manifest.of_classes(classes, kind=kind, door=self.door, settings={"voters": self.voters})
         return PATEClassifier._of_student(fitted, said, release.statement).set_params(ledger=ledger)
 
-    def _fitted(self, release: ReleasedLabels, queries: npt.NDArray[np.int64]) -> Any:
+    def fitted(self, release: ReleasedLabels, queries: npt.NDArray[np.int64]) -> Any:
+        """Return the student of these labels, with the public map before it.
+
+        Raises
+        ------
+        StudentError
+            It cannot learn from them.
+        """
         n_public = int(self.seen.shape[0])
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[queries] = release.labels
@@ -200,15 +210,19 @@ class Pupil:
         if isinstance(release, LabelRelease) and release.noisy_counts is not None:
             noisy = np.full((n_public, len(release.classes)), np.nan)
             noisy[queries] = release.noisy_counts
-        seed = None if self.random_state is None else training_seed(self.random_state, *_SEED_PATH)
         try:
-            fitted = fit_student(self.student, self.seen, labels, noisy_counts=noisy, random_state=seed)
+            fitted = fit_student(self.student, self.seen, labels, noisy_counts=noisy, random_state=self.seed)
         except PateError as error:
             raise StudentError(f"{error} {_GOES_ON}") from error
         if self.lens is None:
             return fitted
         name = "representation" if isinstance(self.lens, Representation) else "encoder"
         return Pipeline([(name, self.lens), ("student", fitted)])
+
+    @property
+    def seed(self) -> int | None:
+        """The student's."""
+        return None if self.random_state is None else training_seed(self.random_state, *_SEED_PATH)
 
 
 class LeavesModel:
@@ -224,6 +238,8 @@ class LeavesModel:
     _pupil: Pupil | None = None
     _model: RecordModel | MappedLinear | None = None
     _ledger: Ledger | None = None
+    #: Labels and the student of theirs that was measured.
+    _taught: tuple[Any, Any] | None = None
     #: A release whose files were written, with the statement that names them: the model's is the same.
     _written: ReleasedLabels | None = None
     _of_files: ReleasedLabels | None = None
@@ -266,7 +282,8 @@ class LeavesModel:
             raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
         if self._of_files is not None and release is self._written:
             release = self._of_files
-        return self._pupil.learn(release, self.queries_, model=self._model, ledger=self._ledger)
+        taught = None if self._taught is None or self._taught[0] is not release.labels else self._taught[1]
+        return self._pupil.learn(release, self.queries_, model=self._model, taught=taught, ledger=self._ledger)
 
     def _bound(self, release: _Labels) -> _Labels:
         """Return a release whose statement the ledger knows, and tell what speaks against it."""
@@ -280,6 +297,28 @@ class LeavesModel:
         paths, statement = write_labels(release, rows, out, ledger=self._ledger, **how)
         self._written, self._of_files = release, replace(release, statement=statement)
         return paths
+
+
+def measured_for(measure: bool | str | None, *, keep_model: bool) -> bool | str | None:
+    """Return whether the student of teachers' labels is measured: not where there is to be none.
+
+    Raises
+    ------
+    InvalidInputError
+        It was asked for, and there is no student.
+
+    Examples
+    --------
+    >>> measured_for(None, keep_model=True), measured_for(None, keep_model=False)
+    (None, False)
+    """
+    measure = check_measure(measure)
+    if measure and not keep_model:
+        raise InvalidInputError(
+            f"measure must be None or False with keep_model=False (--no-model), got {measure!r}: where teachers on "
+            "shards vote, what is measured is the student that is kept as the model. Leave either out."
+        )
+    return measure if keep_model else False
 
 
 def pupil_of_ballots(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._databases import file_of
-from pate.estimator._roads import check_likeliest, check_ranges, check_unmeasured, measured_with, road_of
-from pate.exceptions import InvalidInputError
+from pate.estimator._roads import check_likeliest, check_ranges, measured_with, road_of
+from pate.exceptions import InvalidInputError, StudentError
 from pate.jobs._choice import make_choice
 from pate.jobs._classes import as_classes, read_classes
 from pate.jobs._dpsgd import GradientRoad, check_heeded
@@ -25,9 +26,9 @@ from pate.jobs._inputs import chosen_teacher, units_of
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import read_sources
-from pate.jobs._records import BallotRoad
+from pate.jobs._records import BallotRoad, in_planes
 from pate.jobs._shards import ShardRoad
-from pate.jobs._student import LeavesModel, pupil_of_ballots, pupil_of_shards
+from pate.jobs._student import LeavesModel, measured_for, pupil_of_ballots, pupil_of_shards
 from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_statement
 from pate.ledger import Ledger, Registration
@@ -42,9 +43,11 @@ from pate.release import (
     check_release_stated,
     doubted,
 )
+from pate.students._asked import measured_labels
 from pate.teachers import class_indices
 from pate.teachers._told import about_labels
 from pate.teachers._usable import owned
+from pate.votes import hash_queries
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
@@ -132,7 +135,7 @@ class LabelJob(LeavesModel):
     commonest : float or None
         Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
     measure : bool, "by class" or None
-        See :class:`pate.PATEClassifier`; not where teachers on shards vote.
+        See :class:`pate.PATEClassifier`. Where teachers vote it is of the student, which ``keep_model`` keeps.
     decide : {"likeliest", "balanced"}
         See :class:`pate.PATEClassifier`; not where teachers on shards vote.
     keep_model : bool
@@ -370,8 +373,8 @@ class LabelJob(LeavesModel):
                     random_state=random_state, representation=self._ballots.ballots.voters.representation,
                 )  # fmt: skip
             return
-        check_unmeasured(measure)
         check_likeliest(decide)
+        self._measure_asked = bool(measure)
         self._shards = ShardRoad.of(
             source,
             terms,
@@ -389,6 +392,7 @@ class LabelJob(LeavesModel):
             public_rows=public_rows,
             anyway=anyway,
             commonest=commonest,
+            measure=measured_for(measure, keep_model=keep_model),
             n_jobs=n_jobs,
             partition_seed=partition_seed,
             **fitted,
@@ -436,11 +440,31 @@ class LabelJob(LeavesModel):
             self.queries_ = np.arange(self.plan.n_public)
             release, self._model = self._ballots.run(y)
         else:
-            outcome = self._shards.run(y)
-            self.queries_, release = outcome.queries, doubted(outcome.release)
+            release = self._by_teachers(y)
         if self._ledger is not None:
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
         return self._bound(release)
+
+    def _by_teachers(self, y: npt.NDArray[Any]) -> LabelRelease:
+        """Train, ask and release; and count about how many records the labels' student is right, where that is paid."""
+        source, outcome = self._source, self._shards.run(y)
+        self.queries_, release, cells = outcome.queries, outcome.release, None
+        if outcome.counts is not None and self._pupil is not None:
+            with suppress(StudentError):  # model() says so, once the labels are written
+                student = self._pupil.fitted(release, outcome.queries)
+                release, cells = measured_labels(
+                    release,
+                    outcome.counts,
+                    student,
+                    in_planes(source.X, source.image_shape),
+                    class_indices(y, release.classes),
+                    usable=np.ones(len(y), dtype=bool),
+                    groups=source.groups,
+                    told=(self._pupil.student, self._pupil.seed, hash_queries(source.hashed)),
+                    asked_for=self._measure_asked,
+                )
+                self._taught = release.labels, student
+        return doubted(release, commonest=self._shards.commonest, cells=cells)
 
     def check_records(self) -> tuple[Told, ...]:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners, columns and the ledger.

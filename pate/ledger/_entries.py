@@ -304,8 +304,9 @@ def read_costs(connection: sqlite3.Connection, path: Path) -> tuple[tuple[float,
 def most_answers(body: dict[str, Any], path: Path) -> int | None:
     """Return how many answers a release may hold in all, None for any number.
 
-    A session (its facts say "adaptive") and a gate have paid for ``n_queries`` answers; a run of capped votes for its
-    votes, in as many answers as one likes; what is not open-ended is stored whole at once.
+    A session (its facts say "adaptive") and a gate have paid for ``n_queries`` answers, and labels whose facts have
+    "right_counts" for as many counts besides; a run of capped votes for its votes, in as many answers as one likes;
+    what is not open-ended is stored whole at once.
 
     Examples
     --------
@@ -313,14 +314,17 @@ def most_answers(body: dict[str, Any], path: Path) -> int | None:
     >>> body = release_body(free, "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
     >>> most_answers(body, Path("l.sqlite")), most_answers({**body, "facts": {}}, Path("l.sqlite"))
     (3, None)
+    >>> most_answers({**body, "facts": {"right_counts": [4.0]}}, Path("l.sqlite"))
+    4
     """
     with plain(path):
-        counted = body["facts"].get("adaptive") is True or body["kind"] == "gate"
+        counts = body["facts"].get("right_counts", [])
+        counted = bool(counts) or body["facts"].get("adaptive") is True or body["kind"] == "gate"
         if body["open_ended"] is not True or not counted:
             return None
         if not isinstance(body["n_queries"], int):
             raise TypeError("a release of another kind")
-        return body["n_queries"]
+        return body["n_queries"] + len(counts)
 
 
 def n_answers(connection: sqlite3.Connection, release: int) -> int:

@@ -26,6 +26,7 @@ from pate.release._ballots import (
     stored_statistics,
 )
 from pate.release._door import Door, PaidBallots
+from pate.release._kept import round_key, rounds_in
 from pate.release._measured import ReleasedCounts
 from pate.release._quote import warn_if_weak
 from pate.release._resume import Claim, fcntl
@@ -271,28 +272,6 @@ class _Cast:
     index: int
     facts: BallotFacts | RightFacts
     drawn: list[float] | None
-
-
-def round_key(index: int) -> str:
-    """Return under which name a ledger keeps the facts of round ``index``.
-
-    Examples
-    --------
-    >>> round_key(0)
-    'round 1'
-    """
-    return f"round {index + 1}"
-
-
-def rounds_in(facts: Mapping[str, Any]) -> list[int]:
-    """Return which rounds a ledger holds, in order: not always the first ones, as one that failed is used up.
-
-    Examples
-    --------
-    >>> rounds_in({"round 3": {}, "adaptive": True, "round 1": {}})
-    [0, 2]
-    """
-    return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
 def stored_rounds(terms: ReleaseTerms, shares: Sequence[float], name: str) -> tuple[GaussianSum, ...] | None:

@@ -184,7 +184,8 @@ def ballot_statement(
     multipliers = counted(m.noise_multiplier for m in rounds)
     squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
     statement = PrivacyStatement(
-        released="; ".join((_released(facts), *map(_counts, right))) + (_EARLIER.format(release) if earlier else ""),
+        released="; ".join((_released(facts), *map(counts_in_words, right)))
+        + (_EARLIER.format(release) if earlier else ""),
         unit=last.unit,
         n_units=last.n if replaced else None,
         guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
@@ -251,8 +252,14 @@ def _released(facts: Sequence[BallotFacts]) -> str:
     return "; ".join(said)
 
 
-def _counts(f: RightFacts) -> str:
-    """Return what was counted, in words."""
+def counts_in_words(f: RightFacts) -> str:
+    """Return what was counted, in words.
+
+    Examples
+    --------
+    >>> counts_in_words(RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9))
+    'a noisy count of the records that the model is right about'
+    """
     one = "records" if f.unit == "record" else "persons (each with the share of their records)"
     cells = f"{f.n_cells} noisy counts, right or wrong by class," if f.by_class else "a noisy count"
     return f"{cells} of the {one} that the model is right about"

@@ -32,9 +32,9 @@ from pate.noise.source import NoiseSource
 from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum, RightCounts
-from pate.release._kept import statistics_to_store
+from pate.release._kept import counts_to_store, statistics_to_store, with_counts
 from pate.release._quote import Quote
-from pate.release._resume import StoredSoFar
+from pate.release._resume import Left, StoredSoFar
 from pate.release._rounds import sum_of_rounds
 from pate.release._terms import ReleaseTerms
 
@@ -98,8 +98,8 @@ class Door:
         answers: Callable[[Draw], Iterable[NewAnswer]] = _nothing,
         facts: dict[str, Any] | None = None,
         request: str = "",
-    ) -> tuple[Draw, int | None]:
-        """Charge for these queries and at most ``price.max_answers`` answers, then draw them.
+    ) -> tuple[Draw, int | None, PaidBallots | None]:
+        """Charge for these queries, at most ``price.max_answers`` answers and the terms' counts; then draw the answers.
 
         Parameters
         ----------
@@ -118,44 +118,80 @@ class Door:
         -------
         draw : Draw
         release : int or None
-            Its number in the ledger; None without one, or where nothing is asked.
+            Its number in the ledger; None without one, or where nothing is charged.
+        counts : PaidBallots or None
+            The counts of right answers that were charged too, to be drawn later.
         """
 
         def draw() -> Draw:
             return mechanism.sample(counts, self._noise, max_answers=price.max_answers)
 
-        if not len(counts):  # all of them are stored, and paid for
-            return draw(), None
-        return self._pay(
-            mechanism.charge(len(counts), price.max_answers),
+        terms = self.terms
+        if not len(counts) and not terms.counts:  # all of them are stored, and paid for
+            return draw(), None, None
+        drawn, release = self._pay(
+            terms.with_counts(mechanism.charge(len(counts), price.max_answers)),
             draw,
-            mechanism=str(mechanism),
+            mechanism=with_counts(mechanism, terms.counts),
             n_queries=len(counts),
-            facts=lambda drawn: {"max_answers": price.max_answers, "n_teachers": self.data.n_shards, **(facts or {})},
+            facts=lambda drawn: {
+                "max_answers": price.max_answers,
+                "n_teachers": self.data.n_shards,
+                **counts_to_store(terms.counts),
+                **(facts or {}),
+            },
             answers=answers,
             request=request,
+            open_ended=bool(terms.counts),
+            kind="labels",
         )
+        if not terms.counts:
+            return drawn, release, None
+        # As many as this very draw stored: who was faster, and drew a count since, is found out by the ledger.
+        n_stored = int((drawn.status != NOT_ASKED).sum())
+        return drawn, release, PaidBallots(terms.counts, self._noise, terms.ledger, release, 0, n_stored)
+
+    def counts_again(self, release: int, n_stored: int, n_used: int) -> PaidBallots:
+        """Go on with counts that were charged with labels before; the data are registered, as for any charge.
+
+        ``n_stored`` must have been read before ``n_used``: a count that somebody stored between is then found out.
+        """
+        assert self.terms.ledger is not None
+        self.terms.ledger.register(self.data)
+        return PaidBallots(self.terms.counts, self._noise, self.terms.ledger, release, n_used, n_stored)
 
     def session(self, mechanism: Mechanism, price: Quote, *, request: str = "") -> PaidQueries:
-        """Charge for a number of queries whole, to be asked later; see :func:`pate.open_session`."""
+        """Charge for a number of queries whole, and for the terms' counts; see :func:`pate.open_session`."""
+        terms = self.terms
         facts = {"max_answers": price.max_answers, "n_teachers": self.data.n_shards, "adaptive": True}
         _, release = self._pay(
-            mechanism.charge(price.n_queries, price.max_answers),
+            terms.with_counts(mechanism.charge(price.n_queries, price.max_answers)),
             lambda: None,
-            mechanism=str(mechanism),
+            mechanism=with_counts(mechanism, terms.counts),
             n_queries=price.n_queries,
-            facts=lambda drawn: facts,
+            facts=lambda drawn: facts | counts_to_store(terms.counts),
             request=request,
             open_ended=True,
             kind="session",
         )
-        return PaidQueries(mechanism, price, self._noise, self.terms.ledger, release)
+        return PaidQueries(mechanism, price, self._noise, terms.ledger, release, counts=terms.counts)
 
-    def session_again(self, mechanism: Mechanism, price: Quote, release: int, n_used: int) -> PaidQueries:
+    def session_again(self, mechanism: Mechanism, left: Left) -> PaidQueries:
         """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
-        assert self.terms.ledger is not None
-        self.terms.ledger.register(self.data)
-        return PaidQueries(mechanism, price, self._noise, self.terms.ledger, release, n_used)
+        terms = self.terms
+        assert terms.ledger is not None
+        terms.ledger.register(self.data)
+        return PaidQueries(
+            mechanism,
+            left.price,
+            self._noise,
+            terms.ledger,
+            left.release,
+            left.n_used,
+            counts=terms.counts,
+            counts_used=left.counts_used,
+            n_counts=left.n_counts,
+        )
 
     def capped_votes(self, mechanism: VoteCap, *, n_teachers: int, n_classes: int) -> PaidVotes:
         """Charge for all votes of a run, then make it: the number of queries is open."""
@@ -302,6 +338,8 @@ class PaidQueries:
         Its number in the ledger.
     in_doubt : bool
         The last answers may not have been stored.
+    counts : PaidBallots or None
+        Counts of right answers that were charged with them.
     """
 
     def __init__(
@@ -312,13 +350,19 @@ class PaidQueries:
         ledger: Ledger | None,
         release: int | None,
         n_used: int = 0,
+        *,
+        counts: Sequence[GaussianSum] = (),
+        counts_used: int = 0,
+        n_counts: int = 0,
     ) -> None:
         self.mechanism, self.quote, self.release, self.in_doubt = mechanism, price, release, False
         self._noise = noise
         self._n_used = n_used
         # After a crash nobody knows how many of the used ones were refused: all count as answered.
         self._n_answered = n_used
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used)
+        stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used + n_counts)
+        self._stored = stored
+        self.counts = PaidBallots(counts, noise, None, release, counts_used, stored=stored) if counts else None
 
     @property
     def n_left(self) -> int:
@@ -398,10 +442,14 @@ class PaidBallots:
         release: int | None,
         n_used: int = 0,
         n_stored: int = 0,
+        *,
+        stored: StoredSoFar | None = None,
     ) -> None:
         self.rounds, self.release, self.n_used = tuple(rounds), release, n_used
         self._noise = noise
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
+        self._stored = stored
+        if ledger is not None and release is not None:
+            self._stored = StoredSoFar(ledger, release, n_stored)
 
     def draw(
         self, ballots: BallotSum | RightCounts, facts: dict[str, Any], *, request: str

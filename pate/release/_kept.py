@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,64 @@ def statistics_to_store(request: str, drawn: FloatArray) -> NewAnswer:
     ('ab', 'gaussian-sum', -1, [1.0, -1.0])
     """
     return request, GaussianSum.family, ABSTAIN, drawn.ravel().tolist()
+
+
+def counts_to_store(counts: Sequence[GaussianSum]) -> dict[str, Any]:
+    """Return what a release's facts say of counts of right answers that were charged with its labels.
+
+    Examples
+    --------
+    >>> counts_to_store([GaussianSum(4.0)]), counts_to_store([])
+    ({'right_counts': [4.0]}, {})
+    """
+    return {"right_counts": [mechanism.noise_multiplier for mechanism in counts]} if counts else {}
+
+
+def counts_stored(facts: Mapping[str, Any]) -> tuple[GaussianSum, ...]:
+    """Return the counts that such facts speak of.
+
+    Examples
+    --------
+    >>> counts_stored({"right_counts": [4.0], "max_answers": 3})
+    (GaussianSum(noise_multiplier=4.0),)
+    """
+    return tuple(GaussianSum(value) for value in facts.get("right_counts", ()))
+
+
+def with_counts(mechanism: Mechanism, counts: Sequence[GaussianSum]) -> str:
+    """Return a mechanism in words, and what is counted after it.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> with_counts(GNMax(9.0), [GaussianSum(4.0)])
+    'GNMax(sigma=9.0), then GaussianSum(noise_multiplier=4.0) on counts of right answers'
+    """
+    if not counts:
+        return str(mechanism)
+    return f"{mechanism}, then {', '.join(map(str, counts))} on counts of right answers"
+
+
+def round_key(index: int) -> str:
+    """Return under which name a ledger keeps the facts of round ``index``.
+
+    Examples
+    --------
+    >>> round_key(0)
+    'round 1'
+    """
+    return f"round {index + 1}"
+
+
+def rounds_in(facts: Mapping[str, Any]) -> list[int]:
+    """Return which rounds a ledger holds, in order: not always the first ones, as one that failed is used up.
+
+    Examples
+    --------
+    >>> rounds_in({"round 3": {}, "adaptive": True, "round 1": {}})
+    [0, 2]
+    """
+    return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
 def weaknesses(votes: Votes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pate.core.checks import check_real
 from pate.core.pages import cell
 from pate.exceptions import InvalidInputError
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism, NoisyHistogram
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release._ballot_release import BallotRelease, probability_of
@@ -126,6 +126,8 @@ class LabelRelease(ReleasedLabels):
         What was charged now.
     noisy_counts : float array of shape (n_queries, n_classes) or None
         For :class:`NoisyHistogram`; NaN rows where not asked.
+    counts : tuple of GaussianSum
+        Counts of right answers that were charged with these labels, now or by an earlier run of the same request.
 
     Examples
     --------
@@ -139,14 +141,21 @@ class LabelRelease(ReleasedLabels):
     mechanism: Mechanism
     quote: Quote
     noisy_counts: npt.NDArray[np.float64] | None = None
+    counts: tuple[GaussianSum, ...] = ()
 
     @classmethod
     def of(
-        cls, found: Draw, classes: tuple[Any, ...], mechanism: Mechanism, price: Quote, statement: PrivacyStatement
+        cls,
+        found: Draw,
+        classes: tuple[Any, ...],
+        mechanism: Mechanism,
+        price: Quote,
+        statement: PrivacyStatement,
+        counts: tuple[GaussianSum, ...] = (),
     ) -> LabelRelease:
         """Return the release of a draw, paid for and stored, with its statement's guarantee."""
         labels, status, noisy = found.labels, found.status, found.noisy_counts
-        return cls(labels, status, classes, statement.guarantee, statement, mechanism, price, noisy)
+        return cls(labels, status, classes, statement.guarantee, statement, mechanism, price, noisy, counts)
 
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
         """Decide anew from the released noisy counts: free, since it is post-processing.

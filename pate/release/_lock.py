@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,9 @@ from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._assumptions import check_release_stated
-from pate.release._door import Door
-from pate.release._kept import answers_to_store, weaknesses
+from pate.release._counts import PaidCounts
+from pate.release._door import Door, PaidBallots
+from pate.release._kept import answers_to_store, rounds_in, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import make_statement
@@ -98,22 +100,22 @@ def release_labels(
     )
     if isinstance(votes, Votes):
         warn_if_weak(budget.delta, votes.n_units, epsilon=budget.epsilon)
-    release = released(votes, mechanism, terms)
+    release, _ = released(votes, mechanism, terms)
     bind_statement(release.statement, ledger)
     return release
 
 
 def released(
     votes: Votes, mechanism: Mechanism, terms: ReleaseTerms, *, planned: tuple[int, Quote] | None = None
-) -> LabelRelease:
-    """Return what :func:`release_labels` does, on terms that are checked already.
+) -> tuple[LabelRelease, PaidCounts | None]:
+    """Return what :func:`release_labels` does, on terms that are checked already, and the terms' counts.
 
     ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
 
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> released(Votes.from_counts([[98, 2]]), GNMax(sigma=2.0), ReleaseTerms(budget=Budget(10.0, 1e-5))).labels
+    >>> released(Votes.from_counts([[98, 2]]), GNMax(sigma=2.0), ReleaseTerms(budget=Budget(10.0, 1e-5)))[0].labels
     array([0])
     """
     if not isinstance(votes, Votes):
@@ -124,20 +126,25 @@ def released(
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     ledger = terms.ledger
     stated = check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
-    door = Door(terms, Registration.of_votes(votes))
+    data = Registration.of_votes(votes)
+    door = Door(terms, data)
     # Equal public rows are one query: it is asked, charged and stored once.
     first, same_as = distinct(votes)
     known = stored_answers(votes, first, mechanism, ledger)
     fresh = np.array([i for i in first if i not in known], dtype=np.int64)
-    request = ""
+    request, asked_for, counts = "", terms.counts, None
     if ledger is not None and votes.query_hashes is not None:
         request = request_digest(votes.query_hashes, mechanism, terms)
         if ledger.has_request(request):
             # The same call again: what it did not ask then (a cap was reached) it does not ask now.
             fresh = fresh[:0]
+            if terms.counts:
+                counts = _counts_again(door, ledger, request)
+                terms = replace(terms, counts=())
+                door = Door(terms, data)
     price = price_as_planned(len(fresh), mechanism, terms, planned)
     asked = fresh[: price.n_queries]
-    draw, release = door.labels(
+    draw, release, bought = door.labels(
         mechanism,
         votes.counts[asked],
         price,
@@ -146,11 +153,23 @@ def released(
         request=request,
     )
     sources = {answer.release for answer in known.values()}
+    counts = counts or bought
+    if counts is not None and counts.release is not None:
+        release = counts.release  # what a count of these labels costs is told with them
     if release is not None:
         sources.add(release)
     found = assembled(votes, draw, asked, known, same_as)
     statement = make_statement(votes, mechanism, price, terms, sources, stated=stated)
-    return LabelRelease.of(found, votes.classes, mechanism, price, statement)
+    made = LabelRelease.of(found, votes.classes, mechanism, price, statement, asked_for)
+    return made, None if counts is None else PaidCounts(counts, terms, data)
+
+
+def _counts_again(door: Door, ledger: Ledger, request: str) -> PaidBallots:
+    paid = ledger.find(request)
+    assert paid is not None
+    n_stored = ledger.n_answers(paid.id)
+    drawn = rounds_in(ledger.releases([paid.id])[0].facts)  # after the number of answers: see counts_again
+    return door.counts_again(paid.id, n_stored, max(drawn, default=-1) + 1)
 
 
 def assembled(

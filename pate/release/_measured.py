@@ -34,8 +34,10 @@ WORTH = 0.05
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
 #: A class is told of where its noisy count is more than so many standard deviations of the noise in it (two cells).
 _TOLD = 4.0
-#: The correction is _SIZE sqrt(a (1 - a) d (m - 1)/n) E/(E + _HALF); so large is its own uncertainty as a part of it.
-_SIZE, _HALF, _SPREAD = 0.2, 20.0, 1 / 1.5
+#: The correction is SIZE sqrt(a (1 - a) d (m - 1)/n) E/(E + _HALF); so large is its own uncertainty as a part of it.
+SIZE, _HALF, _SPREAD = 0.2, 20.0, 1 / 1.5
+#: Of a student of labels that teachers gave, whom a record reaches through the vote of one teacher alone.
+SIZE_OF_LABELS = 0.03
 #: Components d = _COMPONENTS (E/20)^.75, at least and at most so many: what a model of E can have learnt.
 _COMPONENTS, _POWER, _FEWEST, _MOST = 17.0, 0.75, 16.0, 256.0
 
@@ -76,10 +78,10 @@ class ReleasedCounts:
         return cls(facts, noisy, mechanism.scale(facts.delta_squared) / GRID, statement)
 
 
-def correction(accuracy: float, *, n: int, n_classes: int, mu: float) -> float:
+def correction(accuracy: float, *, n: int, n_classes: int, mu: float, size: float = SIZE) -> float:
     """Return by how much a model looks too good on the records that it learnt from.
 
-    b = .2 sqrt(a (1 - a) d (m - 1)/n) E/(E + 20), with evidence E = n mu/(m sqrt 2) and d components: sampling error of
+    b = s sqrt(a (1 - a) d (m - 1)/n) E/(E + 20), with evidence E = n mu/(m sqrt 2) and d components: sampling error of
     d (m - 1) numbers per record, of which little was learnt where noise was large. A law fitted to development tables,
     not a theorem.
 
@@ -93,6 +95,8 @@ def correction(accuracy: float, *, n: int, n_classes: int, mu: float) -> float:
         m.
     mu : float
         What the model cost, as Gaussian differential privacy.
+    size : float
+        s: .2 of a model of ballots or of DP-SGD, .03 of a student of teachers' labels.
 
     Examples
     --------
@@ -103,8 +107,8 @@ def correction(accuracy: float, *, n: int, n_classes: int, mu: float) -> float:
     a = min(max(accuracy, 0.0), 1.0)
     evidence = n * mu / (m * math.sqrt(2))
     d = min(max(_COMPONENTS * (evidence / 20) ** _POWER, _FEWEST), _MOST)
-    size = _SIZE * math.sqrt(a * (1 - a) * d * (m - 1) / n) * evidence / (evidence + _HALF)
-    return min(size, a - min(a, 1 / m))  # never below guessing
+    found = size * math.sqrt(a * (1 - a) * d * (m - 1) / n) * evidence / (evidence + _HALF)
+    return min(found, a - min(a, 1 / m))  # never below guessing
 
 
 def check_measure(measure: Any) -> bool | str | None:
@@ -166,7 +170,9 @@ def measured_shares(measure: bool | str | None, *, n: int, mu: float) -> tuple[f
     return (SHARE, SHARE) if measure == "by class" else (SHARE,)
 
 
-def measured_accuracy(counts: Sequence[ReleasedCounts], *, mu: float, share: float) -> MeasuredAccuracy:
+def measured_accuracy(
+    counts: Sequence[ReleasedCounts], *, mu: float, share: float, size: float = SIZE
+) -> MeasuredAccuracy:
     """Return what released counts say of the accuracy: estimate, interval and recall. Free of cost.
 
     Parameters
@@ -177,6 +183,8 @@ def measured_accuracy(counts: Sequence[ReleasedCounts], *, mu: float, share: flo
         What the model cost, for the correction.
     share : float
         Part of mu^2 that the counts cost.
+    size : float
+        See :func:`correction`.
 
     Returns
     -------
@@ -205,7 +213,7 @@ def measured_accuracy(counts: Sequence[ReleasedCounts], *, mu: float, share: flo
     n = max(1, round(total)) if total > sigma else 1
     # A share of zero or one is no share without sampling error: one record more of either kind.
     sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
-    b = correction(inside, n=n, n_classes=max(m, 2), mu=mu)
+    b = correction(inside, n=n, n_classes=max(m, 2), mu=mu, size=size)
     noise = sigma / n * (math.hypot(inside, 1 - inside) if counted else 1.0)
     error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
     low, estimate, high = _within(inside - b, a - b, error)

@@ -150,8 +150,7 @@ def opened(
     try:
         left = None if mark is None or ledger is None else left_over(ledger, mark, terms.budget)
         if left is not None:
-            release, price, n_used = left
-            paid = door.session_again(mechanism, price, release, n_used)
+            paid = door.session_again(mechanism, left)
         else:
             paid = door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
     except BaseException:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,23 +12,29 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_int, check_real
-from pate.exceptions import InvalidInputError
-from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.exceptions import BudgetExceededError, InvalidInputError
+from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import calibrate
+from pate.privacy.cost import Charge
 from pate.release._assumptions import (
     classes_were_named,
     drawn_here,
     vouch_for_training,
     with_public_rows,
 )
+from pate.release._counts import PaidCounts
 from pate.release._labels import LabelRelease
 from pate.release._lock import released
-from pate.release._quote import Quote, count_fresh, price_of
+from pate.release._measured import SHARE, check_measure, measured_shares
+from pate.release._quote import Quote, count_fresh, is_paid, price_of
 from pate.release._terms import ReleaseTerms
 from pate.release._worth import FEWEST, affordable_queries, check_worth
 from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
+
+#: Terms, the number of new queries, and their price.
+Priced = tuple[ReleaseTerms, int, Quote]
 
 
 class Asking(NamedTuple):
@@ -38,6 +46,10 @@ class Asking(NamedTuple):
     n_queries : int
     gap : float
         Abstain below so many votes of lead (:class:`NoisyHistogram` only).
+    counts : tuple of GaussianSum
+        By which the accuracy is measured in the end, within the same budget.
+    must_count : bool
+        Refuse where budget and ledger do not buy them beside the labels; else they are left out then.
 
     Examples
     --------
@@ -49,6 +61,8 @@ class Asking(NamedTuple):
     mechanism: Mechanism
     n_queries: int
     gap: float = 0.0
+    counts: tuple[GaussianSum, ...] = ()
+    must_count: bool = False
 
     def decided(self, release: LabelRelease) -> LabelRelease:
         """Return the release with labels by the gap, where its counts are there; costs nothing."""
@@ -66,11 +80,14 @@ def plan_release(
     n_queries: int | None = None,
     gap: float | None = None,
     anyway: bool = False,
+    measure: bool | str | None = False,
+    n_units: int | None = None,
 ) -> Asking:
     """Return the mechanism, how many queries to ask and the gap below which to abstain, from public numbers alone.
 
     Where nothing is said: as many queries as keep the noise of a :class:`NoisyHistogram` at or below 0.3 votes per
     teacher, but ten and one for each class at least, and all public rows at most (measured: ``docs/defaults.md``).
+    Where the accuracy is measured the labels get the rest of the budget.
 
     Parameters
     ----------
@@ -83,6 +100,10 @@ def plan_release(
         2 where nobody knows yet.
     n_records : int or None
         Private records, where each is by itself.
+    measure : bool, "by class" or None
+        None: where noise alone leaves an interval of less than five points to either side, and no mechanism is named.
+    n_units : int or None
+        Private records or persons, which is public; needed to measure.
 
     Raises
     ------
@@ -92,26 +113,28 @@ def plan_release(
     Examples
     --------
     >>> plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, n_classes=10)
-    Asking(mechanism=NoisyHistogram(sigma=74.98...), n_queries=202, gap=0.0)
+    Asking(mechanism=NoisyHistogram(sigma=74.98...), n_queries=202, gap=0.0, counts=(), must_count=False)
     """
     if n_queries is not None:
         remedy = f"There are {n_public} public rows."
         n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=remedy)
     if gap is not None:
         gap = check_real("gap", gap, low=0)
+    counts = _counts_of(budget, measure, n_units=n_units, named=mechanism is not None)
     if mechanism is not None:
         if gap is not None and not isinstance(mechanism, NoisyHistogram):
             raise InvalidInputError(
                 f"gap must be None for {mechanism}, got {gap!r}: only NoisyHistogram releases the counts from which a "
                 "gap can be seen."
             )
-        asking = Asking(mechanism, n_queries or n_public, gap or 0.0)
+        asking = Asking(mechanism, n_queries or n_public, gap or 0.0, counts, bool(measure))
     else:
         n_teachers = check_int("n_teachers", n_teachers, low=1)
         if n_queries is None:
-            n_queries = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers)))
-        calibrated = calibrate(NoisyHistogram(sigma=1.0), budget, n_queries=n_queries)
-        asking = Asking(calibrated, n_queries, gap or 0.0)
+            share = SHARE * len(counts)
+            n_queries = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers, share=share)))
+        calibrated = calibrate(_Beside(NoisyHistogram(sigma=1.0), counts), budget, n_queries=n_queries).labels
+        asking = Asking(calibrated, n_queries, gap or 0.0, counts, bool(measure))
     if not anyway:
         check_worth(
             asking.mechanism,
@@ -123,6 +146,35 @@ def plan_release(
             n_records=n_records,
         )
     return asking
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A mechanism of labels beside counts of fixed noise, to be calibrated together."""
+
+    labels: NoisyHistogram
+    counts: tuple[GaussianSum, ...]
+
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        found = self.labels.charge(n_queries, max_answers)
+        for mechanism in self.counts:
+            found = found + mechanism.charge(1)
+        return found
+
+    def scaled(self, factor: float) -> _Beside:
+        return replace(self, labels=self.labels.scaled(factor))
+
+
+def _counts_of(
+    budget: Budget, measure: bool | str | None, *, n_units: int | None, named: bool
+) -> tuple[GaussianSum, ...]:
+    """Return the counts that the accuracy is measured by, each of its share of the budget's mu^2: a public decision."""
+    measure = check_measure(measure)
+    if n_units is None or (measure is None and named):
+        return ()
+    # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
+    mu = 1 / GaussianSum.for_budget(budget).noise_multiplier
+    return tuple(GaussianSum(1 / (math.sqrt(share) * mu)) for share in measured_shares(measure, n=n_units, mu=mu))
 
 
 @dataclass(frozen=True)
@@ -188,6 +240,8 @@ class Outcome:
         Positions of the public rows that were asked about.
     votes : Votes
         On those rows. **Sensitive.**
+    counts : PaidCounts or None
+        Counts of right answers that were charged with the labels and are not drawn yet.
 
     Examples
     --------
@@ -198,6 +252,7 @@ class Outcome:
     release: LabelRelease
     queries: npt.NDArray[np.int64]
     votes: Votes
+    counts: PaidCounts | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +301,15 @@ class BatchPlan:
         hashes: tuple[str, ...] | None,
     ) -> BatchPlan:
         """Return the plan, or raise :class:`BudgetExceededError`; nothing is spent."""
-        n_fresh = len(queries) if hashes is None else count_fresh(hashes, asking.mechanism, terms)
-        return cls(terms, asking, queries, hashes, n_fresh, price_of(n_fresh, asking.mechanism, terms))
+
+        def priced(terms: ReleaseTerms) -> Priced:
+            mechanism = asking.mechanism
+            n_fresh = len(queries) if hashes is None else count_fresh(hashes, mechanism, terms)
+            due = replace(terms, counts=()) if hashes is not None and is_paid(hashes, mechanism, terms) else terms
+            return terms, n_fresh, price_of(n_fresh, mechanism, due)
+
+        terms, n_fresh, price = with_affordable_counts(priced, terms, asking)
+        return cls(terms, asking, queries, hashes, n_fresh, price)
 
     @property
     def n_free(self) -> int:
@@ -270,8 +332,40 @@ class BatchPlan:
         """
         evidence = evidence or Evidence()
         votes = cast_votes(voter, rows, self.hashes, evidence, n_queries=len(self.queries))
-        release = released(votes, self.asking.mechanism, self.terms, planned=(self.n_fresh, self.quote))
-        return Outcome(self.asking.decided(evidence.told_in(release, voter)), self.queries, votes)
+        release, counts = released(votes, self.asking.mechanism, self.terms, planned=(self.n_fresh, self.quote))
+        return Outcome(self.asking.decided(evidence.told_in(release, voter)), self.queries, votes, counts)
+
+
+def with_affordable_counts(price: Callable[[ReleaseTerms], Priced], terms: ReleaseTerms, asking: Asking) -> Priced:
+    """Return what ``price`` says of the terms with the counts that are asked for, or without: a public decision.
+
+    Where nobody insists on them, counts are left out unless all labels are bought beside them, and where no label is
+    bought; those that are paid for already are kept.
+
+    Parameters
+    ----------
+    price : callable
+        From terms to those terms, the number of new queries and their price.
+    terms : ReleaseTerms
+    asking : Asking
+
+    Raises
+    ------
+    BudgetExceededError
+        Labels, or counts that somebody insists on, are not bought.
+    """
+    if not asking.counts:
+        return price(terms)
+    counted = replace(terms, counts=asking.counts)
+    if asking.must_count:
+        return price(counted)
+    try:
+        found = price(counted)
+    except BudgetExceededError:
+        return price(terms)
+    _, n_fresh, quoted = found
+    kept = not quoted.counts or quoted.n_queries == n_fresh > 0
+    return found if kept else price(terms)
 
 
 def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence: Evidence, *, n_queries: int) -> Votes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pate.core.checks import check_int
 from pate.exceptions import BudgetExceededError, PrivacyParameterWarning
 from pate.ledger import Ledger, Remaining
-from pate.mechanisms import Mechanism
+from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import largest
 from pate.privacy.cost import Charge
@@ -35,6 +35,8 @@ class Quote:
     charge : Charge
     guarantee : Guarantee
         Of the charge at the budget's delta.
+    counts : tuple of GaussianSum
+        Counts of right answers that are part of the charge.
 
     Examples
     --------
@@ -47,6 +49,12 @@ class Quote:
     max_answers: int
     charge: Charge
     guarantee: Guarantee
+    counts: tuple[GaussianSum, ...] = ()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is charged."""
+        return not (self.n_queries or self.counts)
 
 
 def quote(
@@ -104,6 +112,12 @@ def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote
     if max_answers is not None and not mechanism.may_refuse:
         n_queries = min(n_queries, max_answers)
     fits, left = _what_fits(mechanism, terms)
+    if terms.counts and not fits(min(1, n_queries), max_answers):
+        beside = "" if left is None else " and what is left in the ledger"
+        raise BudgetExceededError(
+            f"the budget {terms.budget}{beside} does not buy the count of right answers that measure= asks for"
+            f"{', and a label besides' if n_queries else ''}. Leave measure= out. Nothing was spent."
+        )
     asked, cap = n_queries, max_answers
     if mechanism.may_refuse and cap is None and n_queries:
         # The cap is a public constant: it depends on the budget alone.
@@ -114,15 +128,16 @@ def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote
             also = "" if left is None else " and what is left in the ledger"
             refusal = "" if left is None or affordable else left.refusal(mechanism.charge(1, max_answers))
             why = f" (the ledger: {refusal})" if refusal else ""
+            beside = ", beside the count of right answers that measure= asks for" if terms.counts else ""
             raise BudgetExceededError(
-                f"the budget {terms.budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}{why}. "
-                "Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
+                f"the budget {terms.budget}{also} buys {affordable} of these {n_queries} queries by {mechanism}"
+                f"{beside}{why}. Ask fewer, use more noise (pate.calibrate, with ledger= if there is one), or pass "
                 "on_exhausted='abstain'. Nothing was spent."
             )
         asked, cap = affordable, max_answers
     most = asked if cap is None else min(cap, asked)
-    charge = mechanism.charge(asked, most)
-    return Quote(asked, most, charge, charge.guarantee(terms.budget.delta))
+    charge = terms.with_counts(mechanism.charge(asked, most))
+    return Quote(asked, most, charge, charge.guarantee(terms.budget.delta), terms.counts)
 
 
 def price_as_planned(
@@ -153,8 +168,12 @@ def price_as_planned(
     """
     if planned is not None and planned[0] == n_queries:
         ledger, price = terms.ledger, planned[1]
-        charge = mechanism.charge(price.n_queries, price.max_answers)
-        own = price.charge == charge and price.guarantee == charge.guarantee(terms.budget.delta)
+        charge = terms.with_counts(mechanism.charge(price.n_queries, price.max_answers))
+        own = (
+            price.counts == terms.counts
+            and price.charge == charge
+            and price.guarantee == charge.guarantee(terms.budget.delta)
+        )
         within = price.n_queries <= n_queries and price.max_answers <= (terms.max_answers or price.max_answers)
         if own and within and (ledger is None or ledger.allows(charge, default_total=terms.budget)):
             return price
@@ -182,7 +201,7 @@ def _what_fits(mechanism: Mechanism, terms: ReleaseTerms) -> tuple[Callable[[int
     left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
 
     def fits(asked: int, cap: int | None) -> bool:
-        charge = mechanism.charge(asked, cap)
+        charge = terms.with_counts(mechanism.charge(asked, cap))
         return terms.budget.allows(charge) and (left is None or left.allows(charge))
 
     return fits, left
@@ -207,9 +226,21 @@ def count_fresh(query_hashes: Sequence[str], mechanism: Mechanism, terms: Releas
     distinct = list(dict.fromkeys(query_hashes))
     if terms.ledger is None:
         return len(distinct)
-    if terms.ledger.has_request(request_digest(query_hashes, mechanism, terms)):
+    if is_paid(query_hashes, mechanism, terms):
         return 0
     return len(distinct) - len(terms.ledger.stored(distinct, mechanism.family))
+
+
+def is_paid(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> bool:
+    """Return whether the ledger was charged for this very request, counts and all.
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax
+    >>> is_paid(["a"], GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5)))
+    False
+    """
+    return terms.ledger is not None and terms.ledger.has_request(request_digest(query_hashes, mechanism, terms))
 
 
 def request_digest(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> str:

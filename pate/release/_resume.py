@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     import fcntl
@@ -19,6 +19,7 @@ from pate.ledger import Ledger
 from pate.ledger._chain import NewAnswer
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
+from pate.release._kept import counts_stored, rounds_in
 from pate.release._quote import Quote
 from pate.release._terms import ReleaseTerms
 
@@ -41,7 +42,7 @@ def session_left(
     """
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
     left = None if mark is None or terms.ledger is None else left_over(terms.ledger, mark, terms.budget)
-    return None if left is None else max(0, left[1].n_queries - left[2])
+    return None if left is None else max(0, left.price.n_queries - left.n_used)
 
 
 def mark_of(name: str | None, mechanism: Mechanism, terms: ReleaseTerms, n_queries: int, n_teachers: int) -> str | None:
@@ -53,14 +54,27 @@ def mark_of(name: str | None, mechanism: Mechanism, terms: ReleaseTerms, n_queri
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def left_over(ledger: Ledger, mark: str, budget: Budget) -> tuple[int, Quote, int] | None:
-    """Return an earlier session's release, price and number of queries used, or None."""
+class Left(NamedTuple):
+    """What an earlier session has used: queries, and of its counts of right answers which, and how many are stored."""
+
+    release: int
+    price: Quote
+    n_used: int
+    counts_used: int
+    n_counts: int
+
+
+def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
+    """Return what an earlier session has used, or None."""
     row = ledger.find(mark)
     if row is None:
         return None
-    n_used = ledger.n_answers(row.id)
-    price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, row.charge.guarantee(budget.delta))
-    return row.id, price, n_used
+    n_stored = ledger.n_answers(row.id)
+    row = ledger.releases([row.id])[0]  # after the number: what is stored between is then found out
+    drawn = rounds_in(row.facts)
+    guarantee, counts = row.charge.guarantee(budget.delta), counts_stored(row.facts)
+    price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, guarantee, counts)
+    return Left(row.id, price, n_stored - len(drawn), max(drawn, default=-1) + 1, len(drawn))
 
 
 class StoredSoFar:

@@ -13,6 +13,7 @@ import numpy as np
 from pate.core.checks import check_choice
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Registration
+from pate.release._counts import PaidCounts
 from pate.release._door import PaidQueries
 from pate.release._kept import answers_to_store, weaknesses
 from pate.release._labels import LabelRelease
@@ -66,6 +67,7 @@ class LabelSession:
         self._stated, self._classes_inferred = stated, classes_inferred
         self._known: dict[str, Answer] = {}
         self._claim = claim
+        self._counts: PaidCounts | None = None
         self._turn = threading.Lock()
         self._process = os.getpid()
         self._closed = False
@@ -111,6 +113,15 @@ class LabelSession:
     def n_left(self) -> int:
         """How many queries may still be asked."""
         return self._paid.n_left
+
+    def counts(self) -> PaidCounts | None:
+        """Return the counts of right answers that were charged with the queries; None where none were.
+
+        They are of the records that the votes so far were of, and outlive the session.
+        """
+        if self._counts is None and self._paid.counts is not None:
+            self._counts = PaidCounts(self._paid.counts, self._terms, self._data)
+        return self._counts
 
     def ask(self, votes: Votes, *, on_exhausted: str = "raise") -> LabelRelease:
         """Release labels for these votes; rows asked before give their stored answer and use up nothing.
@@ -265,7 +276,7 @@ class LabelSession:
             sources.add(self.release)
         found = assembled(votes, draw, asked, known, same_as)
         statement = self._statement(votes, sources, head)
-        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement)
+        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement, self.quote.counts)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(

@@ -10,6 +10,7 @@ from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.release._assumptions import make_assumptions
+from pate.release._kept import with_counts
 from pate.release._quote import Quote
 from pate.release._terms import ReleaseTerms
 from pate.statement.assumptions import NAMED
@@ -65,8 +66,8 @@ def make_statement(
     )
     charge, guarantee, accounting = price.charge, price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
-    noise = f"{mechanism}, {votes.n_teachers} teachers"
-    if len(rows) == 1 and not price.n_queries:
+    noise = f"{with_counts(mechanism, price.counts)}, {votes.n_teachers} teachers"
+    if len(rows) == 1 and price.is_free:
         charge = rows[0].charge
         guarantee = charge.guarantee(terms.budget.delta)
         accounting = f"{_ACCOUNTING[guarantee.method]}; answered from the ledger, charged there once"
@@ -157,7 +158,8 @@ def _released(mechanism: Mechanism, price: Quote) -> str:
 
 
 def _recipe(mechanism: Mechanism, price: Quote) -> str:
-    return (
-        f"from pate import {type(mechanism).__name__}; "
-        f"{mechanism}.charge({price.n_queries}, {price.max_answers}).guarantee({price.guarantee.delta!r})"
-    )
+    names = [type(mechanism).__name__, *(["GaussianSum"] if price.counts else [])]
+    labels = f"{mechanism}.charge({price.n_queries}, {price.max_answers})"
+    whole = " + ".join([labels, *(f"{count}.charge(1)" for count in price.counts)])
+    whole = f"({whole})" if price.counts else whole
+    return f"from pate import {', '.join(names)}; {whole}.guarantee({price.guarantee.delta!r})"

@@ -9,7 +9,9 @@ from pate.core.checks import check_choice, check_int, shown
 from pate.core.tape import playing
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
+from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget, check_budget
+from pate.privacy.cost import Charge
 
 ON_EXHAUSTED = ("raise", "abstain")
 
@@ -37,6 +39,9 @@ class ReleaseTerms:
         :func:`pate.release.check_release_stated`, once unit and classes are known.
     on_tape : bool
         Whether they were made in a replay (:func:`pate.audit.replay`), whose noise is known like a seed's.
+    counts : tuple of GaussianSum
+        What is charged with the labels, before the first of them: counts of the records that a model of these labels is
+        right about, drawn once, after it has learnt.
 
     Raises
     ------
@@ -60,6 +65,7 @@ class ReleaseTerms:
     tuning: str = ""
     stated: Mapping[str, str] | None = None
     on_tape: bool = field(default_factory=lambda: playing() is not None, repr=False)
+    counts: tuple[GaussianSum, ...] = ()
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -84,7 +90,21 @@ class ReleaseTerms:
         >>> ReleaseTerms(budget=Budget(1.0, 1e-5), max_answers=9).caps
         {'max_answers': 9, 'on_exhausted': 'raise'}
         """
-        return {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
+        said: dict[str, object] = {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
+        return said | {"counts": [m.noise_multiplier for m in self.counts]} if self.counts else said
+
+    def with_counts(self, labels: Charge) -> Charge:
+        """Return what labels of this charge cost together with the counts: charges add up, whichever comes when.
+
+        Examples
+        --------
+        >>> terms = ReleaseTerms(budget=Budget(1.0, 1e-5), counts=(GaussianSum(2.0),))
+        >>> terms.with_counts(Charge.zero()).mu_squared
+        0.25
+        """
+        for mechanism in self.counts:
+            labels = labels + mechanism.charge(1)
+        return labels
 
     @property
     def seeded(self) -> bool:

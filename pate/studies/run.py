@@ -18,6 +18,7 @@ from pate.estimator import PATEClassifier
 from pate.ledger import Ledger
 from pate.mechanisms import NOT_ASKED
 from pate.privacy.convert import gdp_to_epsilon, rdp_to_epsilon
+from pate.privacy.cost import Charge
 from pate.recipes import Recipe
 from pate.release import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
 from pate.report.result import CostCurve, CostLine, Result, Row, Seconds, SensitiveResult, Spent
@@ -168,6 +169,7 @@ def _classifier(
         by_teachers = {
             "partition_seed": seed if config.partition_seed is None else config.partition_seed + repeat,
             "checkpoint_dir": None if kept is None else kept / "teachers",
+            "measure": False,  # test rows tell, and what votes cost is worked out for labels alone
         }
     return PATEClassifier(
         None if config.teacher is None else make_teacher(config.teacher),
@@ -294,6 +296,7 @@ def cost_curve(release: LabelRelease, delta: float) -> CostCurve:
         if mechanism.may_refuse
         else [mechanism.charge(n) for n in asked]
     )
+    charges = [Charge.total([(charge, 1), *((count.charge(1), 1) for count in release.counts)]) for charge in charges]
     curves = [
         ("Gaussian (GDP), exact", [gdp_to_epsilon(c.mu_squared**0.5, delta) for c in charges]),
         ("Renyi, Canonne-Kamath-Steinke conversion", [rdp_to_epsilon(c.rdp, delta)[0] for c in charges]),

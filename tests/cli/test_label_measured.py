@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from test_cli import pate
 
+from pate import Ledger
+
 RNG = np.random.default_rng(0)
 Y = RNG.integers(2, size=2_000)
 TABLE = pd.DataFrame(RNG.normal(size=(2_000, 3)) + 2 * Y[:, None], columns=list("abc")).assign(
@@ -54,8 +56,49 @@ def test_no_means_no_and_a_named_student_is_not_measured(label, tmp_path):
     refused = label("--measure", "yes", "--student", "knn", "--out", str(tmp_path / "other.csv"))
     assert refused.returncode != 0
     assert "--measure must be" in refused.stderr
-    shards = label("--measure", "yes", "--teachers", "20", "--out", str(tmp_path / "other.csv"))
-    assert "where teachers on shards vote" in shards.stderr
+    alone = label("--measure", "yes", "--teachers", "20", "--no-model", "--out", str(tmp_path / "other.csv"))
+    assert alone.returncode != 0
+    assert "--measure must be" in alone.stderr
+    assert "--no-model" in alone.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "who", [("--teachers", "40"), ("--voters", "heads"), ("--teachers", "40", "--select", "uncertain")]
+)
+def test_the_student_of_teachers_labels_is_measured_too(label, tmp_path, who):
+    """A CLI round trip, twice: the count is drawn once, and the ledger knows all files."""
+    done = label(*who, "--measure", "by-class")
+    assert done.returncode == 0, done.stderr
+    assert "measures   how often the model is right and recall by class" in done.stderr + done.stdout
+    assert "The model is right on" in done.stdout
+    assert "Of class yes" in done.stdout
+    statement = json.loads((tmp_path / "labels.statement.json").read_text())
+    told = statement["measured"]
+    assert 0.6 < told["low"] < told["estimate"] <= told["high"] <= 1
+    assert told["share"] == pytest.approx(0.08, rel=1e-4)
+    assert statement["guarantee"]["epsilon"] <= 1
+    assert "Measured accuracy" in pate("show", str(tmp_path / "labels.pate")).stdout
+    ledger = tmp_path / "private.csv.ledger.sqlite"
+    again = label(*who, "--measure", "by-class", "--out", tmp_path / "again.csv")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "again.statement.json").read_text())["measured"] == told
+    assert len(Ledger(ledger).releases()) == 1
+    for name in ("labels.statement.json", "again.statement.json", "labels.pate", "again.pate"):
+        found = pate("verify", str(tmp_path / name), "--ledger", str(ledger))
+        assert found.returncode == 0, found.stdout + found.stderr
+        assert "as released" in found.stdout
+
+
+@pytest.mark.long
+def test_an_own_student_is_measured_and_one_that_was_not_counted_is_not(label, tmp_path):
+    first = label("--teachers", "40", "--student", "knn", "--measure", "yes")
+    assert "The model is right on" in first.stdout
+    other = label("--teachers", "40", "--student", "decision-tree", "--measure", "yes", "--out", tmp_path / "b.csv")
+    assert other.returncode == 0, other.stderr
+    assert "The model is right on" not in other.stdout
+    assert "of another student" in other.stderr
+    assert "measured" not in json.loads((tmp_path / "b.statement.json").read_text())
 
 
 @pytest.mark.long

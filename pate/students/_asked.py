@@ -1,0 +1,254 @@
+"""A student is asked about private records, each by itself: so a count of right answers moves no further than is said.
+
+:mod:`pate.records.right` says what that needs. Where rows keep their places they are asked in blocks of one fixed
+shape; where another person's records might move them, each row is asked alone. A row with which the student cannot be
+asked has no answer, and changes no other's: its block is asked again with other rows of the block in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import FunctionTransformer
+from threadpoolctl import threadpool_limits
+
+from pate.core.types import IntArray, Mask
+from pate.data._door import is_frame
+from pate.exceptions import StudentWarning
+from pate.records import count_right
+from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
+from pate.release import LabelRelease, PaidCounts, ReleasedCounts, told_of_counts
+from pate.representations import Representation
+
+_KNOWN = ("pate", "sklearn")
+
+
+def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep_places: bool) -> IntArray:
+    """Return the class index that a student gives each private row, from that row alone; -1 where it gives none.
+
+    Parameters
+    ----------
+    student : fitted classifier
+        Public: of released labels and public rows.
+    rows : array, DataFrame or sparse matrix of shape (n, ...), or texts of shape (n,)
+        **Private.**
+    usable : bool array of shape (n,)
+        Rows that are asked about.
+    n_classes : int
+    keep_places : bool
+        In a neighbouring table all other rows stand where they do here.
+
+    Returns
+    -------
+    int64 array of shape (n,)
+        **Sensitive.**
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> student = KNeighborsClassifier(1).fit([[0.0], [1.0]], [0, 1])
+    >>> rows = np.array([[0.1], [np.nan], [0.9]])
+    >>> answers_alone(student, rows, np.ones(3, dtype=bool), n_classes=2, keep_places=True)
+    array([ 0, -1,  1])
+    """
+    found = np.full(len(usable), -1, dtype=np.int64)
+    size = BLOCK_ROWS if keep_places else 1
+    with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # they may quote private values
+        for start, end in slabs(len(usable), size):
+            asked = np.flatnonzero(usable[start:end])
+            if len(asked):
+                _ask(student, rows, start, asked, size, n_classes, found)
+    return found
+
+
+def as_public(rows: Any, public: Any) -> Any:
+    """Return private rows whose columns of categories have the public rows' list of them; other rows as they are.
+
+    The list that all private rows share would show one record's category to the others, and shift their codes. A value
+    that no public row's list has is missing: its own record's matter.
+
+    Parameters
+    ----------
+    rows, public : rows
+        Of DataFrames with the same columns the categories are looked at.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"town": pd.Categorical(["Bonn", "Rome"])})
+    >>> as_public(rows, pd.DataFrame({"town": pd.Categorical(["Oslo", "Rome"])}))["town"].cat.codes.tolist()
+    [-1, 1]
+    >>> as_public(rows, pd.DataFrame({"town": ["Oslo", "Rome"]}))["town"].tolist()
+    ['Bonn', 'Rome']
+    """
+    if not (is_frame(rows) and is_frame(public)):
+        return rows
+    import pandas as pd
+
+    made = {}
+    for name in rows.columns[[isinstance(kind, pd.CategoricalDtype) for kind in rows.dtypes]]:
+        there = public[name].dtype
+        values = rows[name].astype(object)
+        if isinstance(there, pd.CategoricalDtype):
+            values = pd.Categorical(values.where(values.isin(there.categories)), dtype=there)
+        made[name] = values
+    return rows.assign(**made) if made else rows
+
+
+def _ask(student: Any, rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray) -> None:
+    """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
+
+    A row stands at its own place in every such block, so that the others that are asked change no bit of its answer.
+    """
+    block = np.full(size, start + asked[0])
+    block[asked] = start + asked
+    said = _predicted(student, take(rows, block), n_classes)
+    if said is not None:
+        found[start + asked] = said[asked]
+    elif len(asked) > 1:
+        middle = len(asked) // 2
+        _ask(student, rows, start, asked[:middle], size, n_classes, found)
+        _ask(student, rows, start, asked[middle:], size, n_classes, found)
+
+
+def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray | None:
+    try:
+        said = np.asarray(student.predict(rows)).reshape(rows.shape[0])
+        whole = said.astype(np.int64)
+    except Exception:  # the row's own matter, and nobody's to read
+        return None
+    return np.where((whole == said) & (whole >= 0) & (whole < n_classes), whole, -1)
+
+
+def is_known_throughout(student: Any) -> bool:
+    """Whether a student is pate's or scikit-learn's code in all its parts, which takes each row by itself.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> is_known_throughout(make_pipeline(FunctionTransformer(), LogisticRegression()))
+    True
+    >>> is_known_throughout(make_pipeline(FunctionTransformer(np.sort), LogisticRegression()))
+    False
+    """
+    if isinstance(student, Representation):
+        return own_throughout(student)
+    if type(student).__module__.partition(".")[0] not in _KNOWN:
+        return False
+    if isinstance(student, FunctionTransformer) and student.func is not None:
+        return False
+    params = student.get_params(deep=False) if hasattr(student, "get_params") else {}
+    return all(map(_is_known, params.values()))
+
+
+def has_frozen(student: Any) -> bool:
+    """Whether a part of it keeps, when it is cloned, what it was fitted to before: on what, nobody here knows.
+
+    Examples
+    --------
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> has_frozen(LogisticRegression()), has_frozen([FrozenEstimator(LogisticRegression())])
+    (False, True)
+    """
+    if isinstance(student, list | tuple):
+        return any(map(has_frozen, student))
+    if isinstance(student, Representation):
+        return not own_throughout(student)
+    if not hasattr(student, "get_params"):
+        return False
+    kept = getattr(type(student), "__sklearn_clone__", None) is not BaseEstimator.__sklearn_clone__
+    return kept or any(map(has_frozen, student.get_params(deep=False).values()))
+
+
+def _is_known(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_known, value))
+    if hasattr(value, "fit") or hasattr(value, "transform"):
+        return is_known_throughout(value)
+    return not callable(value)
+
+
+def measured_labels(
+    release: LabelRelease,
+    paid: PaidCounts,
+    student: Any,
+    rows: Any,
+    labels: IntArray,
+    *,
+    usable: Mask,
+    groups: Any = None,
+    told: Any = None,
+    made_here: bool = True,
+    read_here: bool = True,
+    asked_for: bool = True,
+) -> tuple[LabelRelease, ReleasedCounts | None]:
+    """Return released labels whose statement says how often a student of theirs is right, and the cells by class.
+
+    Parameters
+    ----------
+    release : LabelRelease
+    paid : PaidCounts
+        What was charged with them.
+    student : fitted classifier
+        Of these labels and public rows alone.
+    rows : array, DataFrame or sparse matrix of shape (n, ...), or texts of shape (n,)
+        The records that voted, as the student takes rows. **Private.**
+    labels : int64 array of shape (n,)
+        Class indices, -1 where a record has none. **Private.**
+    usable : bool array of shape (n,)
+        Records that the student can be asked about. **Private.**
+    groups : array-like of shape (n,) or None
+        Whose each record is, where persons are the unit. **Private.**
+    told
+        What made the student, beside these labels: plain public values. The same student is told its stored count.
+    made_here : bool
+        What the student is asked through was fitted by pate on public rows. Frozen parts of its own never are.
+    read_here : bool
+        Each row was read by itself, by pate.
+    asked_for : bool
+        A person asked for it: where there is no count for this student, they are told.
+
+    Raises
+    ------
+    InvalidInputError, LedgerError
+        See :meth:`pate.release.PaidCounts.release`.
+
+    Warns
+    -----
+    StudentWarning
+        What was paid for was drawn of another student: this one is not measured, and nothing is charged.
+    """
+    said = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
+    parts = [re.sub(r" at 0x[0-9a-f]+", "", repr(told)), *(hashlib.sha256(one).hexdigest() for one in said)]
+    model = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    n_classes, own = len(release.classes), read_here and is_known_throughout(student)
+    answers = answers_alone(student, rows, usable & (labels >= 0), n_classes=n_classes, keep_places=groups is None)
+    found: list[ReleasedCounts] = []
+    for by_class in (False, True)[: len(paid.mechanisms)]:
+        right = count_right(
+            answers, labels, classes=release.classes, groups=groups, by_class=by_class, model=model, own=own
+        )
+        drawn = paid.release(right)
+        if drawn is None:
+            break
+        found.append(drawn)
+    if not found and asked_for:
+        warnings.warn(
+            "the count of right answers that was paid for with these labels is of another student: this one is not "
+            "measured, and nothing was charged.",
+            StudentWarning,
+            stacklevel=3,
+        )
+    if not found:
+        return release, None
+    statement = told_of_counts(release.statement, found, paid, made_here=made_here and not has_frozen(student))
+    return replace(release, statement=statement), found[1] if len(found) > 1 else None
