@@ -21,6 +21,7 @@ from pate.comparison.cells import Cell, Key
 from pate.comparison.contract import Contestant
 from pate.comparison.report import ComparisonReport
 from pate.core.checks import check_int
+from pate.core.cluster import on_cluster, workers
 from pate.core.extras import need
 from pate.core.progress import track
 from pate.core.provenance import provenance
@@ -30,7 +31,7 @@ from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.report.rows import FitCost
 from pate.studies.folders import plain_values
-from pate.teachers._isolated import on_cluster, side_by_side, workers
+from pate.teachers._isolated import side_by_side
 from pate.teachers._process import interruptible
 
 

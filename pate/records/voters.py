@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pate.core.checks import check_choice, check_classes, check_int, quietly, shown
+from pate.core.cluster import in_order, on_cluster
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
@@ -47,7 +48,8 @@ class RecordVoters:
     classes_inferred : bool
         The classes were read off the private labels; the statement then says so.
     n_jobs : int or None
-        Processes (joblib). The sum is exact, so it does not depend on it.
+        Processes (joblib), or tasks at a time on the cluster that ``joblib.parallel_config`` names. The sum is exact,
+        so it does not depend on it.
     verbose : bool
         Show progress.
 
@@ -396,6 +398,9 @@ class RecordVoters:
 
     def _each(self, work: Any, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield what ``work`` makes of each piece, in order."""
+        if on_cluster():
+            yield from in_order(work, tasks, n_jobs=self.n_jobs)
+            return
         if self.n_jobs in (None, 1):
             yield from (work(*task) for task in tasks)
             return

@@ -14,19 +14,26 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, suppress
-from itertools import islice
 from typing import Any
 
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import delayed
 from joblib.parallel import get_active_backend
 
+from pate.core.cluster import (
+    ATTEMPTS,
+    HERE,
+    UnansweredCalls,
+    answer,
+    answers,
+    on_cluster,
+    quiet_callbacks,
+    raise_given_up,
+    workers,
+)
 from pate.core.seeds import global_generators
 from pate.exceptions import PerformanceWarning
-from pate.teachers._dask import HERE, UnansweredCalls, answer, quiet_callbacks, raise_given_up
 from pate.teachers._process import contained
 
-#: How often what a cluster lost is tried again, the first time included.
-_ATTEMPTS = 4
 _KILLED = "its worker process was killed twice, the second time alone in it: most likely its shard needs more memory"
 #: Seconds to wait before each attempt to start a process.
 _PAUSES = (0.0, 0.2, 1.0, 3.0)
@@ -74,12 +81,12 @@ def side_by_side(
     # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
     with contained(), global_generators(), quiet_callbacks():
         raise_given_up(get_active_backend()[0])
-        attempts_left = _ATTEMPTS
+        attempts_left = ATTEMPTS
         while True:
             jobs = (delayed(answer)(HERE, number, function, *args, **options) for number, args in waiting)
             try:
-                with closing(_answers(jobs, n_jobs)) as answers:
-                    for number, items in answers:
+                with closing(answers(jobs, n_jobs)) as found:
+                    for number, items in found:
                         args = waiting.answered(number)
                         for item in items:
                             if failed is not None and item.failure is not None and item.failure.again:
@@ -150,8 +157,8 @@ class _Alone:
     def run(self, function: Callable[..., list[Any]], args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         if self._cluster:
             jobs = iter([delayed(answer)(HERE, 0, function, *args, **options)])
-            with closing(_answers(jobs, None)) as answers:
-                ((_, items),) = answers
+            with closing(answers(jobs, None)) as found:
+                ((_, items),) = found
             return items
         if self._pool is None:
             self._start()
@@ -247,34 +254,6 @@ def _callers_warnings() -> Callable[[str], None]:
             warnings.warn(text, PerformanceWarning, stacklevel=4)
 
     return warn
-
-
-def _answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, list[Any]], None, None]:
-    try:
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    except ValueError:  # a backend that only returns everything at the end: wave by wave then
-        parallel = Parallel(n_jobs=n_jobs, batch_size=1)
-        while wave := list(islice(jobs, 2 * workers(n_jobs))):
-            yield from parallel(wave)
-        return
-    with closing(parallel(jobs)) as results:
-        yield from results
-
-
-def on_cluster() -> bool:
-    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
-
-    Examples
-    --------
-    >>> on_cluster()
-    False
-    """
-    return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
-
-
-def workers(n_jobs: int | None) -> int:
-    """Return how many tasks joblib will run side by side, ``joblib.parallel_config`` included."""
-    return int(effective_n_jobs(n_jobs))
 
 
 def batches(items: list[Any], *, n_jobs: int | None, largest: int) -> Iterator[list[Any]]:

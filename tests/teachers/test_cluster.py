@@ -1,4 +1,4 @@
-"""A real cluster of worker processes gives the teachers and votes of one process, and stands a worker's sudden death.
+"""A real cluster of worker processes gives what one process gives, teachers or records, and stands a sudden death.
 
 dask's workers import this module for the classifiers below: they are started by this process and have its path.
 """
@@ -15,15 +15,17 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from pate import InvalidInputError, TeacherEnsemble
+from pate import Budget, InvalidInputError, PATEClassifier, RecordVoters, TeacherEnsemble
+from pate.core import cluster as core
 from pate.exceptions import CuratorWarning
 from pate.networks import MLP
-from pate.teachers import _dask, _isolated
+from pate.records import SignedSpace
+from pate.representations import FromTransformer
 from pate.teachers._isolated import side_by_side
 from pate.teachers.torch.ensemble import TorchTeacherEnsemble
 
@@ -298,7 +300,7 @@ def test_a_call_lost_with_its_worker_is_made_again(monkeypatch):
             attempts[-1].append(args[1])
             yield function(*args, **options)
 
-    monkeypatch.setattr(_isolated, "_answers", lossy)
+    monkeypatch.setattr("pate.teachers._isolated.answers", lossy)
     assert sorted(side_by_side(repeat, ((i,) for i in range(6)), n_jobs=None)) == [0, 1, 2, 3, 4, 5]
     assert attempts[0] == [0, 1]
     assert sorted(attempts[1]) == [2, 3, 4, 5]
@@ -308,11 +310,11 @@ def test_a_call_lost_with_its_worker_is_made_again(monkeypatch):
         raise CancelledError
         yield
 
-    monkeypatch.setattr(_isolated, "_answers", hopeless)
+    monkeypatch.setattr("pate.teachers._isolated.answers", hopeless)
     attempts.clear()
     with pytest.raises(CancelledError):
         list(side_by_side(repeat, ((i,) for i in range(3)), n_jobs=None))
-    assert len(attempts) == _isolated._ATTEMPTS
+    assert len(attempts) == core.ATTEMPTS
 
 
 def repeat(number):
@@ -334,8 +336,8 @@ def test_joblib_hears_of_a_task_that_dask_gave_up_on():
             return job
 
     backend, heard = DaskDistributedBackend(), []
-    _dask.raise_given_up(backend)
-    _dask.raise_given_up(backend)  # training, then voting: still one call back each
+    core.raise_given_up(backend)
+    core.raise_given_up(backend)  # training, then voting: still one call back each
     error = RuntimeError("four workers died of it")
     backend.submit(error, callback=heard.append)
     backend.submit("result", callback=heard.append)
@@ -344,12 +346,12 @@ def test_joblib_hears_of_a_task_that_dask_gave_up_on():
 
 @pytest.mark.long
 def test_tasks_in_a_foreign_process_wait_for_each_other(monkeypatch):
-    assert _dask.answer(_dask.HERE, 1, repeat, 5) == (1, [5])
-    with _dask._ONE_AT_A_TIME:
-        assert _dask.answer(_dask.HERE, 1, repeat, 5) == (1, [5])  # our own threads never wait
+    assert core.answer(core.HERE, 1, repeat, 5) == (1, [5])
+    with core._ONE_AT_A_TIME:
+        assert core.answer(core.HERE, 1, repeat, 5) == (1, [5])  # our own threads never wait
         held = []
-        monkeypatch.setattr(_dask, "_ONE_AT_A_TIME", Noting(held))
-        assert _dask.answer("elsewhere", 2, repeat, 6) == (2, [6])
+        monkeypatch.setattr(core, "_ONE_AT_A_TIME", Noting(held))
+        assert core.answer("elsewhere", 2, repeat, 6) == (2, [6])
     assert held == ["in", "out"]
 
 
@@ -384,3 +386,72 @@ def test_ray_gives_the_same_votes(digits, tmp_path):
                 assert np.array_equal(votes.labels, near.vote(X_public).labels)
         finally:
             ray.shutdown()
+
+
+class MortalMap(TransformerMixin, BaseEstimator):
+    """Its worker dies of it, once."""
+
+    def __init__(self, folder=""):
+        self.folder = folder
+
+    def fit(self, X, y=None):
+        self.n_features_in_ = X.shape[1]
+        self.home_ = os.getpid()
+        return self
+
+    def transform(self, X):
+        if os.getpid() != self.home_:
+            die_once(self.folder + "/died")
+        return np.asarray(X, dtype=np.float64)
+
+
+class TalkativeMap(MortalMap):
+    """Quotes the data, away from home."""
+
+    def transform(self, X):
+        if os.getpid() != self.home_:
+            raise ValueError(SECRET)
+        return np.asarray(X, dtype=np.float64)
+
+
+@pytest.mark.long
+def test_records_are_mapped_by_the_workers_to_the_same_bits_though_one_is_killed(spread, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(70_000, 3))  # several pieces
+    y, public = (X[:, 0] > 0).astype(int), rng.normal(size=(100, 3))
+    rep = FromTransformer(MortalMap(str(tmp_path))).fit(public)
+    voters = RecordVoters(rep, SignedSpace().fit(public), classes=2)
+    with local():
+        wanted = voters.cast(X, y).sums
+    held = voters.hold(X, y)
+    assert (tmp_path / "died").exists()
+    np.testing.assert_array_equal(voters.cast(held).sums, wanted)
+    np.testing.assert_array_equal(voters.cast(X, y).sums, wanted)
+
+
+@pytest.mark.long
+def test_what_a_worker_raises_over_records_is_not_quoted(spread):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    rep = FromTransformer(TalkativeMap()).fit(X)
+    voters = RecordVoters(rep, SignedSpace().fit(X), classes=2)
+    with pytest.raises(InvalidInputError) as raised:
+        voters.hold(X, np.arange(300) % 2)
+    assert SECRET not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.long
+def test_the_default_road_gives_the_same_labels_on_a_cluster(spread):
+    rng = np.random.default_rng(0)
+    X, public = rng.normal(size=(3_000, 4)), rng.normal(size=(300, 4))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+
+    def fitted():
+        clf = PATEClassifier(budget=Budget(1.0, 1e-5), classes=[0, 1], random_state=0, noise_seed=0)
+        return clf.fit(X, y, X_public=public)
+
+    far = fitted()
+    with local():
+        near = fitted()
+    np.testing.assert_array_equal(far.release_.probability, near.release_.probability)
+    assert far.measured_ == near.measured_

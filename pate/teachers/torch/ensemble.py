@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pate.core.checks import check_choice, check_int, check_real
+from pate.core.cluster import on_cluster, workers
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import read_numbers
@@ -24,7 +25,7 @@ from pate.networks._contract import module_arguments
 from pate.networks._devices import named_device, visible_devices
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._cells import private_cells
-from pate.teachers._isolated import batches, on_cluster, side_by_side, workers
+from pate.teachers._isolated import batches, side_by_side
 from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import column_kinds, is_frame, match_columns
 from pate.teachers._shards import Asked, Failure, Trained

@@ -1,16 +1,26 @@
-"""What a cluster does that processes of one machine do not: lose a worker, or overlap tasks in one process."""
+"""Work on several machines by joblib's backends: a worker that is lost, and tasks that overlap in one process."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
+
+from pate.exceptions import InvalidInputError
+
 #: Which process this is, on whatever machine (a child that was forked off counts as its parent).
 HERE = uuid4().hex
+
+#: How often what a cluster lost is tried again, the first time included.
+ATTEMPTS = 4
 
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -146,3 +156,93 @@ def quiet_callbacks() -> Iterator[None]:
         yield
     finally:
         logger.removeFilter(is_news)
+
+
+def answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, list[Any]], None, None]:
+    """Yield what joblib's active backend makes of the jobs, as they are finished."""
+    try:
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # a backend that only returns everything at the end: wave by wave then
+        parallel = Parallel(n_jobs=n_jobs, batch_size=1)
+        while wave := list(islice(jobs, 2 * workers(n_jobs))):
+            yield from parallel(wave)
+        return
+    with closing(parallel(jobs)) as results:
+        yield from results
+
+
+def on_cluster() -> bool:
+    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
+
+    Examples
+    --------
+    >>> on_cluster()
+    False
+    """
+    return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
+
+
+def workers(n_jobs: int | None) -> int:
+    """Return how many tasks joblib will run side by side, ``joblib.parallel_config`` included."""
+    return int(effective_n_jobs(n_jobs))
+
+
+def in_order(
+    work: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, n_jobs: int | None
+) -> Generator[Any, None, None]:
+    """Yield ``work(*args)`` of each of the calls, in their order, from a cluster's workers.
+
+    What a worker that dies took along is worked out again by another one. A worker's log shows nothing of the
+    arguments, and what is raised there is told by its kind alone, unless its words are of this package.
+
+    Examples
+    --------
+    >>> list(in_order(max, [(1, 2), (4, 3)], n_jobs=1))
+    [2, 4]
+    """
+    waiting = UnansweredCalls((_Mute(args),) for args in calls)
+    early: dict[int, Any] = {}
+    due, left = 0, ATTEMPTS
+    with quiet_callbacks():
+        raise_given_up(get_active_backend()[0])
+        while True:
+            jobs = (delayed(answer)(HERE, number, _worked, work, *args) for number, args in waiting)
+            try:
+                with closing(answers(jobs, n_jobs)) as found:
+                    for number, (failure, made) in found:
+                        waiting.answered(number)
+                        if failure is not None:
+                            raise InvalidInputError(failure)
+                        early[number] = made
+                        while due in early:
+                            yield early.pop(due)
+                            due += 1
+                return
+            except CancelledError:  # lost the only copy of something with one of its workers
+                left -= 1
+                if not left:
+                    raise
+                waiting.again()
+
+
+class _Mute:
+    """Arguments that no log shows."""
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self.args = args
+
+    def __repr__(self) -> str:
+        return "<sensitive>"
+
+
+def _worked(work: Callable[..., Any], mute: _Mute) -> list[Any]:
+    """Return what is wrong or None, and the result."""
+    try:
+        return [None, work(*mute.args)]
+    except InvalidInputError as error:
+        return [str(error), None]
+    except Exception as error:
+        return [
+            f"a worker raised {type(error).__name__}; what it said is not shown: it may quote private values.",
+            None,
+        ]
