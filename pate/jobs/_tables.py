@@ -460,7 +460,7 @@ class LabelJob(LeavesModel):
                     class_indices(y, release.classes),
                     usable=np.ones(len(y), dtype=bool),
                     groups=source.groups,
-                    told=(self._pupil.student, self._pupil.seed, hash_queries(source.hashed)),
+                    told=(self._pupil.student, self._pupil.lens, self._pupil.seed, hash_queries(source.hashed)),
                     asked_for=self._measure_asked,
                 )
                 self._taught = release.labels, student

@@ -5,7 +5,6 @@ from pate.release._ballot_release import BallotRelease, Decisions
 from pate.release._ballot_session import BallotSession, open_ballot_session, stored_rounds
 from pate.release._ballot_statement import check_ballots_stated
 from pate.release._ballots import release_ballots
-from pate.release._counts import PaidCounts, told_of_counts
 from pate.release._doubts import doubted, tell_doubts
 from pate.release._labels import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
 from pate.release._lock import release_labels
@@ -24,7 +23,6 @@ from pate.release._pipeline import (
     Priced,
     cast_votes,
     plan_release,
-    with_affordable_counts,
 )
 from pate.release._quote import Quote, affordable_answers, price_of, quote, warn_if_weak
 from pate.release._resume import session_left
@@ -56,7 +54,6 @@ __all__ = [
     "LabelSession",
     "ModelLabels",
     "Outcome",
-    "PaidCounts",
     "Priced",
     "Quote",
     "RecordLabels",
@@ -91,7 +88,5 @@ __all__ = [
     "share_rounds",
     "stored_rounds",
     "tell_doubts",
-    "told_of_counts",
     "warn_if_weak",
-    "with_affordable_counts",
 ]

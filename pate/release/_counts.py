@@ -51,6 +51,11 @@ class PaidCounts:
         #: Digest of the ledger's entry that holds the last count drawn here.
         self.head: str | None = None
 
+    @property
+    def budget(self) -> tuple[float, float]:
+        """Epsilon and delta of labels and counts together."""
+        return self._terms.budget.epsilon, self._terms.budget.delta
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise InvalidInputError("paid counts cannot be copied or stored: each copy would draw them for one price.")
 
@@ -154,8 +159,8 @@ def told_of_counts(
         ),
         ledger_head=paid.head or statement.ledger_head,
     )
-    guarantee = statement.guarantee
-    whole, cost = gdp_from_budget(guarantee.epsilon, guarantee.delta) ** 2, sum_of_rounds(paid.mechanisms).mu_squared
+    # The budget's, not the statement's: several releases of a ledger are told with its whole total.
+    whole, cost = gdp_from_budget(*paid.budget) ** 2, sum_of_rounds(paid.mechanisms).mu_squared
     mu = max(whole - cost, 0.0) ** 0.5  # of the labels
     found = measured_accuracy(counts, mu=mu, share=min(1.0, cost / whole), size=SIZE_OF_LABELS)
     return replace(told, measured=found)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pate.core.checks import check_real, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError
-from pate.ledger import Ledger
+from pate.ledger import Ledger, Remaining
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import calibrate
@@ -86,11 +86,14 @@ def share_rounds(
         raise InvalidInputError(f"shares must list one number per round, got {shown(shares)}. Try [0.3, 0.7].")
     parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
     whole = math.fsum(parts)
-    return _calibrated(tuple(part / whole for part in parts), check_budget(budget), ledger_left)
+    asked, budget = tuple(part / whole for part in parts), check_budget(budget)
+    if ledger_left is None or isinstance(ledger_left, Remaining):  # a value, which a ledger itself is not
+        return _calibrated(asked, budget, ledger_left)
+    return calibrate(_Rounds(asked), budget, n_queries=1, left=ledger_left).mechanisms
 
 
 @lru_cache(maxsize=64)  # a plan asks for the same several times; what a ledger has left is part of the question
-def _calibrated(shares: tuple[float, ...], budget: Budget, left: Allowance | None) -> tuple[GaussianSum, ...]:
+def _calibrated(shares: tuple[float, ...], budget: Budget, left: Remaining | None) -> tuple[GaussianSum, ...]:
     return calibrate(_Rounds(shares), budget, n_queries=1, left=left).mechanisms
 
 

@@ -2,31 +2,53 @@
 
 :mod:`pate.records.right` says what that needs. Where rows keep their places they are asked in blocks of one fixed
 shape; where another person's records might move them, each row is asked alone. A row with which the student cannot be
-asked has no answer, and changes no other's: its block is asked again with other rows of the block in its place.
+asked has no answer, and changes no other's: its block is asked again with other rows of the block in its place. Code
+that may look at all rows of a block, or draw at random while it predicts, is asked row by row, a fresh copy each time.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import pickle
 import re
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyClassifier
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
+from pate.core.seeds import global_generators
 from pate.core.types import IntArray, Mask
 from pate.data._door import is_frame
 from pate.exceptions import StudentWarning
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
-from pate.release import LabelRelease, PaidCounts, ReleasedCounts, told_of_counts
+from pate.release import LabelRelease, ReleasedCounts
+from pate.release._counts import PaidCounts, told_of_counts
 from pate.representations import Representation
 
-_KNOWN = ("pate", "sklearn")
+#: Parts of scikit-learn whose classes answer for each row from it and from what was fitted: all of them, but for those
+#: that draw while they predict, or go on until all rows together are good enough.
+_ROW_BY_ROW = frozenset(
+    (
+        "calibration", "compose", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
+        "feature_selection", "frozen", "impute", "kernel_approximation", "linear_model", "model_selection",
+        "multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing",
+        "random_projection", "semi_supervised", "svm", "tree",
+    )
+)  # fmt: skip
+_OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
+_NOT = frozenset(("IterativeImputer",))
+#: Ways of DummyClassifier that draw.
+_DRAWN = ("uniform", "stratified")
 
 
 def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep_places: bool) -> IntArray:
@@ -44,6 +66,11 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
     keep_places : bool
         In a neighbouring table all other rows stand where they do here.
 
+    Notes
+    -----
+    Of a student that :func:`is_known_throughout` does not know each row is asked alone, of a fresh copy with the same
+    state of numpy's generator: slow, and true of any that can be copied.
+
     Returns
     -------
     int64 array of shape (n,)
@@ -58,14 +85,29 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
     array([ 0, -1,  1])
     """
     found = np.full(len(usable), -1, dtype=np.int64)
-    size = BLOCK_ROWS if keep_places else 1
-    with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"):
+    known = is_known_throughout(student)
+    size = BLOCK_ROWS if keep_places and known else 1
+    fresh = (lambda: student) if known else _copies(student)
+    with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"), global_generators():
         warnings.simplefilter("ignore")  # they may quote private values
         for start, end in slabs(len(usable), size):
             asked = np.flatnonzero(usable[start:end])
             if len(asked):
-                _ask(student, rows, start, asked, size, n_classes, found)
+                _ask(fresh, rows, start, asked, size, n_classes, found)
     return found
+
+
+def _copies(student: Any) -> Callable[[], Any]:
+    """Return what gives a copy of the student as it is now, every time, and numpy's generator one state."""
+    stored = None
+    with suppress(Exception):
+        stored = pickle.dumps(student)
+
+    def fresh() -> Any:
+        np.random.seed(0)  # noqa: NPY002 - the caller's state is put back
+        return copy.deepcopy(student) if stored is None else pickle.loads(stored)  # our own bytes
+
+    return fresh
 
 
 def as_public(rows: Any, public: Any) -> Any:
@@ -102,20 +144,22 @@ def as_public(rows: Any, public: Any) -> Any:
     return rows.assign(**made) if made else rows
 
 
-def _ask(student: Any, rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray) -> None:
+def _ask(
+    fresh: Callable[[], Any], rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray
+) -> None:
     """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
 
     A row stands at its own place in every such block, so that the others that are asked change no bit of its answer.
     """
     block = np.full(size, start + asked[0])
     block[asked] = start + asked
-    said = _predicted(student, take(rows, block), n_classes)
+    said = _predicted(fresh(), take(rows, block), n_classes)
     if said is not None:
         found[start + asked] = said[asked]
     elif len(asked) > 1:
         middle = len(asked) // 2
-        _ask(student, rows, start, asked[:middle], size, n_classes, found)
-        _ask(student, rows, start, asked[middle:], size, n_classes, found)
+        _ask(fresh, rows, start, asked[:middle], size, n_classes, found)
+        _ask(fresh, rows, start, asked[middle:], size, n_classes, found)
 
 
 def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray | None:
@@ -141,9 +185,14 @@ def is_known_throughout(student: Any) -> bool:
     """
     if isinstance(student, Representation):
         return own_throughout(student)
-    if type(student).__module__.partition(".")[0] not in _KNOWN:
+    package, part = [*type(student).__module__.split("."), ""][:2]
+    name = type(student).__name__
+    listed = (part in _ROW_BY_ROW or name in _OF_OTHER_PARTS) and name not in _NOT
+    if package != "pate" and not (package == "sklearn" and listed):
         return False
     if isinstance(student, FunctionTransformer) and student.func is not None:
+        return False
+    if isinstance(student, DummyClassifier) and student.strategy in _DRAWN:
         return False
     params = student.get_params(deep=False) if hasattr(student, "get_params") else {}
     return all(map(_is_known, params.values()))
@@ -170,6 +219,10 @@ def has_frozen(student: Any) -> bool:
 
 
 def _is_known(value: Any) -> bool:
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return False  # a stream that every call goes on with
+    if isinstance(value, dict):
+        return all(map(_is_known, value.values()))
     if isinstance(value, list | tuple):
         return all(map(_is_known, value))
     if hasattr(value, "fit") or hasattr(value, "transform"):
@@ -228,7 +281,10 @@ def measured_labels(
         What was paid for was drawn of another student: this one is not measured, and nothing is charged.
     """
     said = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
-    parts = [re.sub(r" at 0x[0-9a-f]+", "", repr(told)), *(hashlib.sha256(one).hexdigest() for one in said)]
+    settings = None
+    with suppress(Exception):  # a repr leaves out what is long, and what a frozen part was fitted to
+        settings = joblib.hash(told)
+    parts = [settings or re.sub(r" at 0x[0-9a-f]+", "", repr(told)), *(hashlib.sha256(one).hexdigest() for one in said)]
     model = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     n_classes, own = len(release.classes), read_here and is_known_throughout(student)
     answers = answers_alone(student, rows, usable & (labels >= 0), n_classes=n_classes, keep_places=groups is None)

@@ -260,11 +260,11 @@ def test_the_2018_recipe_is_planned_for_each_budget(name):
 
 
 def test_record_voters_without_networks_take_images_by_scattering():
-    glyphs = PublicFacts(n_units=50_000, n_classes=10, mu=0.27, n_public=9_000, kind="glyph", columns=False)
+    glyphs = PublicFacts(n_units=50_000, n_classes=10, mu=0.27, n_public=9_000, kind="glyph")
     assert Fast._rule(glyphs).student is None  # it has no columns, and evidence enough
     assert (Fast._rule(glyphs).space, HeadOfColumns._rule(glyphs).space) == ("signed", "signed")
     assert HeadAlone._rule(glyphs).space == "soft"  # on what a network sees
-    little = PublicFacts(n_units=5_000, n_classes=10, mu=0.02, n_public=9_000, kind="glyph", columns=False)
+    little = PublicFacts(n_units=5_000, n_classes=10, mu=0.02, n_public=9_000, kind="glyph")
     assert (Fast._rule(little).student, HeadOfColumns._rule(little).student) == ("ridge", None)
     for rule in (Fast._rule, HeadAlone._rule, HeadOfColumns._rule):
         rounds = rule(glyphs).rounds

@@ -4,8 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, BudgetExceededError, GNMax, InvalidInputError, Ledger, PATEClassifier
@@ -85,6 +88,28 @@ def test_another_student_is_not_told_its_count(tmp_path):
     assert len(ledger.releases()) == 1
     first.set_params(student="decision-tree").refit_student(PUBLIC)
     assert first.measured_ is None
+
+
+@pytest.mark.long
+def test_nor_is_one_that_is_written_alike(tmp_path):
+    """A long student's repr leaves out what is in its middle; a frozen part's, what it was fitted to."""
+
+    def voting(C):
+        members = [(f"m{i}", LogisticRegression(C=C if i == 10 else 1.0, max_iter=77 + i)) for i in range(20)]
+        return VotingClassifier(members)
+
+    def frozen(shift):
+        return make_pipeline(FrozenEstimator(StandardScaler().fit(X + shift)), LogisticRegression())
+
+    assert repr(voting(1.0)) == repr(voting(1e-9))
+    assert repr(frozen(0)) == repr(frozen(9))
+    for name, make, values in (("a", voting, (1.0, 1e-9)), ("b", frozen, (0, 9))):
+        ledger = Ledger(tmp_path / name)
+        assert fitted(classifier(ledger=ledger, student=make(values[0]))).measured_ is not None
+        other = classifier(ledger=ledger, student=make(values[1]))
+        with pytest.warns(StudentWarning, match="of another student"):
+            other.fit(X, Y, X_public=PUBLIC)
+        assert other.measured_ is None
 
 
 @pytest.mark.long

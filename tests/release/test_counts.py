@@ -29,12 +29,11 @@ from pate.release import (
     BatchPlan,
     Evidence,
     LabelRelease,
-    PaidCounts,
     ReleaseTerms,
     opened,
     plan_release,
-    told_of_counts,
 )
+from pate.release._counts import PaidCounts, told_of_counts
 from pate.release._door import PaidBallots
 
 BUDGET = Budget(2.0, 1e-5)

@@ -3,13 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import RandomState
 from scipy import sparse
+from sklearn.decomposition import NMF, MiniBatchNMF
+from sklearn.dummy import DummyClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - what makes the next one known
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from pate.students import VoteSpreading
@@ -46,6 +51,39 @@ def test_no_record_moves_the_answer_about_another(student):
     usable[[3, 1_024]] = False
     assert (np.delete(asked(student, X, usable), [3, 1_024]) == np.delete(whole, [3, 1_024])).all()
     assert (asked(student, X, usable)[[3, 1_024]] == -1).all()
+
+
+@pytest.mark.parametrize("keep_places", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: make_pipeline(
+            IterativeImputer(sample_posterior=True, max_iter=2, random_state=0), LogisticRegression(max_iter=200)
+        ),
+        lambda: make_pipeline(StandardScaler(), DummyClassifier(strategy="uniform", random_state=RandomState(0))),
+        lambda: DummyClassifier(strategy="stratified"),
+        lambda: make_pipeline(
+            MinMaxScaler(clip=True), NMF(2, solver="mu", init="random", random_state=0, tol=0.1),
+            LogisticRegression(max_iter=200),
+        ),
+    ],
+    ids=["imputer that draws", "a stream of its own", "the global stream", "stops by the block"],
+)  # fmt: skip
+def test_nor_of_a_student_that_draws_or_looks_at_the_block(make, keep_places):
+    """Such code is not vouched for, and is asked row by row, a fresh copy each time."""
+    holes = X[:400].copy()
+    if "Imputer" in repr(make()):
+        holes[RNG.random(holes.shape) < 0.2] = np.nan
+    student = make().fit(holes[:300], Y[:300])
+    assert not is_known_throughout(student)
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    some, few = holes[300:340], ALL[:40]
+    whole = asked(student, some, few, keep_places=keep_places)
+    for row in ([1e9, -5, 0, 1], [np.inf, 0, 0, 0], [0.0] * 4):
+        other = some.copy()
+        other[3] = row
+        assert (np.delete(asked(student, other, few, keep_places=keep_places), 3) == np.delete(whole, 3)).all()
+    assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
 
 
 @pytest.mark.long
@@ -103,7 +141,10 @@ def test_for_whose_code_pate_vouches():
         pass
 
     known = [*STUDENTS, GridSearchCV(LogisticRegression(), {"C": [1.0]})]
-    foreign = [Own(), make_pipeline(Own()), make_pipeline(FunctionTransformer(np.sort), SVC()), SVC(kernel=np.dot)]
+    known += [DummyClassifier(strategy="prior"), KNeighborsClassifier(metric_params={"p": 3})]
+    foreign = [KNeighborsClassifier(metric="pyfunc", metric_params={"func": np.dot}), MiniBatchNMF()]
+    foreign += [LogisticRegression(random_state=RandomState(0)), IterativeImputer()]
+    foreign += [Own(), make_pipeline(Own()), make_pipeline(FunctionTransformer(np.sort), SVC()), SVC(kernel=np.dot)]
     assert all(map(is_known_throughout, known))
     assert not any(map(is_known_throughout, foreign))
 

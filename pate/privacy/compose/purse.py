@@ -22,8 +22,6 @@ class Allowance(Protocol):
     def allows(self, cost: Charge) -> bool:
         """Return whether a release of this cost fits."""
 
-    def __hash__(self) -> int: ...  # a value: what is spent later is told by another one
-
 
 class Purse(Protocol):
     """What a gate or a private selection is paid from, such as a :class:`pate.Ledger`.
