@@ -31,6 +31,20 @@ def latest(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[s
     return found
 
 
+def merged(new: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new summary with what the stored one says of methods and data sets that it has nothing of."""
+
+    def of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+        return entry["data"], entry["protocol"], entry.get("method")
+
+    fresh = {of(entry) for entry in new["summary"]}
+    told = {**stored, **{key: new[key] for key in ("created", "commit", "versions")}}
+    for table in ("summary", "refused", "failed", "missing"):
+        told[table] = [e for e in stored[table] if of(e) not in fresh] + [e for e in new[table] if of(e) in fresh]
+    told["commits"] = sorted({*stored["commits"], *new["commits"]})
+    return told
+
+
 def summarise(rows: Iterable[Mapping[str, Any]], config: Config) -> dict[str, Any]:
     """Return means by data set, protocol, method and epsilon, with what is missing and where all of it comes from."""
     known = latest(rows)

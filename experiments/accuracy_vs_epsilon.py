@@ -21,7 +21,7 @@ from pathlib import Path
 
 from _methods import METHODS
 from _page import draw, write_page
-from _summary import summarise
+from _summary import merged, summarise
 from _sweep import SMOKE, Config, read_rows, run
 
 ROOT = Path(__file__).parents[1]
@@ -44,10 +44,17 @@ def configure(options: argparse.Namespace) -> Config:
     return replace(config, **chosen)
 
 
-def publish(folders: list[Path], result: Path, page: Path, picture: Path, config: Config) -> None:
-    """Write the JSON from these folders' cells, then page and picture from the JSON."""
+def publish(
+    folders: list[Path], result: Path, page: Path, picture: Path, config: Config, *, onto_stored: bool = False
+) -> None:
+    """Write the JSON from these folders' cells, then page and picture from the JSON.
+
+    ``onto_stored``: a method on a data set of which these folders have no cell stays as the stored JSON has it.
+    """
     rows = read_rows([folder / "cells.jsonl" for folder in folders])
     summary = summarise(rows, config)
+    if onto_stored:
+        summary = merged(summary, json.loads(result.read_text(encoding="utf-8")))
     result.parent.mkdir(parents=True, exist_ok=True)
     result.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     from_json(result, page, picture)
@@ -74,6 +81,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, nargs="+", default=[Path("runs/accuracy_vs_epsilon")],
                         help="folder of cells and representations; with --page several")  # fmt: skip
     parser.add_argument("--page", action="store_true", help="compute nothing: JSON from --work, page and picture")
+    parser.add_argument("--onto-stored", action="store_true", help="with --page: what --work lacks stays as stored")
     parser.add_argument("--from-json", action="store_true", help="page and picture from the stored JSON alone")
     parser.add_argument("--smoke", action="store_true", help="two budgets, one seed, few rows; publishes nothing")
     options = parser.parse_args()
@@ -82,7 +90,7 @@ def main() -> None:
         return
     config = configure(options)
     if options.page:
-        publish(options.work, RESULT, PAGE, PICTURE, config)
+        publish(options.work, RESULT, PAGE, PICTURE, config, onto_stored=options.onto_stored)
         return
     if options.smoke:
         with tempfile.TemporaryDirectory() as made:

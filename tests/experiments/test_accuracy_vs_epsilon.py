@@ -166,6 +166,21 @@ def test_means_and_deviations_of_made_up_cells(parts):
     assert {"commit", "created", "versions", "commits", "seeds"} <= set(found)
 
 
+def test_what_new_cells_do_not_tell_stays_as_it_was_stored(parts):
+    _, sweep, summary, _ = parts
+    config = replace(sweep.Config(), methods=("records", "dp-sgd"), epsilons=(1.0,), seeds=(0, 1))
+    stored = summary.summarise([made_up(accuracy=0.5), made_up("dp-sgd", accuracy=0.7, commit="e" * 40)], config)
+    new = summary.summarise([made_up(seed=s, accuracy=0.9) for s in (0, 1)], config)
+    found = summary.merged(new, stored)
+    assert {r["method"]: (r["accuracy"]["mean"], r["accuracy"]["n"]) for r in found["summary"]} == {
+        "records": (pytest.approx(0.9), 2), "dp-sgd": (pytest.approx(0.7), 1)
+    }  # fmt: skip
+    missing = {(m["data"], m["method"]): m["missing"] for m in found["missing"]}
+    assert ("digits", "records") not in missing
+    assert missing["digits", "dp-sgd"] == 1
+    assert found["commits"] == ["d" * 40, "e" * 40]
+
+
 def test_the_page_says_what_is_reached_missed_and_missing(parts):
     _, sweep, summary, page = parts
     config = replace(sweep.Config(), epsilons=(0.5, 1.0, 3.0), seeds=(0, 1))
