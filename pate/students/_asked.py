@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -99,13 +98,11 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
 
 def _copies(student: Any) -> Callable[[], Any]:
     """Return what gives a copy of the student as it is now, every time, and numpy's generator one state."""
-    stored = None
-    with suppress(Exception):
-        stored = pickle.dumps(student)
+    kept = copy.deepcopy(student)
 
     def fresh() -> Any:
         np.random.seed(0)  # noqa: NPY002 - the caller's state is put back
-        return copy.deepcopy(student) if stored is None else pickle.loads(stored)  # our own bytes
+        return copy.deepcopy(kept)
 
     return fresh
 
