@@ -107,11 +107,7 @@ def dpsgd_epsilon(
     >>> round(dpsgd_epsilon(2.5, delta=1e-5, sample_rate=0.256, n_steps=80, interval=1e-3), 2)
     8.85
     """
-    noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
-    delta = _check_delta(delta)
-    sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
-    n_steps = check_int("n_steps", n_steps, low=1)
-    check_choice("adjacency", adjacency, ADJACENCIES)
+    noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
     if sample_rate == 1:
         return gdp_to_epsilon(unsampled_mu(noise_multiplier, n_steps, adjacency), delta)
     tilt = noise_multiplier >= LEAST_NOISE and needs_tilt(n_steps, delta)
@@ -122,6 +118,17 @@ def dpsgd_epsilon(
         return by_rdp
     kinds = [(((1.0, sample_rate, noise_multiplier),), n_steps)]
     return least_of(by_rdp, tilted_epsilon(kinds, delta, interval, adjacency=adjacency))
+
+
+def _checked(
+    noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: str
+) -> tuple[float, float, float, int]:
+    noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
+    delta = _check_delta(delta)
+    sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
+    n_steps = check_int("n_steps", n_steps, low=1)
+    check_choice("adjacency", adjacency, ADJACENCIES)
+    return noise_multiplier, delta, sample_rate, n_steps
 
 
 def composed_epsilon(
@@ -153,11 +160,8 @@ def composed_epsilon(
     >>> 0.1 < both - dpsgd_epsilon(2.5, delta=1e-5, sample_rate=0.256, n_steps=80, interval=1e-3) < 1.0
     True
     """
-    noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
-    sigma, delta = check_real("sigma", sigma, low=0, low_open=True), _check_delta(delta)
-    sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
-    n_steps = check_int("n_steps", n_steps, low=1)
-    check_choice("adjacency", adjacency, ADJACENCIES)
+    noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
+    sigma = check_real("sigma", sigma, low=0, low_open=True)
     if sample_rate == 1:
         mu = unsampled_mu(noise_multiplier, n_steps, adjacency)
         return gdp_to_epsilon(math.sqrt(mu * mu + 1 / sigma**2) * (1 + 1e-12), delta)

@@ -123,10 +123,8 @@ class DescentHead(LinearHead):
             raise InvalidInputError("head and release must have one space and the same classes in the same order.")
         if self.n_seen_ >= self.n_rounds:
             raise InvalidInputError(f"this head has seen its {self.n_rounds} rounds. Say n_rounds when it is made.")
-        sigma, n = (
-            check_real("release.sigma", release.sigma, low=0),
-            check_int("release.n_units", release.n_units, low=1),
-        )
+        sigma = check_real("release.sigma", release.sigma, low=0)
+        n = check_int("release.n_units", release.n_units, low=1)
         step = _LONGEST / (n * clip)
         if sigma > 0:
             step = min(step, self.logit_noise / (sigma * math.sqrt(self.n_rounds)))

@@ -48,6 +48,7 @@ from pate.release import (
 )
 from pate.release._rounds import buy_rounds, sum_of_rounds
 from pate.representations import Representation
+from pate.representations._cells import n_rows
 from pate.teachers._usable import class_indices, label_column
 
 _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
@@ -297,8 +298,7 @@ class RecordsPlan:
 
         Of a table that lies on disk for want of memory they do too; of any other each round works them out again.
         """
-        n = X.shape[0] if hasattr(X, "shape") else len(X)
-        fits = 4 * n * self.phi.shape[1] <= MOST_HELD_BYTES
+        fits = 4 * n_rows(X) * self.phi.shape[1] <= MOST_HELD_BYTES
         if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
             return None
         return self.voters.hold(X, y, groups=groups, on_disk=not fits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,13 @@ from pate.representations._base import Representation
 _EPSILON = 1e-5
 #: A column's spread counts as at least this share of the mean spread: what hardly varies is not blown up.
 _LEAST = 1e-3
+
+
+def _blocks(scale: Representation, rows: Any) -> Iterator[FloatArray]:
+    """Yield public rows as numbers, block by block: never more of them than a block at a time."""
+    n, size = int(rows.shape[0]), scale._block_rows
+    for start in range(0, n, size):
+        yield scale.cells_.block(rows, start, min(size, n - start))
 
 
 class PublicScale(Representation):
@@ -54,14 +61,12 @@ class PublicScale(Representation):
 
     def _learn(self, rows: Any) -> None:
         n, d = rows.shape
-        size = self._block_rows
         total, squares = np.zeros(d), np.zeros(d)
-        for start in range(0, n, size):
-            total += self.cells_.block(rows, start, min(size, n - start)).sum(axis=0)
+        for block in _blocks(self, rows):
+            total += block.sum(axis=0)
         self.mean_ = total / n
-        for start in range(0, n, size):
-            part = self.cells_.block(rows, start, min(size, n - start)) - self.mean_
-            squares += (part**2).sum(axis=0)
+        for block in _blocks(self, rows):
+            squares += ((block - self.mean_) ** 2).sum(axis=0)
         spread = np.sqrt(squares / n)
         floor = _LEAST * spread.mean()
         spread = np.maximum(spread, floor) if floor > 0 else np.ones(d)
@@ -101,10 +106,7 @@ class AboveLeast(Representation):
     exact_ = True
 
     def _learn(self, rows: Any) -> None:
-        n, size = len(rows), self._block_rows
-        starts = range(0, n, size)
-        blocks = (self.cells_.block(rows, start, min(size, n - start)).min(axis=0) for start in starts)
-        self.least_ = np.min(list(blocks), axis=0)
+        self.least_ = np.min([block.min(axis=0) for block in _blocks(self, rows)], axis=0)
         self.n_features_out_ = int(rows.shape[1])
 
     def _map(self, block: FloatArray) -> FloatArray:
