@@ -62,13 +62,7 @@ class InvalidInputError(PateError, ValueError):
 
 
 class NotWorthwhileError(InvalidInputError):
-    """Nearly nothing is to be expected of this setting at this budget; nothing was spent.
-
-    Examples
-    --------
-    >>> issubclass(NotWorthwhileError, InvalidInputError)
-    True
-    """
+    """Nearly nothing is to be expected of this setting at this budget; nothing was spent."""
 
 
 class BudgetExceededError(PateError, RuntimeError):
@@ -102,13 +96,7 @@ class LedgerError(PateError, RuntimeError):
 
 
 class MissingExtraError(PateError, ImportError):
-    """A package is missing that only some people need; the text says which, and how to install it.
-
-    Examples
-    --------
-    >>> issubclass(MissingExtraError, ImportError)
-    True
-    """
+    """A package is missing that only some people need; the text says which, and how to install it."""
 
 
 class NothingSelectedError(PateError, RuntimeError):
@@ -122,33 +110,15 @@ class NothingSelectedError(PateError, RuntimeError):
 
 
 class StudentError(PateError, RuntimeError):
-    """A student could not learn from labels that were released; they are kept, and another one learns from them free.
-
-    Examples
-    --------
-    >>> issubclass(StudentError, RuntimeError)
-    True
-    """
+    """A student could not learn from labels that were released; they are kept, and another one learns from them free."""
 
 
 class DatasetNotFoundError(PateError, FileNotFoundError):
-    """A named data set is neither on disk nor could be downloaded.
-
-    Examples
-    --------
-    >>> issubclass(DatasetNotFoundError, FileNotFoundError)
-    True
-    """
+    """A named data set is neither on disk nor could be downloaded."""
 
 
 class RunFolderError(PateError, FileExistsError):
-    """A run folder holds something already, and it is not this very run.
-
-    Examples
-    --------
-    >>> issubclass(RunFolderError, FileExistsError)
-    True
-    """
+    """A run folder holds something already, and it is not this very run."""
 
 
 class PateWarning(UserWarning):
@@ -192,23 +162,11 @@ class PublicOverlapWarning(PrivacyLeakWarning):
 
 
 class ReplayError(PateError):
-    """A pipeline cannot be replayed as it is: two runs on the same data differ, or it would write where none may.
-
-    Examples
-    --------
-    >>> issubclass(ReplayError, PateError)
-    True
-    """
+    """A pipeline cannot be replayed as it is: two runs on the same data differ, or it would write where none may."""
 
 
 class PrivacyParameterWarning(PateWarning):
-    """A privacy parameter is legal but weak, such as delta >= 1/n.
-
-    Examples
-    --------
-    >>> issubclass(PrivacyParameterWarning, PateWarning)
-    True
-    """
+    """A privacy parameter is legal but weak, such as delta >= 1/n."""
 
 
 class RepeatedFitWarning(PateWarning):
@@ -232,13 +190,7 @@ class ResultWarning(PateWarning):
 
 
 class CheckpointWarning(PateWarning):
-    """A stored teacher could not be read and is trained again.
-
-    Examples
-    --------
-    >>> issubclass(CheckpointWarning, PateWarning)
-    True
-    """
+    """A stored teacher could not be read and is trained again."""
 
 
 class CuratorWarning(PateWarning):
@@ -262,13 +214,7 @@ class CovariateShiftWarning(CuratorWarning):
 
 
 class StudentWarning(PateWarning):
-    """The released labels are too few or too uniform for the student asked for.
-
-    Examples
-    --------
-    >>> issubclass(StudentWarning, PateWarning)
-    True
-    """
+    """The released labels are too few or too uniform for the student asked for."""
 
 
 class PerformanceWarning(PateWarning):

@@ -105,11 +105,6 @@ def least_sure(probabilities: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.int6
         Of a student that learnt from released labels and public rows alone: never votes, nor anything made from them.
     n_rows : int
         How many rows; ties go to the first ones.
-
-    Examples
-    --------
-    >>> least_sure([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6]], 2)
-    array([1, 2])
     """
     p = np.asarray(probabilities, dtype=np.float64)
     if p.ndim != 2 or not p.shape[1] or not np.isfinite(p).all():

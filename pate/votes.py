@@ -341,14 +341,6 @@ def as_votes(votes: Any) -> Votes:
     ------
     InvalidInputError
         It may be labels just as well, or it is neither.
-
-    Examples
-    --------
-    >>> as_votes([[8, 2], [5, 5]])
-    Votes(n_queries=2, n_classes=2, n_teachers=10, counts=<sensitive>)
-    >>> as_votes([[0, 1, 1], [1, 0, 1]])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: votes of shape (2, 3) may be counts or teachers' labels. Say which: ...
     """
     if isinstance(votes, Votes):
         return votes

@@ -29,29 +29,14 @@ _TONES = {"REFUTED": "refuted", "stood": "stood", "suggests only": "undecided"}
 
 
 def outcome(result: AuditResult | CitedAudit) -> str:
-    """Return what came of one audit, in a word or two.
-
-    Examples
-    --------
-    >>> outcome(AuditResult(layer="attack", target="t", claim="c", tried="x", refuted=False, finding="y"))
-    'suggests only'
-    """
+    """Return what came of one audit, in a word or two."""
     if isinstance(result, CitedAudit):
         return "stood" if result.stood else "REFUTED"
     return "REFUTED" if result.refuted else "stood" if result.false_alarms is not None else "suggests only"
 
 
 def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> list[str]:
-    """Return what came of all of them, in sentences, the straight one first.
-
-    Examples
-    --------
-    >>> answer([AuditResult(layer="law", target="GNMax(sigma=40.0)", claim="its exact law", tried="x", refuted=True,
-    ...                     finding="too narrow", false_alarms=1e-6)], [])
-    ['Refuted: GNMax(sigma=40.0) does not keep its exact law. Too narrow.']
-    >>> answer([], [CitedAudit(layer="pair", claim="(1, 1e-05)-DP", tried="one record", stood=True)])[0]
-    'No claim was refuted by 1 audit (pair).'
-    """
+    """Return what came of all of them, in sentences, the straight one first."""
     told = [f"Refuted: {r.target} does not keep {r.claim}. {_sentence(r.finding)}" for r in results if r.refuted]
     told += [f"Refuted: {c.claim} (layer {c.layer}; what was found is private)." for c in citations if not c.stood]
     took_part = {r.layer for r in results} | {c.layer for c in citations}
@@ -73,13 +58,6 @@ def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
     """Return every epsilon among the figures, once each, the largest first, as a picture's lines.
 
     What the price says (public, data-dependent) is of kind ``"price"``; everything else of its layer.
-
-    Examples
-    --------
-    >>> found = [Figure(name="pair epsilon", value=0.8), Figure(name="public epsilon", value=1.0)]
-    >>> [b["label"] for b in bounds([AuditResult(layer="pair", target="t", claim="c", tried="x", refuted=False,
-    ...                                          finding="y", figures=found)])]
-    ['public epsilon', 'pair epsilon']
     """
     seen: dict[Any, dict[str, Any]] = {}
     for result in results:
@@ -121,13 +99,7 @@ def _alarms(result: AuditResult) -> str:
 
 
 def figure_sheet(figures: Sequence[Figure]) -> Sheet:
-    """Return figures as a table.
-
-    Examples
-    --------
-    >>> figure_sheet([Figure(name="AUC", value=0.51, low=0.4, high=0.6, level=0.95, estimate=True)]).rows
-    [('AUC', '', '0.51 (estimate)', '0.4 to 0.6', '95%')]
-    """
+    """Return figures as a table."""
     rows = []
     for f in figures:
         value = "nothing found" if f.value is None else number(f.value)
@@ -203,14 +175,7 @@ def _side_by_side(results: Sequence[AuditResult]) -> dict[str, Any] | None:
 
 def page(shown: Mapping[str, Any], results: Sequence[AuditResult], citations: Sequence[CitedAudit], *, sensitive: bool
 ) -> str:  # fmt: skip
-    """Return the page as HTML; ``shown`` has the audit's ``title``, ``description``, ``left_out``, ``created``, ...
-
-    Examples
-    --------
-    >>> shown = dict(title="Audit of GNMax", description="", left_out=(), created="", command=None, facts=[])
-    >>> "Nothing was tried." in page(shown, [], [], sensitive=False)
-    True
-    """
+    """Return the page as HTML; ``shown`` has the audit's ``title``, ``description``, ``left_out``, ``created``, ..."""
     badge = BADGE if sensitive else ""
     return render(
         "audit.html",

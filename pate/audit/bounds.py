@@ -60,11 +60,6 @@ class CurveTest:
         The most true positives that the claim allows at that many false positives.
     n_tried : int
         Ranks tried.
-
-    Examples
-    --------
-    >>> CurveTest(0.5, 0.1, 0.2, 0.3, 40).p_value
-    0.5
     """
 
     p_value: float
@@ -120,13 +115,6 @@ def mu_bound(out: npt.ArrayLike, in_: npt.ArrayLike, *, level: float = 0.95) -> 
     **Guarantees.** A release that is mu-GDP has a bound above mu with probability at most 1 - level, whatever its
     scores are like (claims of less mu are refuted by the same test with at least as small a p-value). An epsilon
     computed from it leans on the curve being Gaussian.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> out, in_ = rng.normal(size=4000), rng.normal(3, 1, 4000)
-    >>> 2.7 < mu_bound(out, in_) < 3.0
-    True
     """
     return _largest_refuted(out, in_, level, Claim.gaussian, _MOST_MU)
 
@@ -188,13 +176,6 @@ def rates_bound(
     ------
     InvalidInputError
         More errors than runs, or a delta or level out of range.
-
-    Examples
-    --------
-    >>> round(rates_bound(5, 1000, 400, 1000, delta=1e-5), 3)
-    3.89
-    >>> rates_bound(500, 1000, 500, 1000, delta=1e-5)
-    0.0
     """
     for name, k, n in (("false_positives", false_positives, n_out), ("false_negatives", false_negatives, n_in)):
         check_int(name, k, low=0, high=n, remedy="It is a number of runs out of those that were played.")
@@ -212,12 +193,6 @@ def bayesian_interval(
 
     Error rates have independent Jeffreys priors, Beta(1/2, 1/2). Narrower than Clopper-Pearson's; it leans on the
     prior, so that it is an estimate and refutes nothing. The attack must be fixed beforehand.
-
-    Examples
-    --------
-    >>> low, high = bayesian_interval(5, 1000, 400, 1000, delta=1e-5)
-    >>> rates_bound(5, 1000, 400, 1000, delta=1e-5) < low < high
-    True
     """
     middles = (np.arange(_NODES) + 0.5) / _NODES
     a = betaincinv(false_positives + 0.5, n_out - false_positives + 0.5, middles)
@@ -230,13 +205,7 @@ def bayesian_interval(
 def half_counts(
     out: npt.ArrayLike, in_: npt.ArrayLike, *, delta: float, level: float = 0.95, seed: int = 0
 ) -> tuple[int, int, int, int]:
-    """Return (false positives, n, false negatives, n') on one half, of the threshold that was best on the other half.
-
-    Examples
-    --------
-    >>> half_counts([0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0], delta=0.0)
-    (0, 2, 0, 2)
-    """
+    """Return (false positives, n, false negatives, n') on one half, of the threshold best on the other half."""
     rng = own_generator(seed)
     first, second = rng.permutation(_check(out, "out")), rng.permutation(_check(in_, "in_"))
     if min(len(first), len(second)) < 2:
@@ -247,13 +216,7 @@ def half_counts(
 
 
 def best_threshold(out: FloatArray, in_: FloatArray, *, delta: float, level: float = 0.95) -> float:
-    """Return the threshold with the best Clopper-Pearson bound on these scores; to be bounded on others.
-
-    Examples
-    --------
-    >>> best_threshold(np.zeros(9), np.ones(9), delta=0.0)
-    1.0
-    """
+    """Return the threshold with the best Clopper-Pearson bound on these scores; to be bounded on others."""
     thresholds = np.unique(np.concatenate([out, in_]))
     if len(thresholds) > 512:
         thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, 512), method="nearest"))
@@ -331,11 +294,6 @@ def own_generator(seed: int = 0) -> np.random.Generator:
 
     Users seed their scores, or their coins, by small numbers: ties broken by the very same numbers would be broken by
     what is to be guessed, and a true claim refuted.
-
-    Examples
-    --------
-    >>> own_generator().random() == own_generator().random() != np.random.default_rng(0).random()
-    True
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0x74696573, 0x6F776E)))
 

@@ -49,13 +49,7 @@ LIMITS = (
 
 
 def pair_p_value(m: int, n_guesses: int, n_correct: int, *, epsilon: float, delta: float) -> float:
-    """Return the probability, if the run is (epsilon, delta)-DP, of guessing so many coins rightly, from above.
-
-    Examples
-    --------
-    >>> round(pair_p_value(1000, 100, 80, epsilon=1.0, delta=0.0), 4)
-    0.0716
-    """
+    """Return the probability, if the run is (epsilon, delta)-DP, of guessing so many coins rightly, from above."""
     b = binom.sf(np.arange(-1, n_correct), n_guesses, expit(epsilon))  # b[j] = P(at least j)
     best = float(np.max((b[:-1][::-1] - b[-1]) / np.arange(1, n_correct + 1), initial=0.0)) if n_correct else 0.0
     return float(min(1.0, b[-1] + 2 * m * delta * best))
@@ -65,12 +59,6 @@ def curve_p_value(m: int, n_guesses: int, n_correct: int, claim: Claim) -> float
     """Return the probability, if the claim's curve holds, of guessing so many coins rightly, from above.
 
     Found by bisection of the t above, up to 1e-3 relative; not below 1e-15.
-
-    Examples
-    --------
-    >>> all_right, most = (curve_p_value(1000, 500, v, Claim.gaussian(1.0)) for v in (500, 400))
-    >>> all_right < 1e-4, most > 0.01
-    (True, True)
     """
     return _curve_p_values(m, np.array([n_guesses]), np.array([n_correct]), claim)[0]
 

@@ -53,15 +53,7 @@ class PairOfLaws(Protocol):
 
 @dataclass(frozen=True)
 class GaussianPair:
-    """Two Gaussians of one covariance: ``squares`` are the squared distances of each query's means, in deviations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> GaussianPair(np.array([0.5, 0.5])).rdp([2.0])
-    array([[1.],
-           [1.]])
-    """
+    """Two Gaussians of one covariance: ``squares`` are the squared distances of each query's means, in deviations."""
 
     squares: FloatArray
 
@@ -219,13 +211,7 @@ def laws_of(first: Votes, second: Votes, mechanism: Any, max_answers: int | None
 
 
 def n_moved(first: Votes, second: Votes) -> int:
-    """Return how many teachers' votes differ; at least how many, where there are no labels.
-
-    Examples
-    --------
-    >>> n_moved(Votes.from_counts([[3, 2], [5, 0]]), Votes.from_counts([[1, 4], [4, 1]]))
-    2
-    """
+    """Return how many teachers' votes differ; at least how many, where there are no labels."""
     if first.labels is not None and second.labels is not None:
         return int((first.labels != second.labels).any(axis=1).sum())
     change = second.counts.astype(np.int64) - first.counts
@@ -300,13 +286,7 @@ def _beyond(laws: PairOfLaws, whole: Claim, delta: float, low: float, claimed: f
 
 
 def some_places(n_queries: int) -> list[int]:
-    """Return numbers of queries to draw a picture at, by even steps of the root.
-
-    Examples
-    --------
-    >>> some_places(300)
-    [1, 18, 57, 116, 198, 300]
-    """
+    """Return numbers of queries to draw a picture at, by even steps of the root."""
     return np.unique((np.linspace(1, max(1, n_queries) ** 0.5, _POINTS) ** 2).round().astype(int)).tolist()
 
 

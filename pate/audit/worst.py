@@ -57,13 +57,6 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, r
     ------
     InvalidInputError
         A mechanism without an exact law, teachers who abstain, or fewer than two classes.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> worst_neighbour(Votes.from_counts([[9, 1], [5, 5]]), GNMax(2.0))
-    array([[10,  0],
-           [ 4,  6]])
     """
     if not isinstance(mechanism, ExactLaw):
         raise InvalidInputError(f"worst_neighbour needs a mechanism with an exact law, got {mechanism!r}.")

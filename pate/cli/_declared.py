@@ -42,11 +42,6 @@ class Use:
         Why no job file must hold it; empty: it may.
     kind : type
         The option's type, without None; read off the declaration.
-
-    Examples
-    --------
-    >>> Use(argument="n_teachers").way
-    ''
     """
 
     argument: str | None = ""
@@ -56,15 +51,7 @@ class Use:
 
 
 def uses_of(declaration: type) -> dict[str, Use]:
-    """Return what becomes of each option.
-
-    Examples
-    --------
-    >>> from typing import Annotated
-    >>> Teachers = dataclass(type("Teachers", (), {"__annotations__": {"n": Annotated[int | None, Use(way="here")]}}))
-    >>> uses_of(Teachers)
-    {'n': Use(argument='n', way='here', not_in_file='', kind=<class 'int'>)}
-    """
+    """Return what becomes of each option."""
     found = {}
     for name, annotation in typing.get_type_hints(declaration, include_extras=True).items():
         base, *extras = typing.get_args(annotation)
@@ -83,13 +70,6 @@ def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]
     signature : inspect.Signature
     hints : mapping of str to type
         The parameters' annotations, resolved.
-
-    Examples
-    --------
-    >>> from typing import Annotated
-    >>> said = {"jobs": Annotated[int, typer.Option()], "file": Annotated[str, typer.Argument()]}
-    >>> options_of(Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in said]), said)
-    {'jobs': '--jobs', 'n_jobs': '--jobs'}
     """
     found: dict[str, str] = {}
     for name in signature.parameters:

@@ -61,19 +61,6 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
     ------
     InvalidInputError
         The file cannot be read, holds an unknown option (the nearest known one is named), or a value of another kind.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> uses = {"epsilon": Use(kind=float), "classes": Use(kind=list[str])}
-    >>> file = Path(tempfile.mkdtemp()) / "job.toml"
-    >>> _ = file.write_text("epsilon = 2.0\nclasses = ['no', 'yes']")
-    >>> read_job_file(file, uses)
-    {'epsilon': 2.0, 'classes': ['no', 'yes']}
-    >>> _ = file.write_text("epsilom = 2.0")
-    >>> read_job_file(file, uses)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ... has the unknown option 'epsilom'. Did you mean 'epsilon'? ...
     """
     path = Path(path)
     if path.suffix.lower() in (".yaml", ".yml"):
@@ -126,12 +113,6 @@ def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
 
 
 def _placed(folder: Path, value: str) -> str:
-    """Return a path that starts at the file's folder; of a database (``duckdb:FILE?table=NAME``) its file's.
-
-    Examples
-    --------
-    >>> _placed(Path("jobs"), "a.csv"), _placed(Path("jobs"), "duckdb:a.db?table=t")
-    ('jobs/a.csv', 'duckdb:jobs/a.db?table=t')
-    """
+    """Return a path that starts at the file's folder; of a database (``duckdb:FILE?table=NAME``) its file's."""
     kind, sign, place = value.partition(":")
     return f"{kind}:{folder / place}" if sign and kind in ("duckdb", "sqlite") else str(folder / value)

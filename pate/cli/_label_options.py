@@ -46,13 +46,7 @@ def _take_config(context: typer.Context, value: Path | None) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions:
-    """What a person asks of ``pate label``.
-
-    Examples
-    --------
-    >>> LabelOptions(epsilon=1.0, out=Path("labels.csv"), votes=Path("votes.npy")).arguments()["unit"]
-    'record'
-    """
+    """What a person asks of ``pate label``."""
 
     private: Annotated[
         Path | None,

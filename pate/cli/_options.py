@@ -33,13 +33,7 @@ JOBS = -1
 
 
 class Names(tuple[str, ...]):
-    """Names as a command line gives them, ``--classes a,b`` or, commas and all, ``--classes a --classes b,c``.
-
-    Examples
-    --------
-    >>> Names.of(["no, yes"]), Names.of(["a,b", "c"]), Names.of(["a,b"], listed=True)
-    (('no', 'yes'), ('a,b', 'c'), ('a,b',))
-    """
+    """Names as a command line gives them, ``--classes a,b`` or, commas and all, ``--classes a --classes b,c``."""
 
     __slots__ = ()
 
@@ -52,24 +46,12 @@ class Names(tuple[str, ...]):
 
 
 def whole_or_names(text: str) -> int | Names:
-    """Return how many there are, or their names where these were given.
-
-    Examples
-    --------
-    >>> whole_or_names("10"), whole_or_names("no,yes")
-    (10, ('no', 'yes'))
-    """
+    """Return how many there are, or their names where these were given."""
     return int(text) if text.strip().isdecimal() else Names.of([text])
 
 
 class Size(tuple[int, int]):
-    """Width and height, such as ``28x28``.
-
-    Examples
-    --------
-    >>> Size.parse("28x20")
-    (28, 20)
-    """
+    """Width and height, such as ``28x28``."""
 
     __slots__ = ()
 

@@ -23,24 +23,6 @@ def in_own_words(text: str, options: Mapping[str, str]) -> str:
         Such as ``n_teachers must be at most 5`` or ``say anyway=True (--anyway)``.
     options : mapping of str to str
         The options of the command by their arguments' names.
-
-    Examples
-    --------
-    >>> known = {"n_teachers": "--teachers", "anyway": "--anyway", "voters": "--voters", "classes": "--classes"}
-    >>> in_own_words("n_teachers must be at most 5, got 9: say anyway=True (--anyway).", known)
-    '--teachers must be at most 5, got 9: say --anyway.'
-    >>> in_own_words("classes are two. Say voters='shards' (--voters shards); classes= was not given", known)
-    '--classes are two. Say --voters shards; --classes was not given'
-    >>> in_own_words("name them: classes= (--classes), or say anyway=True (--anyway)", known)
-    'name them: --classes, or say --anyway'
-    >>> in_own_words("choose other classes=, or other voters=.", known)
-    'choose other --classes, or other --voters.'
-    >>> in_own_words("fewer than two classes", known)
-    'fewer than two classes'
-    >>> in_own_words("GNMax(sigma=40.0) buys nothing: sigma=50.0 would", {"sigma": "--sigma"})
-    'GNMax(sigma=40.0) buys nothing: --sigma 50.0 would'
-    >>> in_own_words("n_teachers and classes are here, got None. Or use TeacherEnsemble(estimator, ...).", known)
-    '--teachers and --classes are here, and was left out.'
     """
     for left_out, told in _NOTHING.items():
         text = text.replace(left_out, told)

@@ -20,14 +20,7 @@ _SECRETS = ("noise_seed", "partition_seed")
 
 @dataclass(frozen=True)
 class Given:
-    """A classifier somebody set up, as what makes a contestant: the same at every budget.
-
-    Examples
-    --------
-    >>> from pate import PATEClassifier
-    >>> Given(PATEClassifier(n_teachers=20)).model.n_teachers
-    20
-    """
+    """A classifier somebody set up, as what makes a contestant: the same at every budget."""
 
     model: Any
 
@@ -48,12 +41,6 @@ def entrants_of(contestants: Any) -> tuple[Contestant, ...]:
     ------
     InvalidInputError
         Nobody, a name twice, or something that cannot take part.
-
-    Examples
-    --------
-    >>> from pate import PATEClassifier
-    >>> [(c.name, c.side) for c in entrants_of({"mine": PATEClassifier()})]
-    [('mine', 'PATE')]
     """
     if isinstance(contestants, Mapping):
         found = tuple(_contestant(name, given) for name, given in contestants.items())
@@ -78,13 +65,7 @@ def entrants_of(contestants: Any) -> tuple[Contestant, ...]:
 
 
 def described(contestant: Contestant) -> Entrant:
-    """Return what a reader is told of a contestant.
-
-    Examples
-    --------
-    >>> described(Contestant("A", lambda setting: None, tuning=Tuning("its planner", 6, "digits"))).n_tried
-    6
-    """
+    """Return what a reader is told of a contestant."""
     told, given = contestant.tuning, isinstance(contestant.make, Given)
     return Entrant(
         name=contestant.name,

@@ -115,13 +115,7 @@ def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> l
 
 
 def forget_rows() -> None:
-    """Drop what this process remembers of rows.
-
-    Examples
-    --------
-    >>> forget_rows(), _ROWS
-    (None, RowMemory(<sensitive>))
-    """
+    """Drop what this process remembers of rows."""
     _ROWS.forget()
 
 
@@ -244,13 +238,7 @@ def _made(task: Task, data: Dataset) -> Any:
 
 
 def wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
-    """Whether a classifier was told class values, not indices.
-
-    Examples
-    --------
-    >>> wants_values(("a", "b"), ("a", "b")), wants_values(range(2), ("a", "b")), wants_values(None, ("a", "b"))
-    (True, False, False)
-    """
+    """Whether a classifier was told class values, not indices."""
     return isinstance(classes, Iterable) and tuple(classes) == values and values != tuple(range(len(values)))
 
 

@@ -47,16 +47,6 @@ class CellFolder:
     ----------
     path : path
         Made when absent.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> place = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (place / "thesis.txt").write_text("years of work")
-    >>> with CellFolder(place) as folder:
-    ...     folder.open([], None, {}, [], {})
-    Traceback (most recent call last):
-    pate.exceptions.RunFolderError: ... is not empty and holds no comparison. Choose another folder for out=, ...
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -51,13 +51,6 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     sides : mapping of str to str
     redraws, n_pool
         Those of :class:`pate.data.Dataset`.
-
-    Examples
-    --------
-    >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-    >>> found = find([cell], {}, redraws="nothing", n_pool=None)
-    >>> found.bands[0].mean, found.rule
-    (0.9, None)
     """
     fits: dict[tuple[str, float | None], list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.repeat):

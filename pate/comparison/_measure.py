@@ -26,13 +26,7 @@ _MISSING = "missing"
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Public rows that were asked about (positions) and the labels that came back, as class indices; -1: none.
-
-    Examples
-    --------
-    >>> Asked(np.array([4, 7]), np.array([1, -1])).n_answers
-    1
-    """
+    """Public rows that were asked about (positions) and the labels that came back, as class indices; -1: none."""
 
     queries: npt.NDArray[np.int64]
     labels: npt.NDArray[np.int64]
@@ -55,11 +49,6 @@ def calibration_error(confidence: FloatArray, right: npt.NDArray[np.bool_]) -> f
     References
     ----------
     Guo, Pleiss, Sun, Weinberger 2017, "On Calibration of Modern Neural Networks", equation 5.
-
-    Examples
-    --------
-    >>> calibration_error(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, True, True, False])).__round__(3)
-    0.1
     """
     place = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
     gap = np.bincount(place, weights=confidence - right, minlength=_BINS)
@@ -117,13 +106,7 @@ def _bits(right: npt.NDArray[np.bool_], groups: Any) -> dict[str, str]:
 
 
 def indices_of(said: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Return class indices of what a model says; -1 of a value that is no class.
-
-    Examples
-    --------
-    >>> indices_of(["b", "a", "z"], ("a", "b"))
-    array([ 1,  0, -1])
-    """
+    """Return class indices of what a model says; -1 of a value that is no class."""
     place = {value: k for k, value in enumerate(values)}
     return np.array([place.get(value, -1) for value in np.asarray(said).tolist()], dtype=np.int64)
 

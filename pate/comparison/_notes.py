@@ -27,12 +27,6 @@ def sizes(data: Dataset, cells: Iterable[Cell]) -> dict[str, int | str]:
     ----------
     data : Dataset
     cells : iterable of Cell
-
-    Examples
-    --------
-    >>> from pate import load_dataset
-    >>> sizes(load_dataset("digits", n_private=300), [])
-    {'unit': 'record', 'n_private': 300, 'n_public': 216, 'n_test': 359}
     """
     n_records = len(data.private.y)
     n_units, unit = units_of(data.private.groups, n_records)
@@ -56,12 +50,6 @@ def spent(cells: Sequence[Cell], redraws: str) -> str:
     cells : sequence of Cell
         Fits on the private data.
     redraws : {"all rows", "training rows", "nothing"}
-
-    Examples
-    --------
-    >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-    >>> spent([cell], "nothing")[:73]
-    '1 fits on the private data were made, each a spend of its own. Not all st'
     """
     many = f"{len(cells)} fits on the private data were made, each a spend of its own"
     end = "These numbers evaluate methods; they are not one release, and choosing a method by them on data that matters"
@@ -94,12 +82,6 @@ def warnings_of(cells: Sequence[Cell], unit: str | None) -> list[str]:
         Fits on the private data.
     unit : {"record", "group"} or None
         Whose the private rows are; None where that is not known.
-
-    Examples
-    --------
-    >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7, took_groups=False)
-    >>> warnings_of([cell], "group")[0][:52]
-    'A: not told whose each private row is, though people'
     """
     stated = [(c.contestant, s) for c in cells if (s := c.statement) is not None]
     notes = []
@@ -130,15 +112,7 @@ def warnings_of(cells: Sequence[Cell], unit: str | None) -> list[str]:
 
 
 def knows_shards(statement: PrivacyStatement) -> bool:
-    """Whether shards were cut by a seed that may be known, which narrows the promise.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> knows_shards(release.statement)
-    False
-    """
+    """Whether shards were cut by a seed that may be known, which narrows the promise."""
     return any(a.name == KNOWN_SHARDS for a in statement.assumptions)
 
 

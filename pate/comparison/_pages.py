@@ -17,18 +17,7 @@ _CELLS = "cells.jsonl"
 
 
 def write(folder: Path, result: ComparisonResult) -> None:
-    """Write all that may be published into a folder that is known to be this comparison's.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pate.report.rows import Row
-    >>> place = Path(tempfile.mkdtemp())
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, seed=7)
-    >>> write(place, ComparisonResult(kind="comparison", title="A on digits", rows=[row]))
-    >>> sorted(path.name for path in place.iterdir())
-    ['accuracy.png', 'accuracy.svg', 'report.html', 'report.md', 'results.json']
-    """
+    """Write all that may be published into a folder that is known to be this comparison's."""
     from pate.report import render_markdown, write_report
     from pate.report.plots import figure_to_png, figure_to_svg
 
@@ -43,29 +32,14 @@ def write(folder: Path, result: ComparisonResult) -> None:
 
 
 def drawn(result: ComparisonResult, ax: Any = None) -> Any:
-    """Return the axes of a comparison's picture; None where no fit has an epsilon.
-
-    Examples
-    --------
-    >>> drawn(ComparisonResult(kind="comparison", title="t", rows=[])) is None
-    True
-    """
+    """Return the axes of a comparison's picture; None where no fit has an epsilon."""
     from pate.report import comparison_picture
 
     return comparison_picture(result, ax) if result.epsilons else None
 
 
 def write_cells(folder: Path, cells: Sequence[Cell]) -> None:
-    r"""Write the fits, unless a run has left them there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> write_cells(place, [Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)])
-    >>> (place / "cells.jsonl").read_text().count("\n")
-    1
-    """
+    r"""Write the fits, unless a run has left them there."""
     if not (folder / _CELLS).exists():
         write_text(folder / _CELLS, "".join(json.dumps(cell.to_dict(), allow_nan=False) + "\n" for cell in cells))
 
@@ -77,12 +51,6 @@ def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
     ------
     RunFolderError
         There is none, or it is damaged.
-
-    Examples
-    --------
-    >>> read(Path("nowhere"))
-    Traceback (most recent call last):
-    pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
     """
     try:
         lines = (folder / _CELLS).read_text(encoding="utf-8").splitlines()

@@ -42,14 +42,6 @@ class Design:
         Whose row each test row is, where a person has several.
     level, looks
         Of confidence, of all looks together; and how many there are.
-
-    Examples
-    --------
-    >>> Design(same_rows=True).looks
-    1
-    >>> Design(same_rows=False)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: test_share must be given where every repeat draws its test rows anew ...
     """
 
     same_rows: bool
@@ -196,14 +188,7 @@ def _owners(values: Sequence[FloatArray], design: Design) -> list[IndexArray | N
 
 
 def check_rights(name: str, rights: Any, design: Design) -> list[Mask]:
-    """Return what was right as one boolean array per repeat.
-
-    Examples
-    --------
-    >>> check_rights("a", [[0.9, 0.8]], Design(same_rows=True))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: a must hold one boolean array of at least 2 test rows per repeat, ...
-    """
+    """Return what was right as one boolean array per repeat."""
     try:
         arrays = [np.asarray(right) for right in rights]
     except (TypeError, ValueError):

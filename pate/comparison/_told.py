@@ -12,26 +12,14 @@ from pate.report.comparison_result import ComparisonResult
 
 
 def titled(names: Sequence[str], dataset: str) -> str:
-    """Return who is compared on what, in a few words.
-
-    Examples
-    --------
-    >>> titled(["a", "b", "a"], "digits"), titled(list("abcde"), "digits")
-    ('a and b on digits', 'a, b and 3 others on digits')
-    """
+    """Return who is compared on what, in a few words."""
     names = list(dict.fromkeys(names))
     told = [*names[:2], f"{len(names) - 2} others"] if len(names) > 4 else names
     return f"{listed(told)} on {dataset}" if told else f"on {dataset}"
 
 
 def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a table of text: contestant, epsilon, accuracy with its standard deviation, fits.
-
-    Examples
-    --------
-    >>> accuracy_table([{"contestant": "A", "epsilon": 1.0, "mean": 0.9, "std": math.nan, "n": 1}])[1]
-    ('A', '1', '0.900', '1')
-    """
+    """Return a table of text: contestant, epsilon, accuracy with its standard deviation, fits."""
     table: list[tuple[str, ...]] = [("contestant", "epsilon", "accuracy", "fits")]
     for s in summary:
         spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
@@ -41,13 +29,7 @@ def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]
 
 
 def verdict_table(result: ComparisonResult) -> list[tuple[str, ...]]:
-    """Return a row an epsilon: who is ahead, by how much, and every contestant's accuracy.
-
-    Examples
-    --------
-    >>> verdict_table(ComparisonResult(kind="comparison", title="t", rows=[]))
-    [('epsilon', 'verdict', 'difference')]
-    """
+    """Return a row an epsilon: who is ahead, by how much, and every contestant's accuracy."""
     said = {card["epsilon"]: (card["word"], card["by"].replace("\n", " ")) for card in looks(result)}
     means = {(band.contestant, band.epsilon): f"{100 * band.mean:.1f}%" for band in result.bands}
     names = list(dict.fromkeys(band.contestant for band in result.bands if band.epsilon is not None))

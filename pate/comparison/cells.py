@@ -18,13 +18,7 @@ Key = tuple[str, float | None, int]
 
 
 def packed(right: npt.NDArray[np.bool_]) -> str:
-    """Return truth values as text, eight to a byte.
-
-    Examples
-    --------
-    >>> packed(np.array([True, False, True]))
-    'oA=='
-    """
+    """Return truth values as text, eight to a byte."""
     return base64.b64encode(np.packbits(right).tobytes()).decode()
 
 

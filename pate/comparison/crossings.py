@@ -28,11 +28,6 @@ class Crossing:
         Where the mean difference is zero in it, linear in log epsilon.
     before, after : {"ahead", "behind"} or None
         The sure verdict on its left and on its right.
-
-    Examples
-    --------
-    >>> Crossing(0.4, 1.2, (0.7,), "ahead", "behind").sure
-    True
     """
 
     low: float | None

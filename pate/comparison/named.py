@@ -54,12 +54,6 @@ def compare_on(
     ------
     InvalidInputError
         An unknown data set or contestant.
-
-    Examples
-    --------
-    >>> report = compare_on("digits", contestants=["pate", "dpsgd"], epsilons=[3.0], n_repeats=1)
-    >>> [row["contestant"] for row in report.rows()]
-    ['pate', 'dpsgd']
     """
     if not len(epsilons):
         raise InvalidInputError("epsilons must name at least one budget, got none.")

@@ -59,14 +59,6 @@ class PairedDifference:
     repeats_needed : int or None
         The least number of repeats that would tell such a mean, with such a spread, from zero; None where 100 would
         not: then the test rows are too few, or the gap is too small.
-
-    Examples
-    --------
-    >>> made = dict(level=0.95, looks=1, n_repeats=5, n_rows=1000, df=4, se_rows=0.01, repeats_needed=5)
-    >>> PairedDifference(mean=0.03, low=0.01, high=0.05, se_repeats=0.005, **made).verdict
-    'ahead'
-    >>> PairedDifference(mean=0.03, low=-0.01, high=0.07, se_repeats=0.01, **made).verdict
-    'undecided'
     """
 
     mean: float
@@ -89,15 +81,7 @@ class PairedDifference:
         return "ahead" if self.low > 0 else "behind" if self.high < 0 else "undecided"
 
     def reversed(self) -> PairedDifference:
-        """Return the difference of the second contestant less the first.
-
-        Examples
-        --------
-        >>> one = [[True] * 90 + [False] * 10] * 3
-        >>> other = [[True] * 60 + [False] * 40] * 3
-        >>> paired_difference(one, other, same_rows=True).reversed().verdict
-        'behind'
-        """
+        """Return the difference of the second contestant less the first."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return PairedDifference(**{**self.__dict__, "mean": -self.mean, "low": low, "high": high})
 
@@ -127,11 +111,6 @@ class Band:
     paired : bool
         Whether it is drawn to be compared with the other bands (see :func:`paired_bands`), not to say how well the
         contestant would do elsewhere.
-
-    Examples
-    --------
-    >>> Band(mean=0.9, low=0.88, high=0.92, level=0.95, looks=1, paired=False).low
-    0.88
     """
 
     mean: float

@@ -37,13 +37,6 @@ class EpsilonVerdict:
     pairs : dict of (name, name) to PairedDifference
         All pairs, the greater mean first.
     looks : int
-
-    Examples
-    --------
-    >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 60 + [False] * 40] * 3
-    >>> verdict, = verdicts({"A": {1.0: other}, "B": {1.0: one}}, [1.0], same_rows=True)
-    >>> verdict.leader, verdict.ahead_of, verdict.undecided
-    ('B', ('A',), ())
     """
 
     epsilon: float
@@ -87,14 +80,6 @@ class SideVerdict:
         ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of theirs is ahead of everyone of ours.
     pairs : dict of (ours, theirs) to PairedDifference
     looks : int
-
-    Examples
-    --------
-    >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 60 + [False] * 40] * 3
-    >>> rights = {"records": {1.0: one}, "linear": {1.0: other}, "CNN": {1.0: other}}
-    >>> found, = side_verdicts(rights, [1.0], ours=["records"], theirs=["linear", "CNN"], same_rows=True)
-    >>> found.verdict, found.not_behind, found.looks
-    ('ahead', True, 2)
     """
 
     epsilon: float

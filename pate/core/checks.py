@@ -19,13 +19,7 @@ _T = TypeVar("_T")
 
 
 class CellKindError(InvalidInputError, TypeError):
-    """A cell is neither a number nor a text: a wrong value, and a wrong type.
-
-    Examples
-    --------
-    >>> issubclass(CellKindError, TypeError)
-    True
-    """
+    """A cell is neither a number nor a text: a wrong value, and a wrong type."""
 
 
 def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _T:
@@ -40,12 +34,6 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
         What to call the data in an error.
     read : callable
         What it raises on purpose (a ``PateError``) is passed on.
-
-    Examples
-    --------
-    >>> quietly("X", float, "Ms Smith")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X cannot be read (ValueError). The library's own words are withheld, ...
     """
     kind = ""
     try:
@@ -75,26 +63,12 @@ def largest_of(*values: float) -> float:
     ------
     InvalidInputError
         One of them is NaN.
-
-    Examples
-    --------
-    >>> largest_of(0.5, 2.0)
-    2.0
-    >>> largest_of(0.5, math.nan)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: a cost came out as no number: these settings are beyond what floats hold. ...
     """
     return max(map(_known, values))
 
 
 def least_of(*values: float) -> float:
-    """Return the least of some bounds; one that is not a number is refused, wherever it stands (:func:`largest_of`).
-
-    Examples
-    --------
-    >>> least_of(0.5, 2.0)
-    0.5
-    """
+    """Return the least of some bounds; one that is not a number is refused, wherever it stands (:func:`largest_of`)."""
     return min(map(_known, values))
 
 
@@ -108,13 +82,7 @@ def _known(value: float) -> float:
 
 
 def cell_kind(cell: Any) -> str:
-    """Return ``"number"``, ``"text"``, ``"missing"``, or what else a cell is.
-
-    Examples
-    --------
-    >>> [cell_kind(c) for c in (True, 2.5, "x", None, float("nan"), 1j, np.datetime64("2020-01-01"), {})]
-    ['number', 'number', 'text', 'missing', 'missing', 'complex', 'datetime', 'dict']
-    """
+    """Return ``"number"``, ``"text"``, ``"missing"``, or what else a cell is."""
     if isinstance(cell, str):
         return "text"
     if isinstance(cell, bool | np.bool_):
@@ -137,12 +105,6 @@ def unmasked(name: str, values: Any) -> Any:
     """Return the values of a masked array; a masked cell is a missing one, and missing ones are refused here.
 
     ``np.asarray`` would show what the mask hides.
-
-    Examples
-    --------
-    >>> unmasked("y", np.ma.array([0, 1], mask=[False, True]))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: y has masked cells, which are missing values. Fill them in, or drop those rows.
     """
     if not isinstance(values, np.ma.MaskedArray):
         return values
@@ -162,14 +124,6 @@ def check_labels(name: str, y: Any, n_records: int | None = None) -> npt.NDArray
         A masked cell, None and NaN are missing.
     n_records : int or None
         How many there must be.
-
-    Examples
-    --------
-    >>> check_labels("y", [1, "a"]).tolist()
-    [1, 'a']
-    >>> check_labels("y", np.array(["2020-01-01"], dtype="M8[D]"))
-    Traceback (most recent call last):
-    pate.core.checks.CellKindError: y holds datetime values. Pass numbers or texts: one class value per row.
     """
     return quietly(name, _labels, name, y, n_records)
 
@@ -232,14 +186,7 @@ def check_real(
     high_open: bool = False,
     remedy: str = "",
 ) -> float:
-    """Return ``value`` as a finite float within the interval.
-
-    Examples
-    --------
-    >>> check_real("sigma", -1, low=0, low_open=True, remedy="Use the noise's standard deviation.")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: sigma must be a finite number > 0, got -1. Use the noise's standard deviation.
-    """
+    """Return ``value`` as a finite float within the interval."""
     ok = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
     if ok:
         ok = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
@@ -256,14 +203,7 @@ def check_real(
 
 
 def check_int(name: str, value: Any, *, low: int | None = None, high: int | None = None, remedy: str = "") -> int:
-    """Return ``value`` as an int within the bounds.
-
-    Examples
-    --------
-    >>> check_int("n_teachers", 2.5, low=1)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: n_teachers must be a whole number >= 1, got 2.5.
-    """
+    """Return ``value`` as an int within the bounds."""
     ok = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
     if ok:
         ok = (low is None or value >= low) and (high is None or value <= high)
@@ -282,27 +222,14 @@ def check_int(name: str, value: Any, *, low: int | None = None, high: int | None
 
 
 def did_you_mean(said: Any, known: Iterable[Any]) -> str:
-    """Return a question that names the nearest known word, with a space before it; empty where none is near.
-
-    Examples
-    --------
-    >>> did_you_mean("bloodpressure", ["age", "blood_pressure"]), did_you_mean("x", ["age"])
-    (" Did you mean 'blood_pressure'?", '')
-    """
+    """Return a question that names the nearest known word, with a space before it; empty where none is near."""
     words = [word for word in known if isinstance(word, str)]
     near = difflib.get_close_matches(said, words, n=1) if isinstance(said, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str = "") -> str:
-    """Return ``value`` if it is one of ``allowed``.
-
-    Examples
-    --------
-    >>> check_choice("protocol", "mine", ["paper", "standard"])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: protocol must be one of 'paper', 'standard', got 'mine'.
-    """
+    """Return ``value`` if it is one of ``allowed``."""
     names = list(allowed)
     if value not in names:
         text = f"{name} must be one of {', '.join(map(repr, names))}, got {shown(value)}."
@@ -311,16 +238,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str =
 
 
 def check_classes(classes: Any) -> tuple[Any, ...]:
-    """Return the public set of classes as a tuple of at least two distinct plain values.
-
-    Examples
-    --------
-    >>> check_classes(range(3))
-    (0, 1, 2)
-    >>> check_classes(["sick"])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: classes must list at least two distinct class values, got ['sick']. ...
-    """
+    """Return the public set of classes as a tuple of at least two distinct plain values."""
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise InvalidInputError(
             f"classes must list at least two distinct class values, got {shown(classes)}. "
@@ -361,13 +279,6 @@ def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "cl
     **Guarantees.** For labels whose classes nobody named, alone: their set would become public whole, which every
     record decides and a warning tells. Whether it is many numbers is a bit of that set; it is told to whoever holds the
     records, before anything is trained or charged. Where classes are named this is never asked.
-
-    Examples
-    --------
-    >>> check_no_amounts("y", range(10), 100)
-    >>> check_no_amounts("y", range(2965), 4000)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: y holds many different numbers, as an amount does: that is ...
     """
     n = sum(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
     if n > _FEW_NUMBERS and (n > _MOST_NUMBERS or n_records < 10 * n):
@@ -387,14 +298,6 @@ def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.i
         What to call ``y`` in an error.
     y : array-like of shape (n,)
     classes : sequence of class values
-
-    Examples
-    --------
-    >>> encode_labels("y", ["b", "a"], ("a", "b"))
-    array([1, 0])
-    >>> encode_labels("y", ["b", "c"], ("a", "b"))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: y holds values outside classes=('a', 'b'). ...
     """
     return quietly(name, _encoded, name, check_labels(name, y), classes)
 

@@ -30,17 +30,6 @@ class UnansweredCalls:
 
     A worker that dies takes along the rows that only it had been sent. May be read by another thread than the one that
     notes the answers.
-
-    Examples
-    --------
-    >>> calls = UnansweredCalls([("a",), ("b",)])
-    >>> list(calls)
-    [(0, ('a',)), (1, ('b',))]
-    >>> calls.answered(0)
-    ('a',)
-    >>> calls.again()
-    >>> list(calls)
-    [(1, ('b',))]
     """
 
     def __init__(self, calls: Iterable[tuple[Any, ...]]) -> None:
@@ -100,19 +89,6 @@ def raise_given_up(backend: Any) -> None:
     """Let joblib hear of a task that dask has given up on, after several workers died of it.
 
     joblib's backend for dask (1.6) calls nobody back then, and ``Parallel`` would wait for ever.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> class DaskDistributedBackend:
-    ...     def submit(self, task, callback):
-    ...         job = SimpleNamespace(exception=lambda: RuntimeError(f"{task} was given up"))
-    ...         job.add_done_callback = lambda tell: tell(job)
-    ...         return job
-    >>> backend = DaskDistributedBackend()
-    >>> raise_given_up(backend)
-    >>> job = backend.submit("shard 3", callback=print)
-    shard 3 was given up
     """
     if type(backend).__name__ != "DaskDistributedBackend" or "submit" in vars(backend):
         return
@@ -133,18 +109,7 @@ def raise_given_up(backend: Any) -> None:
 
 @contextmanager
 def quiet_callbacks() -> Iterator[None]:
-    """Keep joblib from printing its own traceback when it hands a task to workers that have just died.
-
-    Examples
-    --------
-    >>> logger = logging.getLogger("concurrent.futures")
-    >>> record = logger.makeRecord("", 40, "", 0, "exception calling callback for <Future>", (), None)
-    >>> with quiet_callbacks():
-    ...     print(bool(logger.filter(record)))
-    False
-    >>> bool(logger.filter(record))
-    True
-    """
+    """Keep joblib from printing its own traceback when it hands a task to workers that have just died."""
     # loky logs there, in a thread of its own, what is raised to the caller as well.
     logger = logging.getLogger("concurrent.futures")
 
@@ -172,13 +137,7 @@ def answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, lis
 
 
 def on_cluster() -> bool:
-    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines.
-
-    Examples
-    --------
-    >>> on_cluster()
-    False
-    """
+    """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines."""
     return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
 
 
@@ -194,11 +153,6 @@ def in_order(
 
     What a worker that dies took along is worked out again by another one. A worker's log shows nothing of the
     arguments, and what is raised there is told by its kind alone, unless its words are of this package.
-
-    Examples
-    --------
-    >>> list(in_order(max, [(1, 2), (4, 3)], n_jobs=1))
-    [2, 4]
     """
     waiting = UnansweredCalls((_Mute(args),) for args in calls)
     early: dict[int, Any] = {}

@@ -23,11 +23,6 @@ class Told(NamedTuple):
         for no log. Empty where there is nothing to quote.
     category : type
         Of the warning.
-
-    Examples
-    --------
-    >>> Told("no record is of the class 'ill'.").quoting
-    ''
     """
 
     text: str

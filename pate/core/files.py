@@ -34,17 +34,6 @@ def check_can_write(name: str, target: str | os.PathLike[str]) -> None:
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> check_can_write("out", folder / "new" / "labels.csv"), list(folder.iterdir())
-    (None, [])
-    >>> (folder / "a file").touch()
-    >>> check_can_write("out", folder / "a file" / "labels.csv")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: out=... cannot be written: Not a directory. Name a file in a folder that you ...
     """
     goal = Path(target).absolute()
     try:
@@ -72,17 +61,7 @@ def check_can_write(name: str, target: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str], *, mode: int | None = None) -> Iterator[Path]:
-    """Yield a path beside ``target`` to write to; on success it is flushed to disk and renamed over ``target``.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> with atomic_path(folder / "a.txt") as path:
-    ...     _ = path.write_text("whole")
-    >>> [p.name for p in folder.iterdir()]
-    ['a.txt']
-    """
+    """Yield a path beside ``target`` to write to; on success it is flushed to disk and renamed over ``target``."""
     goal = Path(target)
     goal.parent.mkdir(parents=True, exist_ok=True)
     # The real suffix stays last: numpy and pandas choose by it.
@@ -108,15 +87,6 @@ def remove_whole(target: str | os.PathLike[str]) -> None:
     """Take a file away, and what a process that was killed while it wrote it left beside it.
 
     For files with secrets; of several processes that write one file, none should be at it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("run.key", ".run.draft-a1b2c3d4.key", ".run.notes.key"):
-    ...     (folder / name).touch()
-    >>> remove_whole(folder / "run.key"), [p.name for p in folder.iterdir()]
-    (None, ['.run.notes.key'])
     """
     goal = Path(target)
     begin = f".{goal.stem}.{_DRAFT}"
@@ -143,24 +113,10 @@ def write_text(target: str | os.PathLike[str], text: str, *, mode: int | None = 
 
 
 def write_json(target: str | os.PathLike[str], value: Any, *, mode: int | None = None) -> None:
-    """Write ``value`` atomically as JSON; NaN and infinity are refused.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> goal = pathlib.Path(tempfile.mkdtemp()) / "a.json"
-    >>> write_json(goal, {"a": 1}); json.loads(goal.read_text())
-    {'a': 1}
-    """
+    """Write ``value`` atomically as JSON; NaN and infinity are refused."""
     write_text(target, json_text(value), mode=mode)
 
 
 def json_text(value: Any) -> str:
-    r"""Return what :func:`write_json` writes.
-
-    Examples
-    --------
-    >>> json_text([1])
-    '[\n  1\n]\n'
-    """
+    r"""Return what :func:`write_json` writes."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"

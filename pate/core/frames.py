@@ -42,16 +42,6 @@ def plain_rows(X: Any, *, name: str = "X") -> Any:
     InvalidInputError
         A query that was not carried out (a polars LazyFrame, a dask DataFrame), or a column of another declared type
         (dates, lists), which is named.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> table = pa.table({"age": [7, None], "town": ["Oslo", None], "well": [True, None]})
-    >>> plain_rows(table).to_dict("list")
-    {'age': [7.0, nan], 'town': ['Oslo', nan], 'well': [1.0, nan]}
-    >>> plain_rows(pa.table({"seen": pa.array([0], pa.date32())}))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: column 'seen' holds date32[day] values, which are neither numbers nor text. ...
     """
     if isinstance(X, tuple | Mapping) and not hasattr(X, "iloc"):
         _refuse_several(X, name)
@@ -79,12 +69,6 @@ def plain_column(y: Any, *, name: str = "y") -> Any:
     """Return a polars Series or a pyarrow Array as a 1-d array, in which no cell changes another; others as they are.
 
     Missing cells are None, beside numbers and truth values as they are.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> plain_column(pa.array([1, None])), plain_column(pa.array(["a", "b"])), plain_column([1, 2])
-    (array([1, None], dtype=object), array(['a', 'b'], dtype=object), [1, 2])
     """
     if y is None or isinstance(y, np.ndarray | list | tuple):
         return y

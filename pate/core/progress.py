@@ -39,11 +39,6 @@ def track(
         How many of ``total`` were done before.
     note : callable or None
         Of the number of items done: public text to show beside the bar.
-
-    Examples
-    --------
-    >>> list(track(range(3), total=3, label="teachers"))
-    [0, 1, 2]
     """
     if not show or total <= 1:
         yield from items
@@ -75,13 +70,7 @@ def track(
 
 
 def in_notebook() -> bool:
-    """Return whether a notebook's kernel runs this, which can show more than text.
-
-    Examples
-    --------
-    >>> in_notebook()
-    False
-    """
+    """Return whether a notebook's kernel runs this, which can show more than text."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 

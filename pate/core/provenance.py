@@ -27,13 +27,7 @@ def now() -> str:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed :data:`PACKAGES`, without importing them.
-
-    Examples
-    --------
-    >>> {"pate", "python", "numpy"} <= set(package_versions())
-    True
-    """
+    """Return the versions of Python and of the installed :data:`PACKAGES`, without importing them."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -56,12 +50,6 @@ def git_commit(checkout: str | os.PathLike[str] | None = None) -> str | None:
     str or None
         None when the folder is not itself the root of a git working tree (an installed package in somebody's project
         must not claim that project's commit), has no commit yet, or git is not there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> git_commit(tempfile.mkdtemp()) is None
-    True
     """
     root = Path(checkout) if checkout is not None else Path(__file__).parents[2]
     top = _git(root, "rev-parse", "--show-toplevel")

@@ -21,13 +21,6 @@ def column_scales(rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64
     ----------
     rows : float array of shape (n_rows, n_features)
         Public, and finite.
-
-    Examples
-    --------
-    >>> column_scales(np.array([[0.0, 1.0, 5.0], [40.0, 0.0, 5.5]]))
-    array([20.  ,  1.  ,  0.25])
-    >>> column_scales(np.array([[0.0, 3.0], [4.0, 0.0]]))
-    array([1., 1.])
     """
     deviation = rows.std(axis=0, dtype=np.float64)
     moves = np.sort(deviation[deviation > 0])

@@ -23,24 +23,13 @@ def system_bytes(size: int) -> bytes:
     """Return bytes from the operating system's cryptographic generator: the one place that asks it.
 
     In a replay (:mod:`pate.core.tape`) they follow from the tape's key, and what is made of them is not private.
-
-    Examples
-    --------
-    >>> len(system_bytes(32)), system_bytes(32) == system_bytes(32)
-    (32, False)
     """
     tape = playing()
     return _operating_system(size) if tape is None else tape.draw("system", size)
 
 
 def unreplayed_bytes(size: int) -> bytes:
-    """Return such bytes for what is kept in a file: they come from the operating system in a replay, too.
-
-    Examples
-    --------
-    >>> len(unreplayed_bytes(8))
-    8
-    """
+    """Return such bytes for what is kept in a file: they come from the operating system in a replay, too."""
     return _operating_system(size)
 
 
@@ -56,11 +45,6 @@ def training_seed(seed: int | None, *path: int) -> int:
         The user's ``random_state``; None draws from the operating system.
     *path : int
         Where the piece stands, such as (teacher, epoch).
-
-    Examples
-    --------
-    >>> training_seed(0, 3) == training_seed(0, 3), training_seed(0, 3) == training_seed(0, 4)
-    (True, False)
     """
     entropy = int.from_bytes(system_bytes(16), "little") if seed is None else check_int("random_state", seed, low=0)
     return int(np.random.SeedSequence(entropy, spawn_key=path).generate_state(1)[0])

@@ -41,13 +41,6 @@ def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refus
     ------
     InvalidInputError
         It holds something that could not be read back safely. Nothing of what it was fitted on is quoted.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import FunctionTransformer
-    >>> pack_estimator(FunctionTransformer(lambda x: x), refusal="it cannot be kept", remedy="Leave it.")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: it cannot be kept: ... Leave it.
     """
     import skops.io as sio  # slow to import, and only those who keep estimators need it
 
@@ -118,12 +111,6 @@ def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any
     ------
     ValueError
         The bytes claim to hold more than they are: what is packed here is stored as it is.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> unpack_estimator(pack_estimator(GaussianNB(), refusal="", remedy=""))
-    GaussianNB()
     """
     import skops.io as sio
 

@@ -17,14 +17,6 @@ def parse_json(data: bytes) -> Any:
     ------
     ValueError, RecursionError
         It is none: damaged, nested too deep, a name stands twice (two readers could see two values), NaN or infinity.
-
-    Examples
-    --------
-    >>> parse_json(b'{"a": [1, true]}')
-    {'a': [1, True]}
-    >>> parse_json(b'{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    ValueError: a name stands twice
     """
     return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
 
@@ -44,12 +36,6 @@ def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) 
     ------
     InvalidInputError
         There is no such file, it is too large, or no JSON.
-
-    Examples
-    --------
-    >>> read_json_file("nowhere.json", what="statement", most_bytes=100)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: nowhere.json cannot be read (No such file or directory). ...
     """
     file = Path(path)
     try:

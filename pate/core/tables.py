@@ -14,11 +14,6 @@ def lined_up(table: Sequence[Sequence[str]], *, right: bool = False) -> list[str
         The heading is the first.
     right : bool
         Whether all columns but the first go to the right, as numbers do.
-
-    Examples
-    --------
-    >>> lined_up([("name", "n"), ("a", "10")], right=True)
-    ['name   n', 'a     10']
     """
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []

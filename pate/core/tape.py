@@ -58,15 +58,6 @@ class Tape:
     places : int array or None
         Where each record stood in that run, where this one has the same records in another order: shards dealt by
         places then hold the same records. A cut and the one composed with a move are equally likely.
-
-    Examples
-    --------
-    >>> with play(Tape(bytes(32))) as one:
-    ...     a = one.draw("words", 8)
-    >>> with play(Tape(bytes(32))) as other:
-    ...     b = other.draw("words", 8)
-    >>> a == b, playing()
-    (True, None)
     """
 
     def __init__(
@@ -197,11 +188,6 @@ def run_played(tape: Tape, run: Callable[[], Result]) -> Result:
 
     Ctrl-C may come before a ``with`` block has begun, or after it began to end: then nothing ends it. A context of its
     own is left by the interpreter, whatever happens inside.
-
-    Examples
-    --------
-    >>> run_played(Tape(bytes(32)), lambda: playing() is None), playing()
-    (False, None)
     """
 
     def inside() -> Result:
@@ -281,14 +267,6 @@ def refuse_on_tape(what: str) -> None:
     ------
     ReplayError
         A tape is being played.
-
-    Examples
-    --------
-    >>> refuse_on_tape("secret that is kept")
-    >>> with play(Tape(bytes(32))):
-    ...     refuse_on_tape("secret that is kept")
-    Traceback (most recent call last):
-    pate.exceptions.ReplayError: a replay makes no secret that is kept: its bits are known. ...
     """
     if playing() is not None:
         raise ReplayError(

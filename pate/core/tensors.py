@@ -38,14 +38,6 @@ def save_tensors(
         What kind of file it is, by which :func:`load_tensors` knows it.
     mode : int or None
         The file's permissions.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.safetensors"
-    >>> save_tensors(path, {"a": np.arange(2)}, {"k": 3}, form="test 1")
-    >>> load_tensors(path, form="test 1")
-    ({'a': array([0, 1])}, {'k': 3})
     """
     from safetensors.numpy import save
 
@@ -71,12 +63,6 @@ def load_tensors(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, 
     ------
     InvalidInputError
         No such file, or none of this form.
-
-    Examples
-    --------
-    >>> load_tensors("no-such-file", form="test 1")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: path must be a file written by pate (test 1), got 'no-such-file': ...
     """
     from safetensors import safe_open
 

@@ -27,13 +27,7 @@ _ALIKE = 2.0
 
 
 def of_one_unit(rows: Any) -> bool:
-    """Whether all columns of public numbers look as if they were of one unit, as pixels are.
-
-    Examples
-    --------
-    >>> of_one_unit(np.array([[0.0, 16.0], [16.0, 4.0]])), of_one_unit(np.array([[0.0, 0.1, 9.0], [1.0, 0.2, 900.0]]))
-    (True, False)
-    """
+    """Whether all columns of public numbers look as if they were of one unit, as pixels are."""
     with np.errstate(all="ignore"):
         rows = np.asarray(rows, dtype=np.float64)
         rows = np.where(np.isfinite(rows), rows, np.nan)
@@ -43,14 +37,7 @@ def of_one_unit(rows: Any) -> bool:
 
 
 def holds_numbers(dtype: Any) -> bool:
-    """Whether a column's dtype is of real numbers or true/false, nullable ones included.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> holds_numbers(np.dtype(bool)), holds_numbers(pd.Int64Dtype()), holds_numbers(pd.CategoricalDtype([1]))
-    (True, True, False)
-    """
+    """Whether a column's dtype is of real numbers or true/false, nullable ones included."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_complex_dtype(dtype):
@@ -59,14 +46,7 @@ def holds_numbers(dtype: Any) -> bool:
 
 
 def column_kind(name: Any, column: pd.Series) -> str:
-    """Return ``"numeric"`` (numbers, true/false) or ``"text"`` (strings, categories); refuse anything else.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> column_kind("a", pd.Series([1, 2])), column_kind("b", pd.Series(["x", None]))
-    ('numeric', 'text')
-    """
+    """Return ``"numeric"`` (numbers, true/false) or ``"text"`` (strings, categories); refuse anything else."""
     import pandas as pd
 
     dtype = column.dtype
@@ -91,14 +71,7 @@ def column_kind(name: Any, column: pd.Series) -> str:
 
 
 def as_float(column: pd.Series) -> pd.Series:
-    """Return a numeric column as float64, whether or not a cell is missing (NaN).
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> as_float(pd.Series([True, None], dtype="boolean")).tolist()
-    [1.0, nan]
-    """
+    """Return a numeric column as float64, whether or not a cell is missing (NaN)."""
     import pandas as pd
 
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -106,15 +79,7 @@ def as_float(column: pd.Series) -> pd.Series:
 
 
 def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
-    """Return a **public** table of objects with its columns of numbers alone as float64.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> made = settled(pd.DataFrame({"a": [1, None], "b": [1, "x"]}, dtype=object))
-    >>> made["a"].tolist(), made["b"].tolist()
-    ([1.0, nan], [1, 'x'])
-    """
+    """Return a **public** table of objects with its columns of numbers alone as float64."""
     import pandas as pd
 
     def settle(column: pd.Series) -> pd.Series:
@@ -129,13 +94,7 @@ def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
 
 
 def as_number(cell: Any) -> float:
-    """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read.
-
-    Examples
-    --------
-    >>> as_number(" 07"), as_number("true"), as_number(2), as_number("John Doe"), as_number(10**400), as_number("1_0")
-    (7.0, 1.0, 2.0, nan, nan, nan)
-    """
+    """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read."""
     if isinstance(cell, str):
         text = cell.strip()
         if text in _TRUTH:
@@ -154,13 +113,7 @@ def as_number(cell: Any) -> float:
 
 
 def as_label(cell: Any) -> Any:
-    """Return the number or truth value that a text spells, and anything else as it is; decided by this cell alone.
-
-    Examples
-    --------
-    >>> [as_label(cell) for cell in ("1", "1.0", "true", "ill", "nan", 2, "12345678901234567891")]
-    [1, 1.0, True, 'ill', 'nan', 2, 12345678901234567891]
-    """
+    """Return the number or truth value that a text spells, and anything else as it is; decided by this cell alone."""
     if not isinstance(cell, str):
         return cell
     text = cell.strip()
@@ -176,14 +129,7 @@ def as_label(cell: Any) -> Any:
 
 
 def as_text(column: pd.Series) -> pd.Series:
-    """Return a text column as objects: strings, and NaN where missing. Whole numbers lose their ``.0``.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> as_text(pd.Series(pd.Categorical([1, None]))).tolist(), as_text(pd.Series([1.0, "x"])).tolist()
-    (['1', nan], ['1', 'x'])
-    """
+    """Return a text column as objects: strings, and NaN where missing. Whole numbers lose their ``.0``."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -199,13 +145,7 @@ def _text(value: Any) -> str:
 
 
 def order_key(value: Any) -> tuple[str, Any, str]:
-    """Return a sort key that puts values of any types in one order, decided by the values alone.
-
-    Examples
-    --------
-    >>> sorted(["b", 10, "a", 9.5, None], key=order_key)
-    [None, 9.5, 10, 'a', 'b']
-    """
+    """Return a sort key that puts values of any types in one order, decided by the values alone."""
     if isinstance(value, np.generic):
         value = value.item()
     kind = type(value).__name__

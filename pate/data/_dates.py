@@ -36,13 +36,6 @@ def as_days(cell: Any, form: str) -> float:
         A text, or a date or time as such. A moment with a zone is taken in UTC.
     form : {"year-first", "day-first", "month-first", "declared"}
         How texts are written; of a column that was declared to hold dates, year first.
-
-    Examples
-    --------
-    >>> as_days("1970-01-02", "year-first"), as_days("02.01.1970 12:00", "day-first"), as_days("soon", "year-first")
-    (1.0, 1.5, nan)
-    >>> as_days(dt.datetime(1970, 1, 2, 6), "declared")
-    1.25
     """
     if isinstance(cell, np.datetime64):
         cell = None if np.isnat(cell) else cell.astype("M8[us]").item()
@@ -87,14 +80,6 @@ def date_form(column: pd.Series, order: str = "auto") -> tuple[str, str]:
     order : {"auto", "day-first", "month-first", "text"}
         How texts with the year last are read. ``"auto"`` takes points as day first, and others by what the column
         shows; where both would do it stays text. ``"text"`` leaves all texts as they are.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> date_form(pd.Series(["2020-01-31", None])), date_form(pd.Series(["31/01/2020"])), date_form(pd.Series(["x"]))
-    (('year-first', ''), ('day-first', ''), ('', ''))
-    >>> date_form(pd.Series(["01/02/2020"]))
-    ('', 'dates, of which nothing says whether the day or the month comes first: dates= (--dates) says it')
     """
     import pandas as pd
 
@@ -131,15 +116,7 @@ def _all_are(cells: Iterable[Any], form: str) -> bool:
 
 
 def days_in(column: pd.Series, form: str) -> tuple[pd.Series, int]:
-    """Return a column's dates as days since 1970-01-01, NaN where a cell is none, and how many are none but there.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> days, n_odd = days_in(pd.Series(["1970-01-02", None, "soon"], dtype=object), "year-first")
-    >>> days.tolist(), n_odd
-    ([1.0, nan, nan], 1)
-    """
+    """Return a column's dates as days since 1970-01-01, NaN where a cell is none, and how many are none but there."""
     import pandas as pd
 
     cells, missing = column.astype(object).tolist(), column.isna().to_numpy()

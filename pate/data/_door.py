@@ -56,13 +56,6 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
     ------
     InvalidInputError
         Some rows are texts and others are not (a missing value, a number).
-
-    Examples
-    --------
-    >>> as_texts(np.array(["a note", "another"]))
-    array(['a note', 'another'], dtype=object)
-    >>> as_texts([[1.0, 2.0]]) is None
-    True
     """
     if is_frame(X) or is_sparse(X):
         return None
@@ -105,17 +98,6 @@ def read_rows(X: Any, *, name: str = "X") -> Any:
     InvalidInputError
         No row or no column, another shape, columns of the same name, or cells that are neither numbers nor texts:
         dates and complex numbers among them. Columns are named, cells are not.
-
-    Examples
-    --------
-    >>> read_rows(np.ma.array([[1, 2], [3, 4]], mask=[[False, True], [False, False]]))
-    array([[ 1., nan],
-           [ 3.,  4.]])
-    >>> read_rows([["Oslo", 1]]).dtype
-    dtype('O')
-    >>> read_rows(np.array([["2020-01-01"]], dtype="M8[D]"))
-    Traceback (most recent call last):
-    pate.core.checks.CellKindError: X holds datetime values. Turn them into numbers (a date into days since a ...
     """
     return quietly(name, _read_rows, X, name)
 
@@ -168,14 +150,6 @@ def image_shape(X: Any, *, name: str = "X") -> tuple[int, ...] | None:
     ------
     InvalidInputError
         Rows of more axes, or channels last.
-
-    Examples
-    --------
-    >>> image_shape(np.zeros((5, 3, 8, 8))), image_shape(np.zeros((5, 64))), image_shape(["a text"])
-    ((3, 8, 8), None, None)
-    >>> image_shape(np.zeros((5, 8, 8, 3)))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X has rows of shape (8, 8, 3), which look like images with their channels ...
     """
     nested = isinstance(X, list | tuple) and bool(len(X)) and isinstance(X[0], list | tuple | np.ndarray)
     shape: tuple[int, ...] = quietly(name, np.shape, X[0]) if nested else tuple(getattr(X, "shape", ()))[1:]
@@ -194,26 +168,12 @@ def image_shape(X: Any, *, name: str = "X") -> tuple[int, ...] | None:
 
 
 def flat_rows(rows: Any) -> Any:
-    """Return checked rows with images laid out flat, channels first; other rows as they are.
-
-    Examples
-    --------
-    >>> flat_rows(np.zeros((5, 3, 8, 8))).shape
-    (5, 192)
-    """
+    """Return checked rows with images laid out flat, channels first; other rows as they are."""
     return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim > 2 else rows
 
 
 def check_same_shape(mine: tuple[int, ...] | None, known: tuple[int, ...] | None, *, name: str = "X") -> None:
-    """Refuse images of another shape than those that were seen; flattened ones have none.
-
-    Examples
-    --------
-    >>> check_same_shape((8, 8), None)
-    >>> check_same_shape((8, 8), (4, 16))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X must have rows of shape (4, 16), as the others, got (8, 8). ...
-    """
+    """Refuse images of another shape than those that were seen; flattened ones have none."""
     if mine is not None and known is not None and mine != known:
         raise InvalidInputError(
             f"{name} must have rows of shape {known}, as the others, got {mine}. Public and private images need one "
@@ -236,16 +196,6 @@ def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fi
     ------
     InvalidInputError
         Columns are missing, there are others, or one of them is there twice.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"age": [50], "dose": [2]})
-    >>> by_name(table, ["dose", "age"]).to_numpy()
-    array([[ 2, 50]])
-    >>> by_name(table, ["dose", "weight"])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X has other columns than the rows of fit: without ['weight'], with ['age']. ...
     """
     if names is None or not is_frame(X):
         return X
@@ -280,14 +230,6 @@ def read_numbers(X: Any, *, name: str = "X", user: str = "torch modules", missin
     ------
     InvalidInputError
         As :func:`read_rows`; also texts, columns of texts, a sparse matrix, infinity, and NaN unless ``missing``.
-
-    Examples
-    --------
-    >>> read_numbers([[1, 2]])
-    array([[1., 2.]])
-    >>> read_numbers(np.array([["Oslo"]]))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X must hold numbers for torch modules, got texts in column 0. ...
     """
     return quietly(name, _read_numbers, X, name, user, missing)
 
@@ -313,13 +255,7 @@ def _read_numbers(X: Any, name: str, user: str, missing: bool) -> npt.NDArray[An
 
 
 def text_columns(rows: Any) -> str:
-    """Say which columns of checked rows hold texts or categories; an empty text where all are numbers.
-
-    Examples
-    --------
-    >>> text_columns(read_rows([["Oslo", 1], ["Rome", 2]])), text_columns(read_rows([[1, 2]]))
-    ('texts in column 0', '')
-    """
+    """Say which columns of checked rows hold texts or categories; an empty text where all are numbers."""
     if is_sparse(rows):
         return ""
     if is_texts(rows):

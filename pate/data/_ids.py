@@ -26,24 +26,13 @@ def id_bytes(value: Any) -> bytes:
     ------
     InvalidInputError
         The id is missing, or of a kind that has no such form. It is not quoted.
-
-    Examples
-    --------
-    >>> id_bytes(1) == id_bytes(1.0) == id_bytes(np.int8(1)), id_bytes(1) == id_bytes("1")
-    (True, False)
     """
     kind, body = _parts(value)
     return f"{kind}{len(body)}:".encode() + body
 
 
 def has_id(value: Any) -> bool:
-    """Whether this is the id of somebody: neither missing, nor blank, nor without a form; decided by it alone.
-
-    Examples
-    --------
-    >>> [has_id(value) for value in ("a", 1, (1, "a"), None, " ", float("nan"), {}, (1, None))]
-    [True, True, True, False, False, False, False, False]
-    """
+    """Whether this is the id of somebody: neither missing, nor blank, nor without a form; decided by it alone."""
     if isinstance(value, str):
         return bool(value.strip())
     try:
@@ -119,11 +108,6 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
     ------
     InvalidInputError
         ``groups`` has another length, a missing id, or ids that cannot be told apart in every run.
-
-    Examples
-    --------
-    >>> distinct_ids(["b", "a", "b"], 3)
-    (array([0, 1, 0]), [b'text1:b', b'text1:a'])
     """
     import pandas as pd
 

@@ -22,12 +22,6 @@ def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | N
 
     An empty one has no kind that is public, and is left out: :func:`pate.data.align_columns` refuses it. Columns in
     ``without`` are no features.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> kinds_like(pd.DataFrame({"age": [1.0], "code": [2.0], "note": [None], "ill": [1]}), ["code"], without=["ill"])
-    {'age': 'numeric', 'code': 'text'}
     """
     if not (hasattr(like, "columns") and hasattr(like, "iloc")):
         raise InvalidInputError(
@@ -50,13 +44,6 @@ def cell_reader(missing: tuple[str, ...], *, decimal: str = ".") -> Any:
 
     Where commas are decimal marks, a cell with a point is no number (and comes back in quotes, so that nobody takes it
     for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
-
-    Examples
-    --------
-    >>> [cell_reader(("", "?"))(cell) for cell in ("1.50", "?", "12 or so")]
-    [1.5, nan, '12 or so']
-    >>> [cell_reader((), decimal=",")(cell) for cell in ("1,5", "2", "1.500")]
-    [1.5, 2.0, "'1.500'"]
     """
     known = frozenset(missing)
 
@@ -106,17 +93,6 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
     CuratorWarning
         Some cells became NaN, or a column of text holds numbers alone. Nothing else comes of it: refusing a column of
         which no cell fits would let the one record that has a number in it decide whether there is a release.
-
-    Examples
-    --------
-    >>> import pandas as pd, warnings
-    >>> private = pd.DataFrame({"age": ["7", "old"], "code": ["01", "1"]})
-    >>> with warnings.catch_warnings(record=True) as said:
-    ...     warnings.simplefilter("always")
-    ...     tidy_like(private, "a.csv", {"age": "numeric", "code": "text"}).values.tolist()
-    [[7.0, '01'], [nan, '1']]
-    >>> [w.category.__name__ for w in said]
-    ['CuratorWarning']
     """
     import pandas as pd
 
@@ -161,15 +137,7 @@ def tell_curator(where: str, odd: list[str]) -> None:
 
 
 def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
-    """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> numbers, n_odd = numbers_in(pd.Series(["1.5", None, "John Doe", "inf"], dtype=object))
-    >>> numbers.tolist(), n_odd
-    ([1.5, nan, nan, nan], 2)
-    """
+    """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there."""
     import pandas as pd
 
     if holds_numbers(column.dtype):

@@ -154,12 +154,6 @@ def row_digests(rows: Any) -> list[bytes]:
     ----------
     rows : array, DataFrame, sparse matrix or texts
         Equal are cells as for :func:`check_public_rows`; pixels, numbers of one byte, are equal to pixels alone.
-
-    Examples
-    --------
-    >>> one, two = row_digests(np.array([[1, 0], [2, 5]])), row_digests(np.array([[1.0, -0.0], [2.0, 6.0]]))
-    >>> one[0] == two[0], one[1] == two[1]
-    (True, False)
     """
     given: Any = plain_rows(rows)
     if sparse.issparse(given):

@@ -29,12 +29,6 @@ def labels_of(frame: pd.DataFrame, name: str | None, *, strict: bool, spelt: boo
         Whether a missing value is refused; else it is None, and every value an object by itself.
     spelt : bool
         Whether a text stands for the number that it spells.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> labels_of(pd.DataFrame({"ill": ["1", None, "?", "2.0"]}), "ill", strict=False, spelt=True)
-    array([1, None, '?', 2.0], dtype=object)
     """
     if name is None:
         return None
@@ -57,12 +51,6 @@ def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDA
         As for :func:`labels_of`.
     strict : bool
         Whether a missing id is refused; else it is None.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> owners_of(pd.DataFrame({"who": ["007", "7.0", None, " "]}), "who", strict=False)
-    array(['7', '7', None, None], dtype=object)
     """
     if name is None:
         return None
@@ -76,14 +64,7 @@ def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDA
 
 
 def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
-    """Return ids to be carried along, as texts as they are written; None where a cell is empty.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> ids_of(pd.DataFrame({"visit": ["007", 7.0, None, " "]}), "visit")
-    array(['007', '7', None, None], dtype=object)
-    """
+    """Return ids to be carried along, as texts as they are written; None where a cell is empty."""
     if name is None:
         return None
     column = frame[name]

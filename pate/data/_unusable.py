@@ -38,16 +38,6 @@ def usable_records(checks: Mapping[str, Mask], *, before: str = "") -> tuple[Mas
     usable : bool array of shape (n,)
     told : str
         What the curator was told, empty where there was nothing to tell.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings(record=True) as said:
-    ...     warnings.simplefilter("always")
-    ...     usable, _ = usable_records({NO_OWNER: np.array([True, False, True])})
-    >>> usable
-    array([ True, False,  True])
-    >>> print(said[0].message)
-    1 of 3 records cannot be used and contributes nothing: 1 with no owner in groups. (This is private: do not ...
     """
     every = np.logical_and.reduce(list(checks.values()))
     n_out = int(np.count_nonzero(~every))

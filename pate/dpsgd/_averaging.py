@@ -18,14 +18,7 @@ from pate.exceptions import InvalidInputError
 
 
 class Averaging(Protocol):
-    """How much each step's weights count.
-
-    Examples
-    --------
-    >>> averaging: Averaging = TailAveraging(0.5)
-    >>> [averaging.share(step, 4) for step in range(4)]
-    [0.0, 0.0, 1.0, 0.5]
-    """
+    """How much each step's weights count."""
 
     def share(self, step: int, n_steps: int) -> float:
         """Return how far the average moves to the weights after this step, counted from 0: 1 is all the way."""
@@ -99,17 +92,6 @@ class RunningAverage:
     parameters : iterable of torch.nn.Parameter
         The trainable ones, which the optimiser moves.
     n_steps : int
-
-    Examples
-    --------
-    >>> p = nn.Parameter(torch.zeros(1))
-    >>> average = RunningAverage(TailAveraging(1.0), [p], n_steps=2)
-    >>> for step, value in enumerate((1.0, 4.0)):
-    ...     _ = p.data.fill_(value)
-    ...     average.update(step)
-    >>> average.write()
-    >>> p.item()
-    2.5
     """
 
     def __init__(self, averaging: Averaging, parameters: Iterable[nn.Parameter], n_steps: int) -> None:

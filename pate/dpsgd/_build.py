@@ -47,13 +47,6 @@ def build_engine(
     ------
     InvalidInputError
         It cannot be made this way, has another output shape, or a record's output depends on its batch.
-
-    Examples
-    --------
-    >>> build_engine("linear", 4, 3).module
-    Linear(
-      (linear): Linear(in_features=4, out_features=3, bias=True)
-    )
     """
     shape = (row_shape,) if isinstance(row_shape, int) else tuple(row_shape)
     factory = make_module(module)

@@ -101,11 +101,6 @@ def dpsgd_epsilon(
     Returns
     -------
     float
-
-    Examples
-    --------
-    >>> round(dpsgd_epsilon(2.5, delta=1e-5, sample_rate=0.256, n_steps=80, interval=1e-3), 2)
-    8.85
     """
     noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
     if sample_rate == 1:
@@ -153,12 +148,6 @@ def composed_epsilon(
     Notes
     -----
     By privacy loss distributions, as :func:`dpsgd_epsilon`; where their rounding would count, by Renyi divergence.
-
-    Examples
-    --------
-    >>> both = composed_epsilon(2.5, 3.0, delta=1e-5, sample_rate=0.256, n_steps=80, interval=1e-3)
-    >>> 0.1 < both - dpsgd_epsilon(2.5, delta=1e-5, sample_rate=0.256, n_steps=80, interval=1e-3) < 1.0
-    True
     """
     noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
     sigma = check_real("sigma", sigma, low=0, low_open=True)
@@ -175,13 +164,7 @@ def composed_epsilon(
 
 
 def recomputed(n_steps: int, delta: float, interval: float) -> str:
-    """Return, for ``verify``, how epsilon is read off a composition, and what else was counted.
-
-    Examples
-    --------
-    >>> recomputed(1000, 1e-5, 1e-3)
-    'then get_epsilon(1e-05 - 7.11e-12): the rest of delta pays for rounding'
-    """
+    """Return, for ``verify``, how epsilon is read off a composition, and what else was counted."""
     slack = f"{rounding_slack(n_steps):.3g}"
     if not needs_tilt(n_steps, delta):
         return f"then get_epsilon({delta!r} - {slack}): the rest of delta pays for rounding"
@@ -194,13 +177,7 @@ def recomputed(n_steps: int, delta: float, interval: float) -> str:
 
 
 def recomputed_mu(noise_multiplier: float, n_steps: int, adjacency: str, delta: float) -> str:
-    """Return, for ``verify``, how :func:`unsampled_mu` and epsilon are computed again.
-
-    Examples
-    --------
-    >>> recomputed_mu(10.0, 25, "replace-one", 1e-5)
-    'mu = 2 sqrt(25) / 10.0, then epsilon at delta 1e-05 (Balle, Wang 2018)'
-    """
+    """Return, for ``verify``, how :func:`unsampled_mu` and epsilon are computed again."""
     apart = "2" if adjacency == "replace-one" else "1"
     return f"mu = {apart} sqrt({n_steps}) / {noise_multiplier!r}, then epsilon at delta {delta!r} (Balle, Wang 2018)"
 
@@ -209,11 +186,6 @@ def unsampled_mu(noise_multiplier: float, n_steps: int, adjacency: str) -> float
     """Return the mu of n_steps steps that take every record, rounded up (by more than its conversion may round down).
 
     Two opposite gradients are 2 clipping norms apart, a gradient and its absence 1.
-
-    Examples
-    --------
-    >>> round(unsampled_mu(10.0, 25, "replace-one"), 9), round(unsampled_mu(10.0, 25, "add-or-remove"), 9)
-    (1.0, 0.5)
     """
     apart = 2.0 if adjacency == "replace-one" else 1.0
     return apart * math.sqrt(n_steps) / noise_multiplier * (1 + 1e-11)
@@ -244,11 +216,6 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
         Whether a noise multiplier costs little enough; what does more noise does too.
     start : float
         Where to begin.
-
-    Examples
-    --------
-    >>> 3 <= least_noise(lambda sigma: sigma >= 3, 1.0) < 3.001
-    True
     """
     high = largest_of(start, SMALLEST_NOISE_MULTIPLIER)
     low, factor = high, 1.1
@@ -292,11 +259,6 @@ def central_limit_guess(epsilon: float, delta: float, q: float, n_steps: int, ad
     """Return where to start searching: the Gaussian limit mu^2 = n_steps chi^2 (Dong, Roth, Su 2022).
 
     chi^2 of one step against N(0): q^2 (e^(1/sigma^2) - 1); for the replace-one pair 4 q^2 sinh(1/sigma^2).
-
-    Examples
-    --------
-    >>> 1.5 < central_limit_guess(3.0, 1e-5, 0.05, 400, "replace-one") < 3.0
-    True
     """
     per_step = gdp_from_budget(epsilon, delta) ** 2 / n_steps / q**2
     inverse = math.asinh(per_step / 4) if adjacency == "replace-one" else math.log1p(per_step)

@@ -110,12 +110,6 @@ def add_canaries(
     ----------
     marked : from :func:`rows_of`
     features, labels, owners : arrays, as the private ones were read
-
-    Examples
-    --------
-    >>> X, y = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
-    >>> add_canaries((X[:1], y[:1]), X, y, np.array([0, 0]))[2]
-    array([0, 0, 1])
     """
     if not marked:
         return features, labels, owners
@@ -133,11 +127,6 @@ def rows_of(canaries: Canaries | None, read: Callable[[Any, Any], Marked]) -> Ma
     canaries : Canaries or None
     read : callable
         Of ``X`` and ``y`` of the canaries: rows and class indices, as the private ones are read.
-
-    Examples
-    --------
-    >>> rows_of(Canaries(gradients=3), lambda X, y: (X, y))
-    ()
     """
     if canaries is None or canaries.gradients:
         return ()
@@ -156,13 +145,6 @@ class CanaryRun:
         The trainable ones.
     source : NoiseSource
         Of the coins and of where gradients point.
-
-    Examples
-    --------
-    >>> run = CanaryRun(Canaries(gradients=2), 10, [nn.Parameter(torch.zeros(5))], NoiseSource())
-    >>> units, marks = run.split(np.array([3, 9, 10, 11]))
-    >>> units, set(marks) <= {0, 1}
-    (array([3, 9]), True)
     """
 
     def __init__(

@@ -45,13 +45,7 @@ _SHARE = 0.05
 
 
 def fingerprint_of(facts: Mapping[str, Any], *arrays: npt.NDArray[Any] | None) -> str:
-    """Return a hash of everything that the steps of a run follow from.
-
-    Examples
-    --------
-    >>> fingerprint_of({"epochs": 1}, np.zeros(3)) == fingerprint_of({"epochs": 2}, np.zeros(3))
-    False
-    """
+    """Return a hash of everything that the steps of a run follow from."""
     told = {**facts, "versions": package_versions()}
     found = hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode())
     for array in arrays:
@@ -73,15 +67,6 @@ class Likeness:
         Never run: a copy is.
     row_shape : tuple of int
     n_classes : int
-
-    Examples
-    --------
-    >>> linear = torch.nn.Linear(4, 3)
-    >>> was = Likeness(linear, (4,), 3).state_dict()
-    >>> Likeness(torch.nn.Linear(4, 3), (4,), 3).load_state_dict(was)
-    >>> Likeness(torch.nn.Sequential(linear, torch.nn.Tanh()), (4,), 3).load_state_dict(was)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: checkpoint_dir= holds a run with another module: ...
     """
 
     def __init__(self, module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
@@ -124,21 +109,6 @@ class Checkpoint:
     ------
     InvalidInputError
         The folder cannot be written to, or holds another run.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp()) / "run"
-    >>> kept = Checkpoint(folder, "a1")
-    >>> kept.write({"w": np.zeros(2)}, {"step": 3})
-    >>> Checkpoint(folder, "a1").facts["step"], kept.is_due
-    (3, False)
-    >>> Checkpoint(folder, "b2")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: checkpoint_dir='...' holds another run: ...
-    >>> kept.remove()
-    >>> list(folder.iterdir())
-    []
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:

@@ -60,14 +60,7 @@ class Trial:
 
 
 def check_trainable(module: nn.Module) -> None:
-    """Refuse a module without trainable parameters, and layers that mix records or keep something of them.
-
-    Examples
-    --------
-    >>> check_trainable(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: module cannot be trained with differential privacy: BatchNorm makes ...
-    """
+    """Refuse a module without trainable parameters, and layers that mix records or keep something of them."""
     if not any(p.requires_grad for p in module.parameters()):
         raise InvalidInputError("module has no parameters to train. Give it at least one layer with weights.")
     problems = _problems(module)
@@ -118,13 +111,6 @@ def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:
     ------
     InvalidInputError
         A table is so long that float32, in which rows are read, cannot tell its ids apart.
-
-    Examples
-    --------
-    >>> ids_of(nn.Sequential(nn.Embedding(100, 4), nn.Flatten(), nn.Linear(12, 2)), (3,))
-    100
-    >>> ids_of(nn.Linear(3, 2), (3,)) is None
-    True
     """
     if not any(isinstance(part, _TABLES) for part in module.modules()):
         return None
@@ -181,17 +167,6 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> len(try_module(nn.Linear(4, 3), (4,), 3).rows)
-    5
-    >>> class Summed(nn.Linear):
-    ...     def forward(self, x):
-    ...         return super().forward(x.cumsum(0))
-    >>> try_module(Summed(4, 3), (4,), 3)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: module mixes the records of a batch (...
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
@@ -212,13 +187,7 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
 
 
 def made_up_rows(module: nn.Module, row_shape: tuple[int, ...]) -> torch.Tensor:
-    """Return 8 rows at random, as the module takes them.
-
-    Examples
-    --------
-    >>> made_up_rows(nn.Linear(3, 2), (3,)).shape
-    torch.Size([8, 3])
-    """
+    """Return 8 rows at random, as the module takes them."""
     n_ids = ids_of(module, row_shape)
     return next(_made_up(row_shape) if n_ids is None else _made_up_ids(row_shape, n_ids))
 
@@ -332,12 +301,6 @@ def _check_all_used(module: nn.Module, rows: torch.Tensor) -> None:
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two results are alike but for rounding.
-
-    Examples
-    --------
-    >>> close(torch.ones(2), torch.ones(2) + 1e-7), close(torch.ones(2), torch.zeros(2))
-    (True, False)
-    """
+    """Whether two results are alike but for rounding."""
     size = float(b.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return torch.allclose(a, b, rtol=1e-4, atol=1e-5 * max(size, 1.0), equal_nan=True)

@@ -97,11 +97,6 @@ def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
     ------
     InvalidInputError
         It is another model.
-
-    Examples
-    --------
-    >>> linear_weights(nn.Linear(3, 2, bias=False)).shape
-    (2, 3)
     """
     inner = module if isinstance(module, nn.Linear) else [*module.children()][-1]
     if not isinstance(inner, nn.Linear) or inner.bias is not None:
@@ -137,13 +132,6 @@ def fit_privately(
     offsets : callable or None
         What is taken off the trained module's logits before a class is taken, by the module and public facts alone:
         what is measured is that.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-3), classes=[0, 1], expected_batch_size=8)
-    >>> fit_privately(clf, np.eye(16), np.arange(16) % 2).n_steps
-    40
     """
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below

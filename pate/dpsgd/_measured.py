@@ -56,13 +56,6 @@ class Measured:
     training : TrainingMechanism
     counts : tuple of GaussianSum
         Of the count, and perhaps of cells by class.
-
-    Examples
-    --------
-    >>> both = Measured(PoissonSGD(), (GaussianSum(4.0),))
-    >>> whole = Shape(100, 1.0, 25, 100)
-    >>> round(both.mu(10.0, whole, "replace-one") ** 2, 6)  # 1 + 1/16
-    1.0625
     """
 
     training: TrainingMechanism
@@ -146,12 +139,6 @@ class Measured:
 
         A unit that is added moves them by one vector u with L2 norm <= 1 and no entry below 0; one that is replaced
         takes u away and adds such a v: |u - v|^2 <= |u|^2 + |v|^2 <= 2, their noise multiplier over sqrt 2.
-
-        Examples
-        --------
-        >>> both = Measured(PoissonSGD(), (GaussianSum(4.0),))
-        >>> round(both.replacing().counted.mu_squared / both.counted.mu_squared, 6)
-        2.0
         """
         return Measured(self.training, tuple(GaussianSum(m.noise_multiplier / math.sqrt(2)) for m in self.counts))
 
@@ -162,13 +149,7 @@ class Measured:
 
 
 def composes(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
-    """Whether a price of this training beside counts is known.
-
-    Examples
-    --------
-    >>> composes(PoissonSGD(), Shape(100, 0.1, 10, 10), "add-or-remove")
-    True
-    """
+    """Whether a price of this training beside counts is known."""
     tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, adjacency) is not None
     return tight or adjacency == "replace-one"
 
@@ -184,13 +165,6 @@ def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> Training
     clf : DPSGDClassifier
     training : TrainingMechanism
     shape : Shape
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))
-    >>> [type(with_counts(clf, PoissonSGD(), Shape(n, 0.1, 10, n // 10))).__name__ for n in (100, 9_000)]
-    ['PoissonSGD', 'Measured']
     """
     measure = check_measure(clf.measure)
     tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, clf.adjacency) is not None

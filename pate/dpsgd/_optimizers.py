@@ -43,13 +43,6 @@ def make_optimizer(
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> make_optimizer("adam", nn.Linear(2, 2), learning_rate=0.1, momentum=0.9).defaults["lr"]
-    0.1
-    >>> make_optimizer("adam-bc", nn.Linear(2, 2), learning_rate=0.1).defaults["noise_std"] is None
-    True
     """
     check_choice("optimizer", name, OPTIMIZERS)
     check_real("weight_decay", weight_decay, low=0)
@@ -148,15 +141,7 @@ class DPAdamBC(torch.optim.Optimizer):
 
 
 def tell_noise(optimizer: torch.optim.Optimizer, noise_std: float) -> None:
-    """Tell an optimiser that asks for it how much noise is in each number of the gradients that it gets.
-
-    Examples
-    --------
-    >>> optimizer = make_optimizer("adam-bc", nn.Linear(2, 2), learning_rate=0.1)
-    >>> tell_noise(optimizer, 0.01)
-    >>> optimizer.param_groups[0]["noise_std"]
-    0.01
-    """
+    """Tell an optimiser that asks for it how much noise is in each number of the gradients that it gets."""
     for group in optimizer.param_groups:
         if "noise_std" in group:
             group["noise_std"] = check_real("noise_std", noise_std, low=0)

@@ -48,12 +48,6 @@ class Plan:
         """Return the epsilon of the run, or of its first steps, at another delta.
 
         The whole run's where the first steps of a mechanism are not a shorter run of it.
-
-        Examples
-        --------
-        >>> plan = make_plan(Budget(1.0, 1e-5), Shape(100, 0.1, 10, 10))
-        >>> plan.epsilon_at(1e-5, 5) < plan.epsilon_at(1e-5) == plan.guarantee.epsilon
-        True
         """
         shape = self.shape
         if n_steps is not None and self.mechanism.prefixes:
@@ -67,11 +61,6 @@ class Plan:
 
         By bisection of :meth:`epsilon_at`, whose every value is an upper bound, so that where the search ends moves the
         size of the answer alone; below what (epsilon, delta) allows by Kairouz, Oh, Viswanath 2015, else that.
-
-        Examples
-        --------
-        >>> round(make_plan(Budget(1.0, 1e-5), Shape(100, 0.1, 10, 10)).total_variation(), 3)
-        0.103
         """
         low, high = 0.0, float(attack_bounds(self.guarantee.epsilon, self.guarantee.delta)["largest_advantage"] or 1.0)
         while high - low > 1e-3 * high and high > SMALLEST_DELTA:
@@ -110,15 +99,6 @@ def make_plan(
         No theorem is known for the mechanism with this shape and adjacency.
     BudgetExceededError
         The noise given is too little, or the ledger does not pay for the run.
-
-    Examples
-    --------
-    >>> plan = make_plan(Budget(3.0, 1e-5), Shape(1000, 0.256, 80, 256))
-    >>> plan.shape.n_steps, 2.97 < plan.guarantee.epsilon <= 3.0
-    (80, True)
-    >>> shorter = make_plan(Budget(3.0, 1e-5), plan.shape, noise_multiplier=4.0, on_exhausted="stop")
-    >>> 20 < shorter.shape.n_steps < 80
-    True
     """
     mechanism = PoissonSGD() if mechanism is None else mechanism
     mechanism.check(shape, adjacency)
@@ -157,14 +137,7 @@ def make_plan(
 
 
 def priced(plan: Plan) -> Charge | None:
-    """Return the run's cost as charges add up, None where neighbours are no replaced records.
-
-    Examples
-    --------
-    >>> found = priced(make_plan(Budget(1.0, 1e-5), Shape(100, 1.0, 10, 100)))
-    >>> bool(0.9 < found.guarantee(1e-5).epsilon < 1.1)
-    True
-    """
+    """Return the run's cost as charges add up, None where neighbours are no replaced records."""
     if plan.cost is not None or plan.guarantee.adjacency != "replace-one":
         return plan.cost
     return plan.mechanism.charge(plan.noise_multiplier, plan.shape)

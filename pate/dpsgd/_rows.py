@@ -131,14 +131,6 @@ def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
     ------
     InvalidInputError
         There are public rows too, or other columns.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf = DPSGDClassifier(budget=Budget(1.0, 1e-5), ranges={"age": (0, 120), "dose": (0, 5)})
-    >>> within_ranges(clf, pd.DataFrame({"dose": [1.0], "age": [50.0]}), None)[0].columns.tolist()
-    ['age', 'dose']
     """
     if X_public is not None:
         raise InvalidInputError(
@@ -181,11 +173,6 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[np
     ------
     InvalidInputError
         Another length, or no id at all.
-
-    Examples
-    --------
-    >>> read_groups(["b", "a", None, "b"], 4)[0]
-    array([ 0,  1, -1,  0])
     """
     if groups is None:
         return None, None, np.ones(n_records, dtype=bool)
@@ -224,14 +211,6 @@ def check_apart(X: Any, X_public: Any) -> None:
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> X = np.zeros((5, 2))
-    >>> check_apart(X[:3], X[3:])
-    >>> check_apart(X[:3], X[2:])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X_public must be other rows than X, got the same ones. ...
     """
     same = X_public is not None and X_public is X
     if isinstance(X, np.ndarray) and isinstance(X_public, np.ndarray):
@@ -250,13 +229,6 @@ def check_map(clf: Any, rows: Any, X_public: Any) -> None:
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> check_map(DPSGDClassifier(budget=Budget(1.0, 1e-5)), read_rows(["a note", "another"]), None)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X_public must be given, as the rows are texts: ...
     """
     if clf.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
         raise InvalidInputError(
@@ -367,17 +339,6 @@ def rows_for(module: nn.Module, features: npt.NDArray[np.float32]) -> npt.NDArra
     ------
     InvalidInputError
         A row holds something else than ids that the table has. No text quotes a value.
-
-    Examples
-    --------
-    >>> lookup = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 3))
-    >>> rows_for(lookup, np.array([[0.0, 4.0]], dtype=np.float32))
-    array([[0, 4]])
-    >>> rows_for(nn.Linear(2, 3), np.array([[0.0, 4.0]], dtype=np.float32))
-    array([[0., 4.]], dtype=float32)
-    >>> rows_for(lookup, np.array([[0.0, 5.0]], dtype=np.float32))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X must hold whole numbers from 0 to 4, since the module looks them up ...
     """
     rows, known = ids_for(module, features)
     if not known.all():
@@ -390,15 +351,7 @@ def rows_for(module: nn.Module, features: npt.NDArray[np.float32]) -> npt.NDArra
 
 
 def ids_for(module: nn.Module, features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], Mask]:
-    """Return rows as the module takes them, zeros where it has no id of a row, and which rows are whole.
-
-    Examples
-    --------
-    >>> lookup = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 3))
-    >>> ids_for(lookup, np.array([[0.0, 5.0], [1.0, 4.0]], dtype=np.float32))
-    (array([[0, 0],
-           [1, 4]]), array([False,  True]))
-    """
+    """Return rows as the module takes them, zeros where it has no id of a row, and which rows are whole."""
     n_ids = ids_of(module, features.shape[1:])
     if n_ids is None:
         return features, np.ones(len(features), dtype=bool)

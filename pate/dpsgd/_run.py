@@ -73,13 +73,7 @@ class TrainingStep:
 def open_run(
     folder: Any, fingerprint: Callable[[], str], noise_seed: int | None, random_state: int | None
 ) -> tuple[Checkpoint | None, NoiseSource, int | None]:
-    """Return the checkpoint of a run, new or to be taken up, its source of noise, and its training seed.
-
-    Examples
-    --------
-    >>> open_run(None, str, 3, 0)
-    (None, NoiseSource(seeded), 0)
-    """
+    """Return the checkpoint of a run, new or to be taken up, its source of noise, and its training seed."""
     if folder is None or playing() is not None:  # a replay keeps no checkpoints
         return None, NoiseSource(noise_seed), random_state
     kept = Checkpoint(folder, fingerprint())

@@ -41,15 +41,6 @@ def read_mechanism(clf: Any, shape: Shape | None = None) -> TrainingMechanism:
     clf : DPSGDClassifier
     shape : Shape or None
         Of the run, which some names choose by; None only looks whether there is such a mechanism.
-
-    Examples
-    --------
-    >>> from pate import DPSGDClassifier
-    >>> read_mechanism(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5)))
-    PoissonSGD()
-    >>> read_mechanism(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), mechanism="shuffle"))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: mechanism must be ...
     """
     mechanism = clf.mechanism
     if isinstance(mechanism, str):
@@ -72,13 +63,7 @@ AVERAGINGS: dict[str, type[Any]] = {"ema": ExponentialAveraging, "tail": TailAve
 
 
 def read_clipping(clipping: Any, max_grad_norm: float) -> Clipping:
-    """Return a clipping by its name, with the norm given, or the one given.
-
-    Examples
-    --------
-    >>> read_clipping("per-layer", 2.0)
-    PerLayerClipping(max_norm=2.0, shares=None)
-    """
+    """Return a clipping by its name, with the norm given, or the one given."""
     if isinstance(clipping, str):
         return CLIPPINGS[check_choice("clipping", clipping, CLIPPINGS)](max_norm=float(max_grad_norm))
     if isinstance(clipping, type) or not all(hasattr(clipping, role) for role in ("start", "words")):
@@ -90,13 +75,7 @@ def read_clipping(clipping: Any, max_grad_norm: float) -> Clipping:
 
 
 def read_schedule(schedule: Any) -> LearningRateSchedule:
-    """Return a learning rate schedule by its name, or the one given.
-
-    Examples
-    --------
-    >>> read_schedule("cosine")
-    LearningRateSchedule(kind='cosine', warmup=0.0, final=0.0)
-    """
+    """Return a learning rate schedule by its name, or the one given."""
     if isinstance(schedule, str):
         return LearningRateSchedule(check_choice("schedule", schedule, SCHEDULES))
     if not isinstance(schedule, LearningRateSchedule):
@@ -107,13 +86,7 @@ def read_schedule(schedule: Any) -> LearningRateSchedule:
 
 
 def read_averaging(averaging: Any) -> Averaging | None:
-    """Return an average of weights by its name, the one given, or None.
-
-    Examples
-    --------
-    >>> read_averaging("tail")
-    TailAveraging(fraction=0.5)
-    """
+    """Return an average of weights by its name, the one given, or None."""
     if averaging is None:
         return None
     if isinstance(averaging, str):

@@ -27,27 +27,12 @@ _NUMBERS = ("expected_batch_size", "epochs", "learning_rate", "max_grad_norm", "
 
 
 def is_planned(clf: Any) -> bool:
-    """Whether a recipe sets what its user leaves open.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> is_planned(DPSGDClassifier(budget=Budget(1.0, 1e-5))), is_planned(DPSGDClassifier("linear", budget=None))
-    (True, False)
-    """
+    """Whether a recipe sets what its user leaves open."""
     return clf.module is None or clf.recipe is not None
 
 
 def filled(clf: Any, settings: dict[str, Any] | None = None) -> Any:
-    """Return a copy of a classifier in which nothing is open: its own settings, then these, then the plain ones.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> both = filled(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), epochs=3), {"epochs": 4, "momentum": 0.5})
-    >>> both.epochs, both.momentum, both.learning_rate
-    (3, 0.5, 0.25)
-    """
+    """Return a copy of a classifier in which nothing is open: its own settings, then these, then the plain ones."""
     found = copy.copy(clf)
     for name, value in (PLAIN | (settings or {})).items():
         if getattr(clf, name, None) is None:
@@ -108,14 +93,6 @@ def settle(
     ------
     InvalidInputError
         The recipe does not go with these rows.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf = DPSGDClassifier(budget=Budget(1.0, 1e-5), learning_rate=0.5)
-    >>> settled, plan = settle(clf, (4,), None, n_units=1000, n_classes=2)
-    >>> settled.module, settled.learning_rate, settled.expected_batch_size, plan.recipe.name
-    ('linear', 0.5, 1000, 'unit-rows')
     """
     if not is_planned(clf):
         return filled(clf), None
@@ -140,17 +117,7 @@ def settle(
 
 
 def along(clf: Any, plan: RecipePlan) -> Any:
-    """Return a copy of a classifier in which nothing is open: its own settings, then the plan's, then the plain ones.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf = DPSGDClassifier(budget=Budget(1.0, 1e-5), epochs=3)
-    >>> plan = RecipePlan.of((4,), n_units=1000, n_classes=2, budget=clf.budget)
-    >>> run = along(clf, plan)
-    >>> run.module, run.epochs, run.learning_rate == plan.recipe.learning_rate
-    ('linear', 3, True)
-    """
+    """Return a copy of a classifier in which nothing is open: its own settings, then the plan's, then the plain ones."""
     settings = dict(plan.settings())
     copies = settings.pop("augmentation", 1)
     if copies > 1:
@@ -161,14 +128,7 @@ def along(clf: Any, plan: RecipePlan) -> Any:
 
 
 def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:
-    """Return what the steps of a run follow from, but for the data: a checkpoint of another one is not taken up.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> determining(filled(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))), (0, 1))["epochs"]
-    20
-    """
+    """Return what the steps of a run follow from, but for the data: a checkpoint of another one is not taken up."""
     elsewhere = ("checkpoint_dir", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation")
     settings = {name: value for name, value in run.get_params(deep=False).items() if name not in elsewhere}
     module = run.module if isinstance(run.module, str) else getattr(run.module, "__qualname__", "")

@@ -16,18 +16,7 @@ from pate.statement.promises import CURVE_DELTAS, at_epsilon_0
 
 
 def mechanism_of(plan: Plan, clipping: Clipping) -> str:
-    """Return the run in words, alike in a statement and in a ledger.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> from pate.dpsgd._plan import make_plan
-    >>> from pate.dpsgd.clipping import FlatClipping
-    >>> from pate.dpsgd.mechanisms import Shape
-    >>> plan = make_plan(Budget(1.0, 1e-5), Shape(100, 0.1, 10, 10), noise_multiplier=9.0)
-    >>> mechanism_of(plan, FlatClipping())
-    'DP-SGD: 10 steps, Poisson sampling at rate 0.1, gradients clipped to norm 1, noise multiplier 9'
-    """
+    """Return the run in words, alike in a statement and in a ledger."""
     return (
         f"{plan.mechanism.name}: {plan.shape.n_steps} steps, {plan.mechanism.words(plan.shape)}, {clipping.words()}, "
         f"noise multiplier {plan.noise_multiplier:.6g}"
@@ -70,16 +59,6 @@ def dpsgd_statement(
     ledger : Ledger or None
     releases : iterable of int
         The numbers under which the run was charged there.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> from pate.dpsgd._plan import make_plan
-    >>> from pate.dpsgd.clipping import FlatClipping
-    >>> from pate.dpsgd.mechanisms import Shape
-    >>> plan = make_plan(Budget(1.0, 1e-5), Shape(100, 0.1, 10, 10))
-    >>> dpsgd_statement(plan, clipping=FlatClipping(), classes_given=True, noise="seeded", apart="by hand").headline
-    'not private: seeded noise (for tests and experiments only)'
     """
     guarantee, shape = plan.guarantee, plan.shape
     seeded, nominal = noise == "seeded", guarantee.adjacency == "add-or-remove"

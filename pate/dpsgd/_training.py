@@ -98,19 +98,6 @@ def training_steps(
     ------
     InvalidInputError
         The module's code failed on private rows. What it said is not told: it may quote them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate.dpsgd.clipping import FlatClipping
-    >>> from pate.dpsgd.engines import PerRecordEngine
-    >>> from pate.dpsgd.mechanisms import PoissonSGD
-    >>> engine = PerRecordEngine(torch.nn.Linear(2, 2))
-    >>> units = Units(np.ones((4, 2), np.float32), np.zeros(4, np.int64))
-    >>> optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1)
-    >>> list(training_steps(engine, units, mechanism=PoissonSGD(), shape=Shape(4, 0.5, 3, 2), source=NoiseSource(),
-    ...     optimizer=optimizer, noise_multiplier=1.0, clipping=FlatClipping(), clip=FlatClipping()))
-    [1, 2, 3]
     """
     parameters = [p for p in engine.module.parameters() if p.requires_grad]
     sizes = [p.numel() for p in parameters]

@@ -36,13 +36,6 @@ class Units:
     n_units : int
     rows_per_unit : int
         Rows that stand for a unit in a step, copies included.
-
-    Examples
-    --------
-    >>> units = Units(np.arange(3.0)[:, None], np.zeros(3, np.int64), np.array([0, 1, 1]), 2, torch.device("cpu"))
-    >>> rows, labels, weights = units.take(np.array([0, 1]), NoiseSource())
-    >>> rows.shape, weights
-    (torch.Size([4, 1]), tensor([1.0000, 0.0000, 0.5000, 0.5000], dtype=torch.float64))
     """
 
     def __init__(

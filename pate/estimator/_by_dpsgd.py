@@ -70,11 +70,6 @@ class TrainingPlan:
     resumed : bool
         An earlier run, which was cut off, paid for it.
     decide : {"likeliest", "balanced"}
-
-    Examples
-    --------
-    >>> TrainingPlan.__dataclass_params__.frozen
-    True
     """
 
     clf: DPSGDClassifier
@@ -207,14 +202,6 @@ def plan_training(
         There is no recipe for such rows, or ``stated`` names what has no place in the statement.
     BudgetExceededError
         The ledger does not pay for the run.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> terms = ReleaseTerms(budget=Budget(1.0, 1e-5))
-    >>> plan = plan_training(None, terms, classes=(0, 1), n_records=900, row_shape=(3,), ranges=(0, 10))
-    >>> plan.guarantee.epsilon <= 1.0, plan.road.recipe.name, plan.before
-    (True, 'declared', 0)
     """
     from pate.dpsgd import DPSGDClassifier
     from pate.dpsgd._measured import with_counts
@@ -296,11 +283,6 @@ def stand_ins(X: Any, ranges: Any) -> Any:
     """Return rows that say what private columns are like where none is public: made up, of declared ranges or zeros.
 
     Only the shape, or the names, of the private ones are looked at.
-
-    Examples
-    --------
-    >>> stand_ins(np.ones((5, 3)), None).tolist()
-    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     import pandas as pd
 
@@ -335,14 +317,7 @@ def _about_texts(records: Any) -> None:
 
 
 class ByDPSGD(ByRecords):
-    """What :class:`pate.PATEClassifier` does where DP-SGD learns from the private rows; a mixin.
-
-    Examples
-    --------
-    >>> from pate import PATEClassifier
-    >>> issubclass(PATEClassifier, ByDPSGD)
-    True
-    """
+    """What :class:`pate.PATEClassifier` does where DP-SGD learns from the private rows; a mixin."""
 
     if TYPE_CHECKING:  # what is said when the classifier is made
         ranges: Any

@@ -26,14 +26,7 @@ from pate.teachers._told import about_labels
 
 
 class ByRecords(PublicModel):
-    """What :class:`pate.PATEClassifier` does where every private record votes; a mixin.
-
-    Examples
-    --------
-    >>> from pate import PATEClassifier
-    >>> issubclass(PATEClassifier, ByRecords)
-    True
-    """
+    """What :class:`pate.PATEClassifier` does where every private record votes; a mixin."""
 
     statement_: PrivacyStatement
 

@@ -43,24 +43,12 @@ OWN_MODEL = ("auto", "records", "dpsgd")
 
 
 def hashes_of(rows: Any) -> tuple[str, ...]:
-    """Return a hash of every public row.
-
-    Examples
-    --------
-    >>> len(hashes_of(np.zeros((3, 2))))
-    3
-    """
+    """Return a hash of every public row."""
     return hash_rows(rows, chunk_size=_HASH_ROWS)
 
 
 def digest_of(hashes: tuple[str, ...]) -> str:
-    """Return one digest of many rows.
-
-    Examples
-    --------
-    >>> digest_of(("a", "b")) == digest_of(("b", "a"))
-    False
-    """
+    """Return one digest of many rows."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
@@ -86,14 +74,7 @@ def _student_of(teacher: Any, student: Any) -> Any:
 
 
 class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
-    """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends.
-
-    Examples
-    --------
-    >>> from pate import PATEClassifier
-    >>> issubclass(PATEClassifier, PublicModel)
-    True
-    """
+    """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
 
     release_: LabelRelease | ModelLabels
     queries_: npt.NDArray[np.int64]
@@ -163,15 +144,6 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
             Other rows than those that were asked about; or this classifier was read from a file, which has no labels.
         StudentError
             This student cannot learn from them either.
-
-        Examples
-        --------
-        >>> from pate import Budget, PATEClassifier
-        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
-        >>> public = X[::4] + 0.5
-        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=public)
-        >>> clf.set_params(student="decision-tree").refit_student(public).student_
-        DecisionTreeClassifier()
         """
         if hasattr(self, "student_") and not hasattr(self, "release_"):
             raise InvalidInputError(
@@ -282,17 +254,6 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
         InvalidInputError
             Another class, not exactly one of both, or more precision than any threshold has; teachers on shards voted,
             a student was named, there were no public rows, or this classifier was read from a file.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_breast_cancer
-        >>> from pate import Budget, PATEClassifier
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> clf = PATEClassifier(budget=Budget(3.0, 1e-4), classes=[0, 1], random_state=0, voters="records")
-        >>> clf = clf.fit(X[:350], y[:350], X_public=X[350:450])
-        >>> few, many = clf.threshold(0, precision=0.8), clf.threshold(0, recall=0.8)
-        >>> bool(0 < few < 1 and 0 < many < 1)
-        True
         """
         check_is_fitted(self, "student_")
         release = self.__dict__.get("release_")

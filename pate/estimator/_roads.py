@@ -53,11 +53,6 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: 
     ------
     InvalidInputError
         An unknown name, or another one is named beside what speaks of shard teachers.
-
-    Examples
-    --------
-    >>> chosen_voters(None, {"n_teachers": None}), chosen_voters(None, {"n_teachers": 100})
-    ('auto', 'shards')
     """
     of_shards = [name for name, value in said.items() if value is not None]
     if voters is None:
@@ -110,13 +105,6 @@ def road_of(
     ------
     InvalidInputError
         There are ranges, and public rows enough.
-
-    Examples
-    --------
-    >>> road_of(np.eye(30), Budget(1.0, 1e-5), n_units=900, n_classes=2)[0]
-    'records'
-    >>> road_of(np.eye(3), Budget(1.0, 1e-5), n_units=900, n_classes=2)[0]
-    'dpsgd'
     """
     facts = PublicFacts(
         n_units=max(1, n_units),
@@ -132,15 +120,7 @@ def road_of(
 
 
 def check_ranges(ranges: Any, voters: str) -> None:
-    """Refuse declared ranges where nobody has a use for them.
-
-    Examples
-    --------
-    >>> check_ranges(None, "shards")
-    >>> check_ranges((0, 1), "shards")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ranges must be left out where voters='shards', who learn from public rows ...
-    """
+    """Refuse declared ranges where nobody has a use for them."""
     if ranges is not None and voters != "dpsgd":
         raise InvalidInputError(
             f"ranges must be left out where voters={voters!r}, who learn from public rows what columns are like. Leave "
@@ -191,14 +171,6 @@ def plan_records(
         Too few public rows, a bad parameter; or noise that is more than all ballots together, unless ``anyway``.
     BudgetExceededError
         Nothing is left in the ledger, or next to nothing.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> X_public = np.random.default_rng(0).normal(size=(60, 3))
-    >>> plan = plan_records(X_public, ReleaseTerms(budget=Budget(1.0, 1e-5)), classes=(0, 1), n_records=900)
-    >>> plan.guarantee.epsilon <= 1.0, plan.recipe.representation
-    (True, 'kernel')
     """
     n_public = int(np.shape(X_public)[0])
     if n_public < FEWEST_PUBLIC:
@@ -247,11 +219,6 @@ def measured_with(measure: bool | str | None, student: Any) -> bool | str | None
     ------
     InvalidInputError
         It was asked for, and a student is named.
-
-    Examples
-    --------
-    >>> measured_with(None, None), measured_with(None, "knn")
-    (None, False)
     """
     measure = check_measure(measure)
     if student is None:
@@ -286,15 +253,7 @@ def head_teachers(
     random_state: int | None,
     verbose: bool = False,
 ) -> HeadTeacherEnsemble:
-    """Return heads as teachers, on the representation that was named or the default of this kind of data.
-
-    Examples
-    --------
-    >>> X_public = np.random.default_rng(0).normal(size=(60, 3))
-    >>> heads = head_teachers(X_public, representation=None, image_shape=None, random_state=0)
-    >>> type(heads).__name__
-    'HeadTeacherEnsemble'
-    """
+    """Return heads as teachers, on the representation that was named or the default of this kind of data."""
     if isinstance(image_shape, list):
         raise InvalidInputError(f"image_shape must be a tuple, got {image_shape!r}.")
     return HeadTeacherEnsemble(
@@ -310,11 +269,5 @@ def head_teachers(
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:
-    """Return what reads rows of any kind at the door: representations look at each cell themselves.
-
-    Examples
-    --------
-    >>> any_rows((0, 1)).read_private([["Oslo", 1.0]]).rows.shape
-    (1, 2)
-    """
+    """Return what reads rows of any kind at the door: representations look at each cell themselves."""
     return TeacherEnsemble(make_pipeline(FunctionTransformer(), LogisticRegression()), 2, classes=classes)

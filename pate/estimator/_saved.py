@@ -37,14 +37,7 @@ def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], 
 
 
 class SavedModel(ByDPSGD):
-    """What :class:`pate.PATEClassifier` can keep: the student and its statement, never what ``fit`` saw; a mixin.
-
-    Examples
-    --------
-    >>> from pate import PATEClassifier
-    >>> issubclass(PATEClassifier, SavedModel)
-    True
-    """
+    """What :class:`pate.PATEClassifier` can keep: the student and its statement, never what ``fit`` saw; a mixin."""
 
     voters_: str
     _door: Door
@@ -73,16 +66,6 @@ class SavedModel(ByDPSGD):
             Another ending, a place that cannot be written to, or a student that no file can hold safely.
         RunFolderError
             It exists.
-
-        Examples
-        --------
-        >>> from pate import Budget, PATEClassifier
-        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
-        >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1])
-        >>> file = Path(tempfile.mkdtemp()) / "model.pate"
-        >>> clf.fit(X, y, X_public=X[::4] + 0.5).save(file)
-        >>> PATEClassifier.load(file).predict([[1.0], [39.0]])
-        array([0, 1])
         """
         check_is_fitted(self, "student_")
         check_model_path(path)

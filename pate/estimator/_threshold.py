@@ -25,12 +25,6 @@ def threshold_for(p: npt.NDArray[np.float64], *, precision: float | None, recall
     ------
     InvalidInputError
         Not exactly one of both is given, it is not between 0 and 1, or no threshold has that precision.
-
-    Examples
-    --------
-    >>> p = np.array([0.9, 0.8, 0.4, 0.1])
-    >>> threshold_for(p, precision=0.7, recall=None), threshold_for(p, precision=None, recall=0.7)
-    (0.4, 0.8)
     """
     if (precision is None) == (recall is None):
         raise InvalidInputError("threshold needs exactly one of precision and recall. Say precision=0.9, for one.")

@@ -26,11 +26,6 @@ def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArra
     -------
     values : float64 array of shape (rank,)
     vectors : float64 array of shape (n_components, rank)
-
-    Examples
-    --------
-    >>> eigen(np.array([[2.0, 0.0], [0.0, 0.0]]))[0]
-    array([2.])
     """
     weighted = phi if weights is None else phi * weights[:, None]
     values, vectors = np.linalg.eigh(weighted.T @ phi / len(phi))
@@ -40,13 +35,7 @@ def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArra
 
 
 def fold_rows(n_rows: int, n_folds: int) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """Yield (rows to learn from, rows held out), the same at every call.
-
-    Examples
-    --------
-    >>> [len(held) for _, held in fold_rows(7, 3)]
-    [3, 2, 2]
-    """
+    """Yield (rows to learn from, rows held out), the same at every call."""
     order = np.random.default_rng(0).permutation(n_rows)  # public rows may come sorted
     parts = np.array_split(order, n_folds)
     for i, held in enumerate(parts):

@@ -42,11 +42,6 @@ def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any
     Value by value: a record with an odd or missing one changes nobody else's class. A value is the class that it
     equals, else the one that is written alike (``0`` is ``"0"``), else the one that is the same number (``"0.0"``).
     What is none of them stays as it is, and its record is set aside by whoever trains.
-
-    Examples
-    --------
-    >>> as_classes(np.array(["0", "01", 1.0, None, "?"], dtype=object), (0, 1)).tolist()
-    [0, 1, 1.0, None, '?']
     """
     known = frozenset(classes)
     by_text: dict[str, Any] = {}

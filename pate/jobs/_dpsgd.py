@@ -34,15 +34,7 @@ _OF_PUBLIC: dict[str, tuple[str, Any]] = {
 
 
 def check_heeded(said: Mapping[str, Any], *, public: bool) -> None:
-    """Refuse what would be passed over in silence.
-
-    Examples
-    --------
-    >>> check_heeded({"max_categories": 50}, public=True)
-    >>> check_heeded({"student": "svm"}, public=False)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: student (--student) must be left out where there are no public rows. ...
-    """
+    """Refuse what would be passed over in silence."""
     for where, names in (("voters='dpsgd' (--voters dpsgd)", _UNHEEDED), ("there are no public rows", _OF_PUBLIC)):
         if public and names is _OF_PUBLIC:
             continue
@@ -63,11 +55,6 @@ class GradientRoad:
     training : TrainingPlan
     evidence : Evidence
     plan : GradientPlan
-
-    Examples
-    --------
-    >>> GradientRoad.__dataclass_params__.frozen
-    True
     """
 
     source: Sources

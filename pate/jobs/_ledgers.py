@@ -38,18 +38,6 @@ def check_only_ledger(book: Ledger, data: Registration, private: Path, *, new_le
     InvalidInputError
         Nobody said that a second one is meant. That depends on the records: it is for the curator's eyes, like every
         message of a run that was refused, and comes before anything is trained or released.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> from pate.privacy import Budget
-    >>> book = Ledger(folder / "a.sqlite", total=Budget(1.0, 1e-5))
-    >>> data = Registration("record", ("no", "yes"), fingerprint="0123abcd")
-    >>> book.register(data)
-    >>> check_only_ledger(Ledger(folder / "b.sqlite"), data, folder / "votes.npy", new_ledger=False)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ... holds the private data set of the ledger ...a.sqlite'. ...
     """
     if book.registration is not None:
         return
@@ -59,14 +47,7 @@ def check_only_ledger(book: Ledger, data: Registration, private: Path, *, new_le
 
 
 def check_absent(book: Ledger | None) -> None:
-    """Refuse to begin a new ledger where there is one, or where none is named.
-
-    Examples
-    --------
-    >>> check_absent(None)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: new_ledger starts the one that ledger= names, and ledger is None. Name a file.
-    """
+    """Refuse to begin a new ledger where there is one, or where none is named."""
     if book is None:
         raise InvalidInputError("new_ledger starts the one that ledger= names, and ledger is None. Name a file.")
     if book.registration is not None:  # one that was opened with a total, and charged nothing yet, is new
@@ -77,17 +58,7 @@ def check_absent(book: Ledger | None) -> None:
 
 
 def check_votes_ledger(book: Ledger, data: Registration, votes: Path, *, new_ledger: bool) -> None:
-    """Refuse votes without a ledger: how often they were asked before, nobody could know.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> data = Registration("record", ("no", "yes"), fingerprint="0123abcd")
-    >>> check_votes_ledger(Ledger(folder / "a.sqlite"), data, folder / "votes.npy", new_ledger=False)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: there is no ledger ...a.sqlite' for the votes ... new_ledger=True ...
-    """
+    """Refuse votes without a ledger: how often they were asked before, nobody could know."""
     if new_ledger:
         check_absent(book)
     check_only_ledger(book, data, votes, new_ledger=new_ledger)

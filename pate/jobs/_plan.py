@@ -18,27 +18,13 @@ from pate.release._rounds import counted
 
 
 def as_lines(named: list[tuple[str, str]]) -> str:
-    r"""Return named values as text; those of several lines below one another, and empty ones not at all.
-
-    Examples
-    --------
-    >>> print(as_lines([("noise", "none"), ("rows", ""), ("chosen", "this\nthat")]))
-    noise      none
-    chosen     this
-               that
-    """
+    r"""Return named values as text; those of several lines below one another, and empty ones not at all."""
     wide = 11
     return "\n".join(f"{name:<{wide}}" + value.replace("\n", "\n" + " " * wide) for name, value in named if value)
 
 
 def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str]:
-    """Return what a plan says of counts of right answers; nothing where there are none.
-
-    Examples
-    --------
-    >>> measures_line([GaussianSum(10.0)], 1_000)
-    ('measures', 'how often the model is right, by 0.04 of mu^2: +-2 points of noise')
-    """
+    """Return what a plan says of counts of right answers; nothing where there are none."""
     if not counts:
         return "measures", ""
     points = 196 * counts[0].noise_multiplier / n_units

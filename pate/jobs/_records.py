@@ -42,11 +42,6 @@ class BallotRoad:
     plan : BallotPlan
     commonest : float or None
         Share of the commonest class, as a person stated it.
-
-    Examples
-    --------
-    >>> BallotRoad.__dataclass_params__.frozen
-    True
     """
 
     source: Sources
@@ -172,13 +167,7 @@ def public_representation(
 
 
 def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
-    """Return rows of coloured images colour by colour, as representations of images take them; others as they are.
-
-    Examples
-    --------
-    >>> in_planes(np.arange(6).reshape(1, 6), (3, 1, 2))
-    array([[0, 3, 1, 4, 2, 5]])
-    """
+    """Return rows of coloured images colour by colour, as representations of images take them; others as they are."""
     if image_shape is None or len(image_shape) < 3:
         return rows
     colours, height, width = image_shape

@@ -42,13 +42,6 @@ class Chooser:
     rows : array or DataFrame of shape (n_public, n_features)
         Public rows as numbers, for choosing among them.
     random_state : int or None
-
-    Examples
-    --------
-    >>> from pate.jobs import OneRound
-    >>> chooser = Chooser(OneRound("first"), np.zeros((5, 1)), 0)
-    >>> chooser.rounds(2), chooser.choose(2, np.full(5, ABSTAIN), np.arange(5), 0)
-    ((2,), array([0, 1]))
     """
 
     choice: QueryChoice

@@ -61,11 +61,6 @@ class ShardRoad:
     plan : LabelPlan
     commonest : float or None
         Share of the commonest class, as a person stated it.
-
-    Examples
-    --------
-    >>> ShardRoad.__dataclass_params__.frozen
-    True
     """
 
     source: Sources
@@ -251,15 +246,6 @@ def plan_questions(
     hashed : DataFrame or array of shape (n_public, ...)
         Public rows as they stand in the file, so that another encoding still finds its stored answers.
     n_teachers : int
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> from pate.jobs import OneRound
-    >>> chooser, asking = Chooser(OneRound("first"), np.zeros((5, 1)), 0), Asking(GNMax(9.0), 2, 0.0)
-    >>> rows = np.arange(5.0).reshape(5, 1)
-    >>> plan_questions(ReleaseTerms(budget=Budget(5.0, 1e-5)), asking, chooser, rows, n_teachers=9).queries
-    array([0, 1])
     """
     if len(chooser.rounds(asking.n_queries)) > 1:
         hashes = np.array(hash_queries(hashed), dtype=object)
@@ -279,11 +265,6 @@ def encoding_of(kind: str, n_columns: int, n_numbers: int, how: str) -> str:
         Before, and after.
     how : {"heads", "public", "shard", "none"}
         By a representation, or as ``preprocess`` says.
-
-    Examples
-    --------
-    >>> encoding_of("table", 3, 9, "public")
-    '3 columns become 9 numbers, by what the public rows teach'
     """
     if kind == "texts":
         return "texts, by a representation that the public ones teach"

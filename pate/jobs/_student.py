@@ -66,11 +66,6 @@ class Pupil:
         What a row is that the model takes.
     voters : {"records", "heads", "shards", "dpsgd"}
     random_state : int or None
-
-    Examples
-    --------
-    >>> Pupil.__dataclass_params__.frozen
-    True
     """
 
     student: Any
@@ -226,13 +221,7 @@ class Pupil:
 
 
 class LeavesModel:
-    """What a job does with its labels once they are released; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``.
-
-    Examples
-    --------
-    >>> LeavesModel().keeps_model
-    False
-    """
+    """What a job does with its labels once they are released; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``."""
 
     queries_: npt.NDArray[np.int64]
     _pupil: Pupil | None = None
@@ -263,20 +252,6 @@ class LeavesModel:
             The student cannot learn from these labels; they are paid for, and another may.
         InvalidInputError
             There is to be none: ``keep_model`` was False, or votes came without public rows.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from pate import Budget
-        >>> from pate.jobs import LabelJob
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
-        >>> rows.to_csv(folder / "private.csv", index=False)
-        >>> (rows[["age"]].iloc[::20] + 0.5).to_csv(folder / "public.csv", index=False)
-        >>> job = LabelJob(folder / "private.csv", folder / "public.csv", target="ill", classes=["no", "yes"],
-        ...     budget=Budget(1.0, 1e-4))
-        >>> job.model(job.run()).predict(pd.DataFrame({"age": [20.0, 580.0]}))
-        array(['no', 'yes'], dtype='<U3')
         """
         if self._pupil is None:
             raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
@@ -306,11 +281,6 @@ def measured_for(measure: bool | str | None, *, keep_model: bool) -> bool | str 
     ------
     InvalidInputError
         It was asked for, and there is no student.
-
-    Examples
-    --------
-    >>> measured_for(None, keep_model=True), measured_for(None, keep_model=False)
-    (None, False)
     """
     measure = check_measure(measure)
     if measure and not keep_model:
@@ -331,19 +301,7 @@ def pupil_of_ballots(
     representation: Representation | None = None,
     voters: str = "records",
 ) -> Pupil:
-    """Return who learns where records vote, or DP-SGD: nobody, as a model is there already, unless one is named.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rows = pd.DataFrame({"age": [1.0, 2.0, 3.0]})
-    >>> source = Sources("table", rows, np.zeros(3), None, rows, rows)
-    >>> settings = {"n_classes": 2, "max_categories": 9, "random_state": 0}
-    >>> pupil_of_ballots(source, None, **settings).student is None
-    True
-    >>> pupil_of_ballots(source, "decision-tree", **settings).student
-    DecisionTreeClassifier()
-    """
+    """Return who learns where records vote, or DP-SGD: nobody, as a model is there already, unless one is named."""
     if student is None:
         return Pupil(None, None, None, _door_of(source), voters, random_state)
     n_public = len(source.public)
@@ -395,16 +353,7 @@ def _door_of(source: Sources) -> Door:
 
 
 def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str, str], decimal: str = "") -> Door:
-    """Return what a row is, by the public ones; ``kinds`` and ``decimal`` are those that their file's reader found.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> print(door_of(pd.DataFrame({"age": [1.0], "town": ["Oslo"]}), None, {}))
-    a table with the columns 'age' (number), 'town' (text)
-    >>> print(door_of(np.zeros((2, 18)), (3, 2, 3), {}))
-    images of 3 x 2 pixels, rgb
-    """
+    """Return what a row is, by the public ones; ``kinds`` and ``decimal`` are those that their file's reader found."""
     if image_shape is None:
         columns = tuple((str(name), kinds.get(name) or column_kind(name, public[name])) for name in public.columns)
         return Door(kind="table", n_features=len(columns), columns=columns, decimal="," if decimal == "," else None)

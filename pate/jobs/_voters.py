@@ -36,14 +36,6 @@ def who_votes(voters: str | None, said: Mapping[str, Any]) -> str:
     ------
     InvalidInputError
         They do not go together.
-
-    Examples
-    --------
-    >>> who_votes(None, {"select": "auto"}), who_votes(None, {"select": "spread"})
-    ('auto', 'shards')
-    >>> who_votes("records", {"n_teachers": 100})
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: voters='records' must stand without n_teachers (--teachers): ...
     """
     given = {
         f"{name} ({option})": said[name]

@@ -42,14 +42,7 @@ _MAX_CATEGORIES = 50
 
 
 class FileVotes:
-    """Teachers elsewhere, whose votes are in a file: a :class:`pate.votes.Voter` on places in it, shape (n, 1).
-
-    Examples
-    --------
-    >>> voter = FileVotes(Votes.from_counts([[9, 1], [2, 8]]))
-    >>> voter.vote([[1]]).counts.tolist()
-    [[2, 8]]
-    """
+    """Teachers elsewhere, whose votes are in a file: a :class:`pate.votes.Voter` on places in it, shape (n, 1)."""
 
     def __init__(self, votes: Votes) -> None:
         self.classes_, self.n_teachers, self._votes = votes.classes, votes.n_teachers, votes

@@ -55,16 +55,7 @@ def check_new_files(out: str | os.PathLike[str], *, model: bool = False) -> list
 
 
 def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | None:
-    """Return the name of an id column, or refuse it: a file of labels would have two columns of that name.
-
-    Examples
-    --------
-    >>> check_id("visit")
-    'visit'
-    >>> check_id("p_no", classes=("no", "yes"))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: id must not be called 'p_no', as a column of the written labels is. ...
-    """
+    """Return the name of an id column, or refuse it: a file of labels would have two columns of that name."""
     if name in _COLUMNS or name in proba_columns(classes or ()):
         raise InvalidInputError(
             f"id must not be called {name!r}, as a column of the written labels is. Rename it in the table."
@@ -73,13 +64,7 @@ def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | No
 
 
 def proba_columns(classes: Sequence[Any]) -> list[str]:
-    """Return what the columns of probabilities are called.
-
-    Examples
-    --------
-    >>> proba_columns(("no", "yes"))
-    ['p_no', 'p_yes']
-    """
+    """Return what the columns of probabilities are called."""
     return [f"p_{value}" for value in classes]
 
 
@@ -213,14 +198,7 @@ def as_csv(
     id_name: str | None = None,
     safe_csv: bool = False,
 ) -> bytes:
-    r"""Return rows as a CSV file; what comes first says which row it is: its id, if it has one, then its place or file.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> as_csv(pd.DataFrame({"label": ["no"]}), ids=np.array(["007"]), id_name="patient")
-    b'patient,row,label\n007,0,no\n'
-    """
+    r"""Return rows as a CSV file; what comes first says which row it is: its id, if it has one, then its place or file."""
     import pandas as pd
 
     frame = frame.copy()
@@ -242,12 +220,6 @@ def as_csv(
 
 
 def harmless(cell: Any) -> Any:
-    """Return a cell that no spreadsheet runs: an apostrophe goes before what would start a formula.
-
-    Examples
-    --------
-    >>> harmless("=1+1"), harmless("yes"), harmless(-1)
-    ("'=1+1", 'yes', "'-1")
-    """
+    """Return a cell that no spreadsheet runs: an apostrophe goes before what would start a formula."""
     text = str(cell)
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else cell

@@ -127,15 +127,6 @@ def check_vote_file(path: str | os.PathLike[str]) -> None:
     ------
     InvalidInputError
         The first line of a ``.csv`` holds texts.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "patients.csv"
-    >>> _ = file.write_text("age,ill")
-    >>> check_vote_file(file)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ...patients.csv is no file of votes: its first line holds texts. Votes are ...
     """
     file = Path(path)
     if file.suffix == ".csv" and file.is_file():

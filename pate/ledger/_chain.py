@@ -29,26 +29,13 @@ NewAnswer = tuple[str, str, int, Sequence[float] | None]
 
 
 def canonical(value: Any) -> str:
-    r"""Return the one JSON text of a value; NaN and infinity are refused.
-
-    Examples
-    --------
-    >>> canonical({"b": 1.0, "a": [None, "é"]})
-    '{"a":[null,"\\u00e9"],"b":1.0}'
-    """
+    r"""Return the one JSON text of a value; NaN and infinity are refused."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the chain, as the file holds it.
-
-    Examples
-    --------
-    >>> none = AnswerHasher().digest
-    >>> Entry(0, "opened", None, "2026-01-01T00:00:00+00:00", None, None, None, 0, none, "{}", START).digest[:8]
-    '26c2cffa'
-    """
+    """One entry of the chain, as the file holds it."""
 
     seq: int
     kind: str
@@ -73,15 +60,7 @@ COLUMNS = "seq, kind, release, created, request, price, failure, n_answers, answ
 
 
 class AnswerHasher:
-    r"""Hashes answers as they pass, so that a million of them need no memory.
-
-    Examples
-    --------
-    >>> hasher = AnswerHasher()
-    >>> hasher.add("ab12", "gnmax", 7, None)
-    >>> hasher.n, hasher.digest == hashlib.sha256(b'["ab12","gnmax",7,null]\n').hexdigest()
-    (1, True)
-    """
+    r"""Hashes answers as they pass, so that a million of them need no memory."""
 
     def __init__(self) -> None:
         self._sha = hashlib.sha256()
@@ -106,57 +85,27 @@ class AnswerHasher:
 
 
 def pack_query(query: str) -> str | bytes:
-    """Return a query's key as it is stored: the 32 bytes of a SHA-256 digest, or the text itself.
-
-    Examples
-    --------
-    >>> pack_query("00" * 32) == bytes(32), pack_query("#7")
-    (True, '#7')
-    """
+    """Return a query's key as it is stored: the 32 bytes of a SHA-256 digest, or the text itself."""
     return bytes.fromhex(query) if _HEX.fullmatch(query) else query
 
 
 def unpack_query(stored: str | bytes) -> str:
-    """Undo :func:`pack_query`.
-
-    Examples
-    --------
-    >>> unpack_query(bytes(32)) == "00" * 32
-    True
-    """
+    """Undo :func:`pack_query`."""
     return stored.hex() if isinstance(stored, bytes) else stored
 
 
 def pack_counts(noisy: Sequence[float] | None) -> bytes | None:
-    """Return noisy counts as little-endian doubles.
-
-    Examples
-    --------
-    >>> unpack_counts(pack_counts([0.1, -3.5]))
-    (0.1, -3.5)
-    """
+    """Return noisy counts as little-endian doubles."""
     return None if noisy is None else np.asarray(noisy, dtype="<f8").tobytes()
 
 
 def unpack_counts(stored: bytes | None) -> tuple[float, ...] | None:
-    """Undo :func:`pack_counts`.
-
-    Examples
-    --------
-    >>> unpack_counts(pack_counts([1.5, 2.0])), unpack_counts(None)
-    ((1.5, 2.0), None)
-    """
+    """Undo :func:`pack_counts`."""
     return None if stored is None else tuple(np.frombuffer(stored, dtype="<f8").tolist())
 
 
 def rows_to_store(answers: Iterable[NewAnswer], entry: int, hasher: AnswerHasher) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the answers' table, hashing each on its way.
-
-    Examples
-    --------
-    >>> list(rows_to_store([("#0", "gnmax", 1, None)], 5, AnswerHasher()))
-    [(5, 0, '#0', 'gnmax', 1, None)]
-    """
+    """Yield the rows of the answers' table, hashing each on its way."""
     for position, (query, family, label, noisy) in enumerate(answers):
         if not isinstance(query, str) or not isinstance(family, str):
             raise InvalidInputError(

@@ -24,15 +24,7 @@ from pate.privacy.cost import Charge
 
 @contextmanager
 def plain(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong while reading a value into one clear error.
-
-    Examples
-    --------
-    >>> with plain(Path("l.sqlite")):
-    ...     json.loads("{")
-    Traceback (most recent call last):
-    pate.exceptions.LedgerError: the ledger 'l.sqlite' holds something that pate did not write. ...
-    """
+    """Turn whatever goes wrong while reading a value into one clear error."""
     try:
         yield
     except LedgerError:
@@ -45,13 +37,7 @@ def plain(path: Path) -> Iterator[None]:
 
 
 def decode(text: str, path: Path) -> dict[str, Any]:
-    """Return an entry's body.
-
-    Examples
-    --------
-    >>> decode('{"a":1}', Path("l.sqlite"))
-    {'a': 1}
-    """
+    """Return an entry's body."""
     with plain(path):
         value = json.loads(text)
         if not isinstance(value, dict):
@@ -65,13 +51,7 @@ def _version() -> str:
 
 
 def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
-    """Return the body of the first entry: the total, and what is fixed already of its currency; if all is, the limit.
-
-    Examples
-    --------
-    >>> opening(Budget(1.0, 1e-5), "renyi:8")["limit"], opening(Budget(2.0, 1e-5), "renyi:8", 0.0)["limit"].__round__(4)
-    (None, 0.7859)
-    """
+    """Return the body of the first entry: the total, and what is fixed already of its currency; if all is, the limit."""
     fixed = failure_delta is not None and asked not in (None, "renyi")
     limit = Terms.of(total, Currency.named(str(asked)), failure_delta or 0.0).limit if fixed else None
     return {
@@ -84,13 +64,7 @@ def opening(total: Budget, asked: str | None = None, failure_delta: float | None
 
 
 def terms_body(terms: Terms) -> dict[str, Any]:
-    """Return the body of the entry that fixes the currency for good, before the first charge.
-
-    Examples
-    --------
-    >>> terms_body(Terms.of(Budget(1.0, 1e-5), Currency()))["currency"]
-    'gdp'
-    """
+    """Return the body of the entry that fixes the currency for good, before the first charge."""
     return {"currency": terms.currency.name, "failure_delta": terms.failure_delta, "limit": terms.limit}
 
 
@@ -104,14 +78,7 @@ def release_body(
     open_ended: bool,
     kind: str = "labels",
 ) -> dict[str, Any]:
-    """Return the body of a release's entry.
-
-    Examples
-    --------
-    >>> cost = Charge.zero()
-    >>> release_body(cost, "m", 3, None, seeded=False, open_ended=False)["n_queries"]
-    3
-    """
+    """Return the body of a release's entry."""
     body: dict[str, Any] = {
         "charge": {
             "orders": list(cost.orders),
@@ -141,14 +108,7 @@ def _number(value: float | None) -> float:
 
 
 def charge_of(body: dict[str, Any]) -> Charge:
-    """Return the cost of a release's entry: a charge, or what is wider than one.
-
-    Examples
-    --------
-    >>> one = Charge.gaussian(sensitivity=1.0, sigma=2.0)
-    >>> charge_of(release_body(one, "m", 1, None, seeded=False, open_ended=False)) == one
-    True
-    """
+    """Return the cost of a release's entry: a charge, or what is wider than one."""
     held = body["charge"]
     orders, rdp = tuple(held["orders"]), tuple(_number(value) for value in held["rdp"])
     mu_squared, pure = _number(held["mu_squared"]), _number(held["pure"])
@@ -256,14 +216,7 @@ def read_opening(connection: sqlite3.Connection, path: Path) -> Opening | None:
 
 
 def terms_of(body: dict[str, Any], total: Budget) -> Terms:
-    """Return the terms of their entry; a limit above the currency's own is refused.
-
-    Examples
-    --------
-    >>> terms = Terms.of(Budget(1.0, 1e-5), Currency(20.0), 1e-6)
-    >>> terms_of(terms_body(terms), Budget(1.0, 1e-5)) == terms
-    True
-    """
+    """Return the terms of their entry; a limit above the currency's own is refused."""
     terms = Terms.of(total, Currency.named(body["currency"]), body["failure_delta"])
     # As it was fixed: another version may compute another last digit, or convert more tightly.
     if not 0 < body["limit"] <= terms.limit * (1 + 1e-9):
@@ -307,15 +260,6 @@ def most_answers(body: dict[str, Any], path: Path) -> int | None:
     A session (its facts say "adaptive") and a gate have paid for ``n_queries`` answers, and labels whose facts have
     "right_counts" for as many counts besides; a run of capped votes for its votes, in as many answers as one likes;
     what is not open-ended is stored whole at once.
-
-    Examples
-    --------
-    >>> free = Charge.zero()
-    >>> body = release_body(free, "m", 3, {"adaptive": True}, seeded=False, open_ended=True)
-    >>> most_answers(body, Path("l.sqlite")), most_answers({**body, "facts": {}}, Path("l.sqlite"))
-    (3, None)
-    >>> most_answers({**body, "facts": {"right_counts": [4.0]}}, Path("l.sqlite"))
-    4
     """
     with plain(path):
         counts = body["facts"].get("right_counts", [])

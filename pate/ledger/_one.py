@@ -27,18 +27,7 @@ from pate.privacy.compose.currency import Opening
 
 
 class LedgerOfOne(LedgerLooks):
-    """The part of :class:`pate.Ledger` that knows whose records its charges are about.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from pate import Budget, Ledger
-    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-    >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000))
-    >>> ledger.check(Registration("group", ("no", "yes")))
-    Traceback (most recent call last):
-    pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
-    """
+    """The part of :class:`pate.Ledger` that knows whose records its charges are about."""
 
     #: Whether it was looked for other ledgers of the same records, or somebody said that this one is to be new.
     _looked_beside = False
@@ -68,16 +57,6 @@ class LedgerOfOne(LedgerLooks):
         ------
         LedgerError
             They differ: answers of the one may not be given for the other.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from pate import Budget, Ledger
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.register(Registration("record", ("no", "yes")))
-        >>> ledger.check(Registration("group", ("no", "yes")))
-        Traceback (most recent call last):
-        pate.exceptions.LedgerError: the ledger ... is for unit='record', not 'group'. ...
         """
         with self._read() as connection:
             known = False
@@ -105,16 +84,6 @@ class LedgerOfOne(LedgerLooks):
             Where to look besides.
         meant : str
             How to say that another ledger is meant.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> from pate import Budget, Ledger
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> data = Registration("record", ("no", "yes"), fingerprint="0123abcd")
-        >>> Ledger(folder / "a.sqlite", total=Budget(1.0, 1e-5)).register(data)
-        >>> Ledger(folder / "b.sqlite").look_beside("b.csv", data)
-        "b.csv holds the private data set of the ledger ...a.sqlite'. Another ledger would grant its whole budget ..."
         """
         self._looked_beside = True
         places = (self.path.parent, *folders)
@@ -127,14 +96,6 @@ class LedgerOfOne(LedgerLooks):
         ------
         LedgerError
             File or folder cannot be written to, or the disk is full.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from pate import Budget, Ledger
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> Ledger(folder / "ledger.sqlite").check_writable(), list(folder.iterdir())
-        (None, [])
         """
         try:
             # Beside it go its journal and its key.
@@ -149,18 +110,6 @@ class LedgerOfOne(LedgerLooks):
         ------
         LedgerError
             The ledger is for something else, or has no total yet.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from pate import Budget, Ledger
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="0123abcd"))
-        >>> ledger.registration["n_units"], ledger.registration["fingerprinted"]
-        (1000, True)
-        >>> ledger.register(Registration("record", ("no", "yes"), n_units=1000, fingerprint="4567cdef"))
-        Traceback (most recent call last):
-        pate.exceptions.LedgerError: the ledger ... is for other private records than these. ...
         """
         with self._write() as connection:
             self._register(connection, registration)
@@ -191,22 +140,6 @@ class LedgerOfOne(LedgerLooks):
             one's, or the file could not be written; nothing is bound.
         InvalidInputError
             A file cannot be read, or none was named.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from pate import Budget, Charge, Ledger
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> ledger = Ledger(folder / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1)
-        >>> _ = (folder / "labels.csv").write_text("row,label")
-        >>> ledger.bind(folder / "labels.csv") == ledger.head
-        True
-        >>> ledger.verify(files=[folder / "labels.csv"]).as_released
-        True
-        >>> _ = (folder / "labels.csv").write_text("row,other")
-        >>> ledger.verify(files=[folder / "labels.csv"]).files[0].status
-        'changed'
         """
         read = [*((Path(name).name, content) for name, content in map(read_thing, things)), *(contents or {}).items()]
         if not read:
@@ -291,17 +224,6 @@ class LedgerOfOne(LedgerLooks):
         ------
         InvalidInputError
             ``reason`` says nothing, or the secret cannot be deleted: then nothing was revised.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from pate import Budget, Ledger
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
-        >>> ledger.revise("records of March added")
-        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="4567cdef"))
-        >>> ledger.recognises("4567cdef"), ledger.recognises("0123abcd")
-        (True, False)
         """
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidInputError(f"reason must say in words why the records changed, got {reason!r}.")

@@ -28,14 +28,7 @@ _REVISE = (
 
 
 def macs(key: bytes, fingerprint: str) -> dict[str, Any]:
-    """Return what a ledger keeps of a fingerprint: of the records in their order and, where it is known, in none.
-
-    Examples
-    --------
-    >>> a, b = macs(b"key", "01:ab"), macs(b"key", "23:ab")
-    >>> a["fingerprint"] == b["fingerprint"], a["unordered"] == b["unordered"], macs(b"key", "01")["unordered"]
-    (False, True, None)
-    """
+    """Return what a ledger keeps of a fingerprint: of the records in their order and, where it is known, in none."""
     ordered, _, unordered = fingerprint.partition(":")
     return {
         "fingerprint": mac(key, "fingerprint", ordered),
@@ -47,25 +40,13 @@ def sealed(key: bytes, purpose: str, digests: Sequence[str], salt: str = "") -> 
     """Return private digests as a ledger may hold them: under its key and a salt, so that equal ones look different.
 
     Without the key two of these do not even tell whether the data changed between them.
-
-    Examples
-    --------
-    >>> one, two = (sealed(bytes(32), "contents", ["ab"]) for _ in range(2))
-    >>> one["macs"] == two["macs"], one == sealed(bytes(32), "contents", ["ab"], one["salt"])
-    (False, True)
     """
     salt = salt or unreplayed_bytes(16).hex()
     return {"salt": salt, "macs": [mac(key, f"{purpose} {salt}", digest)[:16] for digest in digests]}
 
 
 def sealed_sketch(key: bytes, sketch: Sequence[Sequence[str]], salt: str = "") -> dict[str, Any]:
-    """Return a sketch likewise, filled up: how many rows or people it has is not seen.
-
-    Examples
-    --------
-    >>> len(sealed_sketch(bytes(32), (["ab"], []))["macs"])
-    512
-    """
+    """Return a sketch likewise, filled up: how many rows or people it has is not seen."""
     parts = ([*part, *(f"none {name} {i}" for i in range(len(part), _SKETCH))] for name, part in enumerate(sketch))
     return sealed(key, "sketch", [digest for part in parts for digest in part], salt)
 
@@ -77,15 +58,6 @@ def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[Sequence[str]]) -
     largest common one are common, in general the share that is (Broder 1997): so their number is compared with the
     place of the last of them, on each side. 0 where fewer than ten are common. Rows and people are compared apart; the
     larger share counts.
-
-    Examples
-    --------
-    >>> names = [f"{i:03}" for i in range(60)]
-    >>> held = sealed_sketch(bytes(32), (names, ()))
-    >>> overlap(bytes(32), held, (names[1::2], ())), overlap(bytes(32), held, (names[:5], ()))
-    (1.0, 0.0)
-    >>> overlap(b"other", held, (names, ()))
-    0.0
     """
     mine, theirs = sealed_sketch(key, sketch, held["salt"])["macs"], held["macs"]
     shares = [0.0]

@@ -57,28 +57,14 @@ _OWN_TABLES = {"sqlite_sequence", "sqlite_stat1", "sqlite_stat2", "sqlite_stat3"
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables, inside the caller's transaction.
-
-    Examples
-    --------
-    >>> connection = sqlite3.connect(":memory:", isolation_level=None)
-    >>> create(connection)
-    >>> state(connection)
-    'ledger'
-    """
+    """Make the tables, inside the caller's transaction."""
     for statement in SCHEMA.values():
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES ('format', ?)", (FORMAT,))
 
 
 def state(connection: sqlite3.Connection) -> str:
-    """Return what the file is: "empty", "ledger", "other format", "changed" or "foreign".
-
-    Examples
-    --------
-    >>> state(sqlite3.connect(":memory:"))
-    'empty'
-    """
+    """Return what the file is: "empty", "ledger", "other format", "changed" or "foreign"."""
     rows = [row for row in connection.execute("SELECT type, name, sql FROM sqlite_master") if not _is_sqlites_own(*row)]
     if not rows:
         return "empty"

@@ -34,14 +34,7 @@ _TAKEN = "Name a new file for the ledger."
 
 @contextmanager
 def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.Connection | None]:
-    """Run one transaction; a reader of a ledger that does not exist yet gets None and leaves no file.
-
-    Examples
-    --------
-    >>> with transaction(Path("no-such.sqlite"), write=False, timeout=1.0) as connection:
-    ...     print(connection)
-    None
-    """
+    """Run one transaction; a reader of a ledger that does not exist yet gets None and leaves no file."""
     try:
         missing = not path.exists() or path.stat().st_size == 0
         if missing and key_path(path).exists():

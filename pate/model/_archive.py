@@ -281,13 +281,7 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def damaged(path: str | os.PathLike[str], why: str) -> InvalidInputError:
-    """Return the error of a file that is not what it should be.
-
-    Examples
-    --------
-    >>> str(damaged("a.pate", "it is no zip archive"))
-    "'a.pate' is no intact model file: it is no zip archive. Fetch it again, or save the model anew."
-    """
+    """Return the error of a file that is not what it should be."""
     whole = why.rstrip(".")
     return InvalidInputError(
         f"{os.fspath(path)!r} is no intact model file: {whole}. Fetch it again, or save the model anew."

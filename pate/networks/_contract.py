@@ -33,14 +33,6 @@ def logits_of(output: Any) -> torch.Tensor:
     ------
     InvalidInputError
         None of these.
-
-    Examples
-    --------
-    >>> logits_of({"loss": None, "logits": torch.zeros(2, 3)}).shape
-    torch.Size([2, 3])
-    >>> logits_of((torch.zeros(2, 3), None))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: module must return logits: a tensor, a mapping with an entry 'logits' or an ...
     """
     found = output
     if not isinstance(found, torch.Tensor):
@@ -55,27 +47,12 @@ def logits_of(output: Any) -> torch.Tensor:
 
 
 def give_logits(module: nn.Module, inputs: Any, output: Any) -> torch.Tensor:
-    """Stand behind a module as a forward hook, so that whoever calls it gets logits.
-
-    Examples
-    --------
-    >>> give_logits(nn.Identity(), None, {"logits": torch.ones(1, 2)})
-    tensor([[1., 1.]])
-    """
+    """Stand behind a module as a forward hook, so that whoever calls it gets logits."""
     return logits_of(output)
 
 
 def hooked(module: nn.Module) -> bool:
-    """Whether code of somebody's own hangs on the module; what picks the logits out of an output is ours.
-
-    Examples
-    --------
-    >>> module = nn.Identity()
-    >>> before, _ = hooked(module), module.register_forward_hook(give_logits)
-    >>> between, _ = hooked(module), module.register_forward_hook(lambda module, inputs, output: None)
-    >>> before, between, hooked(module)
-    (False, False, True)
-    """
+    """Whether code of somebody's own hangs on the module; what picks the logits out of an output is ours."""
     return bool(
         any(hook is not give_logits for hook in module._forward_hooks.values())
         or module._forward_pre_hooks
@@ -87,13 +64,7 @@ def hooked(module: nn.Module) -> bool:
 def module_arguments(
     module: Callable[..., nn.Module], kwargs: Mapping[str, Any] | None, *, n_features: int, n_classes: int
 ) -> dict[str, Any]:
-    """Return the arguments to make a module with: the user's, and ``n_features`` and ``n_classes`` where it takes them.
-
-    Examples
-    --------
-    >>> module_arguments(nn.Linear, {"in_features": 4, "out_features": 2}, n_features=4, n_classes=2)
-    {'in_features': 4, 'out_features': 2}
-    """
+    """Return the arguments to make a module with: the user's, and ``n_features`` and ``n_classes`` where it takes them."""
     found = dict(kwargs or {})
     try:
         names = inspect.signature(module).parameters
@@ -119,15 +90,7 @@ def _passes_on(module: Any, name: str) -> bool:
 
 
 def several_inputs(module: nn.Module) -> str:
-    """Return what to do where ``forward`` takes several inputs, with a space before it; empty where it takes one.
-
-    Examples
-    --------
-    >>> several_inputs(nn.Bilinear(2, 2, 3))[:41]
-    ' forward takes 2 inputs (input1, input2),'
-    >>> several_inputs(nn.Linear(2, 3))
-    ''
-    """
+    """Return what to do where ``forward`` takes several inputs, with a space before it; empty where it takes one."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(module.forward).parameters.values()
     names = [p.name for p in parameters if p.kind in kinds and p.default is p.empty]
@@ -152,11 +115,6 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
     ------
     InvalidInputError
         Something else than a module was made, or one with lazy layers.
-
-    Examples
-    --------
-    >>> make(nn.Linear, {"in_features": 4, "out_features": 2})(torch.zeros(3, 4)).shape
-    torch.Size([3, 2])
     """
     made = module(**copy.deepcopy(dict(kwargs)))
     if not isinstance(made, nn.Module):
@@ -177,14 +135,6 @@ def check_apart(one: nn.Module, other: nn.Module) -> None:
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> check_apart(nn.Linear(2, 2), nn.Linear(2, 2))
-    >>> layer = nn.Linear(2, 2)
-    >>> check_apart(nn.Sequential(layer), nn.Sequential(layer))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: module must make a new module with parameters of its own at every call; ...
     """
     places = [
         {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)

@@ -23,14 +23,6 @@ def visible_devices(device: Any) -> list[torch.device]:
     ------
     InvalidInputError
         There is no such device here.
-
-    Examples
-    --------
-    >>> visible_devices("cpu")
-    [device(type='cpu')]
-    >>> visible_devices("abacus")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got 'abacus'. ...
     """
     cuda = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     mps = [torch.device("mps")] if torch.backends.mps.is_available() else []
@@ -50,13 +42,7 @@ def visible_devices(device: Any) -> list[torch.device]:
 
 
 def named_device(device: Any) -> torch.device:
-    """Return a device by its name, whether or not this process has it.
-
-    Examples
-    --------
-    >>> named_device("cuda:1")
-    device(type='cuda', index=1)
-    """
+    """Return a device by its name, whether or not this process has it."""
     try:
         wanted = torch.device(device)
     except (RuntimeError, TypeError):
@@ -75,11 +61,6 @@ def one_device(device: Any) -> torch.device:
     ------
     InvalidInputError
         There is no such device here, or it has no float64.
-
-    Examples
-    --------
-    >>> one_device("cpu")
-    device(type='cpu')
     """
     found = visible_devices(device)
     if found[0].type == "mps":
@@ -102,13 +83,7 @@ def held_threads(number: int | None) -> Iterator[None]:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether bf16 is faster here: a fact of the machine.
-
-    Examples
-    --------
-    >>> has_bf16(torch.device("mps"))
-    False
-    """
+    """Whether bf16 is faster here: a fact of the machine."""
     if device.type == "cpu":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported() and torch.cpu.get_capabilities().get("avx512_bf16"))
     return device.type == "cuda" and bool(torch.cuda.is_bf16_supported())

@@ -36,13 +36,6 @@ class Answers(ClassifierMixin, BaseEstimator):
         Its logits are divided by it before they are told as probabilities. No class is taken by it.
     weights : tuple of float
         Its own probabilities are divided by them before the largest one is taken. Empty: they are not.
-
-    Examples
-    --------
-    >>> from pate.recipes import MappedLinear
-    >>> model = MappedLinear((), np.eye(2, dtype=np.float32), temperature=2.0, weights=(0.9, 0.1))
-    >>> model.predict_proba(np.array([[2.0, 0.0]])).round(2), model.predict(np.array([[2.0, 0.0]]))
-    (array([[0.73, 0.27]]), array([1]))
     """
 
     temperature: float
@@ -78,11 +71,6 @@ def read_answering(told: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> read_answering({}, 2)
-    {'temperature': 1.0, 'weights': ()}
     """
     temperature, weights = told.get("temperature", 1.0), told.get("weights", [])
     if not isinstance(weights, list) or len(weights) not in (0, n_classes):
@@ -94,26 +82,14 @@ def read_answering(told: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
 
 
 def tempered(probability: FloatArray, temperature: float) -> FloatArray:
-    """Return the probabilities whose logits are divided by the temperature.
-
-    Examples
-    --------
-    >>> tempered(np.array([[0.9, 0.1]]), 2.0).round(2)
-    array([[0.75, 0.25]])
-    """
+    """Return the probabilities whose logits are divided by the temperature."""
     if temperature == 1 or not probability.size:
         return probability
     return softmax(np.log(np.maximum(probability, _LEAST)) / temperature)
 
 
 def decided(probability: FloatArray, weights: tuple[float, ...] = ()) -> IntArray:
-    """Return the class index of every row whose probability, divided by the class's weight, is largest.
-
-    Examples
-    --------
-    >>> decided(np.array([[0.7, 0.3]])), decided(np.array([[0.7, 0.3]]), (0.9, 0.1))
-    (array([0]), array([1]))
-    """
+    """Return the class index of every row whose probability, divided by the class's weight, is largest."""
     odds = probability / np.asarray(weights) if weights else probability
     return np.asarray(odds.argmax(axis=1), dtype=np.int64)
 
@@ -131,11 +107,6 @@ def balancing(probability: FloatArray, temperature: float = 1.0) -> tuple[float,
         Untempered.
     temperature : float
         Known before any accuracy is measured, so that what is measured is what is decided.
-
-    Examples
-    --------
-    >>> [round(weight, 3) for weight in balancing(np.array([[0.9, 0.1], [0.7, 0.3]]))]
-    [0.77, 0.23]
     """
     m = probability.shape[1]
     shares = tempered(probability, temperature).mean(axis=0)
@@ -156,13 +127,6 @@ def temperature_as_measured(probability: FloatArray, said: IntArray, accuracy: f
         Class index of every row.
     accuracy : float
         Measured.
-
-    Examples
-    --------
-    >>> p = np.array([[0.99, 0.01], [0.9, 0.1]])
-    >>> t = temperature_as_measured(p, p.argmax(axis=1), 0.8)
-    >>> round(t, 2), round(float(tempered(p, t).max(axis=1).mean()), 3)
-    (2.32, 0.8)
     """
     if not len(probability):
         return 1.0
@@ -177,23 +141,11 @@ def noise_temperature(head: Any, phi: FloatArray) -> float:
     sqrt(1 + pi s^2/8), with s^2 the noise variance of the difference of two logits: the mean of the logistic function
     over Gaussian logits is close to that of the mean logit divided by it (MacKay, "The evidence framework applied to
     classification networks", Neural Computation 4, 1992).
-
-    Examples
-    --------
-    >>> from pate.heads import LinearHead
-    >>> noise_temperature(LinearHead.of(np.eye(2), (0, 1)), np.eye(2))
-    1.0
     """
     variance: Callable[[FloatArray], float] | None = getattr(head, "logit_variance", None)
     return 1.0 if variance is None else float(f"{math.sqrt(1 + math.pi * variance(phi) / 8):.6g}")
 
 
 def check_decide(decide: Any) -> str:
-    """Return how classes are taken, if it is one of the ways there are.
-
-    Examples
-    --------
-    >>> check_decide("balanced")
-    'balanced'
-    """
+    """Return how classes are taken, if it is one of the ways there are."""
     return check_choice("decide", decide, DECISIONS)

@@ -72,14 +72,7 @@ def _numeric(column: Any) -> bool:
 
 
 def heavy_tailed(rows: FloatArray) -> bool:
-    """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> heavy_tailed(X), heavy_tailed(np.exp(2 * X))
-    (False, True)
-    """
+    """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they."""
     with np.errstate(all="ignore"):
         rows = np.where(np.isfinite(rows), rows, np.nan)
         rows = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
@@ -201,14 +194,6 @@ def columns_before(representation: Representation, X_public: Any) -> Representat
         Fitted.
     X_public : rows
         Public.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> columns_before(fitted_representation("table", X), X).transform(X).shape
-    (50, 3)
-    >>> columns_before(TableMap().fit(X), X) is None
-    True
     """
     if [type(part) for part in getattr(representation, "parts_", ())] != [TableMap, KernelPCA]:
         return None  # pixels, too, are no columns: trees made them worse
@@ -221,12 +206,6 @@ def narrowed(representation: Representation, n_components: int) -> Representatio
     Signed ballots take the first principal components of the kernel's: its own first components, where all public rows
     are landmarks. Where there are more, half as many again are kept, to find the first ones of all public rows in. The
     others are not worth their time, half of the mapping's.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> narrowed(fitted_representation("table", X), 20).transform(X).shape
-    (50, 20)
     """
     last = getattr(representation, "parts_", (representation,))[-1]
     if type(last) is not KernelPCA or last.n_components != _COMPONENTS:
@@ -240,14 +219,7 @@ def narrowed(representation: Representation, n_components: int) -> Representatio
 
 
 def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:
-    """Return the recipe's ballot space, unfitted, as far as these public rows allow it.
-
-    Examples
-    --------
-    >>> from pate.recipes import PublicFacts, choose
-    >>> make_space(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)), np.zeros((400, 100))).k
-    8
-    """
+    """Return the recipe's ballot space, unfitted, as far as these public rows allow it."""
     if recipe.space == "signed":
         n = min(recipe.n_components, z.shape[1], max(len(z) - 1, 1))
         alpha, constant = recipe.alpha, recipe.constant

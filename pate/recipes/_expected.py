@@ -124,14 +124,6 @@ def by_hand(facts: PublicFacts) -> tuple[int, int] | None:
 
     None where evidence is too large for that to be likely, where there are not 100 public rows, and where nothing like
     it was measured.
-
-    Examples
-    --------
-    >>> held, n = by_hand(PublicFacts(n_units=900, n_classes=3, mu=0.05, n_public=1_000))
-    >>> held / n > 0.7
-    True
-    >>> by_hand(PublicFacts(n_units=90_000, n_classes=3, mu=0.05, n_public=1_000)) is None
-    True
     """
     law, key = _law(), _key(facts.n_classes)
     if facts.n_public < LABELLED or facts.kind not in law["kinds"] or facts.n_classes > law["classes"][1]:
@@ -195,14 +187,6 @@ def fit_law(rows: Iterable[Mapping[str, Any]], *, check: bool = True) -> dict[st
         left out together.
     check : bool
         Also fit the whole law, intervals and all, without each family of tables, and tell how well it did there.
-
-    Examples
-    --------
-    >>> rows = [{"table": t, "kind": "table", "evidence": e, "n_classes": m, "n_public": 300, "n_records": 999,
-    ...          "accuracy": 0.9 * e / (e + 9), "without_noise": 0.9, "by_hand": 0.5}
-    ...         for t, m in (("a", 2), ("b", 10), ("c", 20), ("d", 2)) for e in (1.0, 9.0, 81.0)]
-    >>> fit_law(rows)["coefficients"][1] > 0
-    True
     """
     rows = list(rows)
     law = _fitted(rows)

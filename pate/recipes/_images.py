@@ -28,16 +28,6 @@ def image_representation(
     image_shape : tuple or None
     random_state : int
     verbose : bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> strokes = np.zeros((30, 16, 16))
-    >>> strokes[:, 8] = strokes[:, :, 8] = 1
-    >>> [type(p).__name__ for p in image_representation(strokes, None).parts]
-    ['SelfSupervised', 'PublicNeighbours']
-    >>> [type(p).__name__ for p in image_representation(np.ones((30, 16, 16)), None).parts]
-    ['Scattering', 'PublicPCA']
     """
     from pate.representations.images import SelfSupervised, looks_of
 
@@ -54,12 +44,6 @@ def scattered(X_public: Any, image_shape: tuple[int, ...] | None) -> Representat
     ----------
     X_public : array of shape (n_public, ...)
     image_shape : tuple or None
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scattered(np.ones((30, 16, 16)), None).parts[1].n_components
-    29
     """
     from pate.representations.images import Scattering
 

@@ -30,18 +30,6 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     ------
     InvalidInputError
         A part of it is somebody's own class, which no file can hold.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pate.heads import LinearHead
-    >>> from pate.records import SignedSpace
-    >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=("no", "yes"))
-    >>> model, folder = RecordModel(voters, LinearHead.of(np.eye(2), ("no", "yes"))), Path(tempfile.mkdtemp())
-    >>> told = keep_record_model(model, folder)
-    >>> again = read_record_model(folder, told, ("no", "yes"))
-    >>> bool((again.predict_proba(np.eye(3)) == model.predict_proba(np.eye(3))).all())
-    True
     """
     voters, head, seen = model.voters, model.head, model.voters.representation
     if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
@@ -121,16 +109,7 @@ def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, modu
 
 
 def made_of(model: RecordModel) -> tuple[str, ...]:
-    """Return in lines what a model is made of.
-
-    Examples
-    --------
-    >>> from pate.heads import LinearHead
-    >>> from pate.records import SignedSpace
-    >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=("no", "yes"))
-    >>> made_of(RecordModel(voters, LinearHead.of(np.eye(2), ("no", "yes"))))[1]
-    'head: LinearHead of 2 classes'
-    """
+    """Return in lines what a model is made of."""
     voters, head = model.voters, model.head
     seen = getattr(voters.representation, "provenance_", None)
     return (

@@ -91,16 +91,6 @@ def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
     ------
     InvalidInputError
         A map of it is somebody's own class, which no file can hold.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pate.representations import UnitRows
-    >>> rows, folder = np.eye(2), Path(tempfile.mkdtemp())
-    >>> model = MappedLinear((UnitRows().fit(rows),), np.eye(2, dtype=np.float32))
-    >>> again = read_linear(folder, keep_linear(model, folder))
-    >>> bool((again.predict_proba(rows) == model.predict_proba(rows)).all())
-    True
     """
     for i, each in enumerate(model.maps):
         each.save(folder / _map(i))
@@ -135,13 +125,7 @@ def read_linear(folder: Path, told: Any, *, module: Any = None) -> MappedLinear:
 
 
 def made_of_linear(model: MappedLinear) -> tuple[str, ...]:
-    """Return in lines what a model is made of.
-
-    Examples
-    --------
-    >>> made_of_linear(MappedLinear((), np.eye(2, dtype=np.float32)))
-    ('weights: 2 classes by 2 features, trained by DP-SGD',)
-    """
+    """Return in lines what a model is made of."""
     n_classes, n_features = model.coef.shape
     return (
         *(f"rows: {each.provenance_}" for each in model.maps),

@@ -154,14 +154,7 @@ class RecordModel(Answers):
 
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray, columns: Any = None) -> FloatArray:
-    """Return the representation or the direction, alone or beside the columns, as the head takes it.
-
-    Examples
-    --------
-    >>> from pate.heads import LinearHead
-    >>> asked_with(LinearHead.of([[1.0, 0.0]], (0, 1)), np.zeros((1, 3)), np.ones((1, 1)))
-    array([[1.]])
-    """
+    """Return the representation or the direction, alone or beside the columns, as the head takes it."""
     takes = getattr(head, "takes", "phi")
     if takes == "phi and columns":
         return np.concatenate([phi, columns], axis=1)
@@ -184,12 +177,6 @@ def some_rows(X_public: Any, random_state: int = 0) -> Any:
 
 
 def slabs(n: int) -> Iterator[IntArray]:
-    """Yield the positions of rows that are asked about at once.
-
-    Examples
-    --------
-    >>> [len(slab) for slab in slabs(10_000)]
-    [8192, 1808]
-    """
+    """Yield the positions of rows that are asked about at once."""
     for start in range(0, n, _SLAB):
         yield np.arange(start, min(start + _SLAB, n))

@@ -100,15 +100,6 @@ def check_recipe(recipe: Recipe) -> None:
     InvalidInputError
         The first round has a clip or is of the student; a later one has no clip; one of the student is not among the
         last, or there is no image student; a share, a clip, the prior or the student is none.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from pate.recipes import PublicFacts, choose
-    >>> known = choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400))
-    >>> check_recipe(replace(known, rounds=()))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: recipe.rounds must be a tuple of Round, one or more...
     """
     rounds = recipe.rounds
     if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):

@@ -78,13 +78,6 @@ def _moved(folder: Path, generation: int) -> Path:
 
 
 def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> SoftSpace:
-    """Return the space of residual ballots on a student's features, unfitted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> student_space(np.zeros((9_000, 74)), 10).n_centres
-    150
-    """
+    """Return the space of residual ballots on a student's features, unfitted."""
     n = max(2, min(_CENTRES * n_classes, len(z) // _ROWS_PER_CENTRE))
     return SoftSpace(n, max(1, min(_NEAREST, n - 1)), n_dims=z.shape[1] - n_classes, random_state=random_state)

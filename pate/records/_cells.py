@@ -43,16 +43,6 @@ def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
     ------
     InvalidInputError
         It holds no rows.
-
-    Examples
-    --------
-    >>> rows, readable = read_records([[1, 2.0], [3], "a text", [None, {}], [4, "b"]], 2, "X")
-    >>> rows.tolist()
-    [[1, 2.0], [None, None], [None, None], [None, None], [4, 'b']]
-    >>> readable.tolist()
-    [True, False, False, False, True]
-    >>> read_records(["a note", None], None, "X")[1].tolist()
-    [True, False]
     """
     X = plain_rows(X, name=name)
     if isinstance(X, np.ma.MaskedArray):

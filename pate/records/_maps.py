@@ -33,11 +33,6 @@ def rows_of(X: Any, *, width: int | None, name: str = "X") -> tuple[Any, Mask]:
 
     ``width`` is the public number of a row's cells (:attr:`PublicMap.width`), None where rows are texts. Arrays of
     numbers, DataFrames and sparse matrices stay what they are.
-
-    Examples
-    --------
-    >>> rows_of([[1.0, 2.0], [3.0]], width=2)[0].shape
-    (2, 2)
     """
     return quietly(name, read_records, X, width, name)
 
@@ -53,13 +48,7 @@ def take(X: Any, index: IntArray) -> Any:
 
 
 def fingerprint_of(thing: Any) -> str:
-    """Return a public map's or model's own fingerprint, or a digest of all it holds where it has none.
-
-    Examples
-    --------
-    >>> fingerprint_of(None)
-    'none'
-    """
+    """Return a public map's or model's own fingerprint, or a digest of all it holds where it has none."""
     if thing is None:
         return "none"
     own = getattr(thing, "fingerprint", None)
@@ -80,13 +69,7 @@ def fingerprint_of(thing: Any) -> str:
 
 
 def is_own(thing: Any, room: str = "") -> bool:
-    """Whether it is of a class of pate's (of that room), not of a subclass that somebody made.
-
-    Examples
-    --------
-    >>> is_own(np.zeros(2)), is_own(None)
-    (False, True)
-    """
+    """Whether it is of a class of pate's (of that room), not of a subclass that somebody made."""
     home = type(thing).__module__
     return thing is None or home == f"pate{room}" or home.startswith(f"pate{room}.")
 
@@ -99,14 +82,6 @@ class PublicMap:
     representation : transformer or None
         None: rows are given as the space takes them.
     space : ballot space
-
-    Examples
-    --------
-    >>> from pate.records.spaces import SignedSpace
-    >>> z = np.random.default_rng(0).normal(size=(30, 3))
-    >>> both = PublicMap(None, SignedSpace().fit(z))
-    >>> bool((both.phi(z, np.arange(4)) == both.phi(z, np.array([9, 1, 2, 3]))).all(axis=1)[1:].all())
-    True
     """
 
     def __init__(self, representation: Any, space: Any) -> None:
@@ -192,13 +167,7 @@ def _width(first: Any) -> int | None:
 
 
 def own_throughout(representation: Any) -> bool:
-    """Whether no part of it is a module or transformer of somebody's, nor holds one, as ``own_`` then says.
-
-    Examples
-    --------
-    >>> own_throughout(None), own_throughout(np.zeros(2))
-    (True, False)
-    """
+    """Whether no part of it is a module or transformer of somebody's, nor holds one, as ``own_`` then says."""
     foreign = any(hasattr(representation, name) for name in ("module_", "transformer_"))
     foreign |= not getattr(representation, "own_", True)
     parts = getattr(representation, "parts_", ())
@@ -206,13 +175,7 @@ def own_throughout(representation: Any) -> bool:
 
 
 def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of at most ``rows`` row numbers.
-
-    Examples
-    --------
-    >>> list(slabs(5, 2))
-    [(0, 2), (2, 4), (4, 5)]
-    """
+    """Yield ranges of at most ``rows`` row numbers."""
     for start in range(0, n, rows):
         yield start, min(start + rows, n)
 
@@ -228,11 +191,6 @@ def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *,
     n : int
     size : int
         Rows of a block: 1 asks each alone, so that no place shows in it.
-
-    Examples
-    --------
-    >>> in_blocks(lambda X: (X[:, 0].astype(np.int64), X[:, 0] < 2), np.array([[0.0], [1.0], [2.0]]), 3)
-    array([ 0,  1, -1])
     """
     found = np.full(n, -1, dtype=np.int64)
     for start, end in slabs(n, size):

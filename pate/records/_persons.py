@@ -21,11 +21,6 @@ def most_records(n_classes: int) -> int:
     """Return K: who has k > K records has their sum scaled by K/k first, so that squares fit 64 bits. Public.
 
     m |u|^2 <= m (K 2^16)^2 <= 2^62.
-
-    Examples
-    --------
-    >>> most_records(10), most_records(2)
-    (10362, 23170)
     """
     return math.isqrt((1 << 30) // n_classes)
 
@@ -43,12 +38,6 @@ def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: i
         Each person's rows side by side, all of theirs.
     n_classes : int
     kind : {"soft", "hard", "signed"}
-
-    Examples
-    --------
-    >>> p = np.array([[GRID], [GRID], [GRID]])
-    >>> person_sums(p, np.array([0, 0, 1]), np.array([7, 7, 8]), n_classes=2, kind="soft").tolist()
-    [[65536, 65536]]
     """
     used = labels >= 0
     p, labels, owners = p[used], labels[used], owners[used]
@@ -97,12 +86,6 @@ def person_residual_sums(p: IntArray, r: IntArray, owners: IntArray, *, clip: fl
 
     A person's sum is brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified
     in whole numbers.
-
-    Examples
-    --------
-    >>> p, r = np.array([[GRID]] * 2), np.array([[GRID // 2, 0]] * 2)
-    >>> person_residual_sums(p, r, np.array([7, 7]), clip=0.5).tolist() == [[GRID * GRID // 2, 0]]
-    True
     """
     total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
     if not len(p):

@@ -18,14 +18,7 @@ from pate.exceptions import InvalidInputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Whose:
-    """Labels and owners of the records of a sum, in their order, part by part.
-
-    Examples
-    --------
-    >>> a, b = Whose.of(np.array([0]), None, None), Whose.of(np.array([1]), None, None)
-    >>> (a + b).fingerprint() == records_fingerprint(np.array([0, 1])), (a + b).n_units
-    (True, 2)
-    """
+    """Labels and owners of the records of a sum, in their order, part by part."""
 
     labels: tuple[npt.NDArray[np.int32], ...]
     owners: tuple[str, ...] | None

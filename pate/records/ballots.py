@@ -74,14 +74,6 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
     Returns
     -------
     int64 array of shape (n, d)
-
-    Examples
-    --------
-    >>> quantised(np.array([[1.0, 0.0], [3.0, 4.0], [np.nan, 0.0], [-0.6, 0.8]]), "signed")
-    array([[ 65536,      0],
-           [ 39321,  52428],
-           [     0,      0],
-           [-39321,  52428]])
     """
     check_choice("kind", kind, KINDS)
     rows = np.array(phi, dtype=np.float64, order="C")
@@ -104,12 +96,6 @@ def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float
         Class indices; -1 gives the zero residual.
     clip : float
         C, in (0, sqrt 2].
-
-    Examples
-    --------
-    >>> quantised_residuals(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0, -1]), 0.5)
-    array([[ 23170, -23170],
-           [     0,      0]])
     """
     clip = check_clip(clip)
     r = -np.array(probabilities, dtype=np.float64, order="C")
@@ -120,25 +106,13 @@ def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float
 
 
 def check_clip(clip: float) -> float:
-    """Return a residual's clip.
-
-    Examples
-    --------
-    >>> check_clip(0.5)
-    0.5
-    """
+    """Return a residual's clip."""
     remedy = "It is the norm to which e_y - p is clipped; none is longer than sqrt 2."
     return check_real("clip", clip, low=2.0**-10, high=MOST_CLIP, remedy=remedy)
 
 
 def residual_norm(clip: float) -> int:
-    """Return R = floor(2^16 C), exactly (a power of two times a float rounds nothing).
-
-    Examples
-    --------
-    >>> residual_norm(0.5)
-    32768
-    """
+    """Return R = floor(2^16 C), exactly (a power of two times a float rounds nothing)."""
     return math.floor(clip * GRID)
 
 
@@ -167,12 +141,6 @@ def class_sums(p: npt.NDArray[np.signedinteger[Any]], labels: IntArray, n_classe
 
     Exact: float64 products of whole numbers in blocks of rows in which every partial sum, in whatever order a BLAS
     takes it, stays below 2^53; the blocks are added as int64.
-
-    Examples
-    --------
-    >>> class_sums(np.array([[5, 0], [1, 2], [9, 9]]), np.array([1, 1, -1]), 2)
-    array([[0, 6],
-           [0, 2]])
     """
     hot = np.zeros((len(p), n_classes))
     known = np.flatnonzero(labels >= 0)
@@ -181,13 +149,7 @@ def class_sums(p: npt.NDArray[np.signedinteger[Any]], labels: IntArray, n_classe
 
 
 def exact_product(p: npt.NDArray[np.signedinteger[Any]] | FloatArray, r: IntArray | FloatArray) -> IntArray:
-    """Return p' r exactly, for whole numbers |p| <= 2^31 and |r| <= 1, or |p| <= 2^16 and |r| <= 2^17.
-
-    Examples
-    --------
-    >>> exact_product(np.array([[2**16]] * 3), np.array([[2**16 + 1]] * 3)).item() == 3 * 2**16 * (2**16 + 1)
-    True
-    """
+    """Return p' r exactly, for whole numbers |p| <= 2^31 and |r| <= 1, or |p| <= 2^16 and |r| <= 2^17."""
     total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
     r = r.astype(np.float64, copy=False)
     for start in range(0, len(p), _CACHED_ROWS):
@@ -217,13 +179,6 @@ def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None 
     adjacency : {"replace-one", "add-or-remove"}
     clip : float or None
         Of residual ballots; None for class ballots.
-
-    Examples
-    --------
-    >>> delta_squared("soft", 10, "replace-one") == 2 * (10 * GRID) ** 2
-    True
-    >>> round((delta_squared("signed", 10, "replace-one") / (10 * GRID) ** 2) ** 0.5, 3)
-    1.897
     """
     check_choice("kind", kind, KINDS)
     check_choice("adjacency", adjacency, ADJACENCIES)
@@ -236,11 +191,5 @@ def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None 
 
 
 def ballot_scale(n_classes: int, clip: float | None = None) -> int:
-    """Return how many whole numbers make one unit: |phi| = 1 with the centred one-hot, or with a residual.
-
-    Examples
-    --------
-    >>> ballot_scale(10), ballot_scale(10, clip=0.5)
-    (655360, 4294967296)
-    """
+    """Return how many whole numbers make one unit: |phi| = 1 with the centred one-hot, or with a residual."""
     return n_classes * GRID if clip is None else GRID * GRID

@@ -27,20 +27,6 @@ class CappedVotes:
     query_hashes : tuple of str
     fingerprint : str
         By which a ledger recognises the records. **Sensitive.**
-
-    Examples
-    --------
-    >>> from pate import Budget, RecordVoters, VoteCap, open_vote_cap
-    >>> from pate.records import SignedSpace
-    >>> X, y = np.repeat([[0.0, 1.0], [1.0, 0.0]], 300, axis=0), np.repeat([0, 1], 300)
-    >>> voters = RecordVoters(None, SignedSpace().fit(X[::50]), classes=2)
-    >>> votes = voters.capped_votes(X, y, X_public=X[[0, 599]], radius=0.5)
-    >>> votes
-    CappedVotes(n_queries=2, n_teachers=600, labels=<sensitive>)
-    >>> run = open_vote_cap(VoteCap(max_votes=1, sigma=9.0), n_teachers=votes.n_teachers, classes=votes.classes,
-    ...     budget=Budget(1.0, 1e-5), n_units=votes.n_units, fingerprint=votes.fingerprint)
-    >>> run.ask(votes.labels, query_hashes=votes.query_hashes).labels
-    array([0, 1])
     """
 
     labels: Any
@@ -71,15 +57,6 @@ def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray
         phi of public rows.
     radius : float
         Between directions: |phi_i - phi_j|, at most 2.
-
-    Examples
-    --------
-    >>> from pate.records.spaces import SignedSpace
-    >>> z = np.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> maps = PublicMap(None, SignedSpace().fit(z))
-    >>> near_labels(maps, z, np.array([1, 0]), maps.phi(z, np.arange(2)), 0.5)
-    array([[ 1, -1],
-           [-1,  0]], dtype=int16)
     """
     radius = check_real("radius", radius, low=0, low_open=True, high=2)
     found = np.full((n_rows(rows), len(public)), ABSTAIN, dtype=np.int16 if labels.max(initial=0) < 2**15 else np.int32)

@@ -180,16 +180,6 @@ def right_sums(
     Returns
     -------
     int64 array of shape (n_cells, 1)
-
-    Examples
-    --------
-    >>> a, y, who = np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([7, 7, 8])
-    >>> (right_sums(a, y, None, n_classes=2, counted=False, by_class=False) / GRID).tolist()
-    [[2.0]]
-    >>> (right_sums(a, y, who, n_classes=2, counted=False, by_class=False) / GRID).tolist()
-    [[1.5]]
-    >>> (right_sums(a, y, who, n_classes=2, counted=True, by_class=True) / GRID).ravel().tolist()
-    [0.5, 1.0, 0.5, 0.0]
     """
     usable = np.flatnonzero((labels >= 0) & (answers >= 0))
     y, right = labels[usable], answers[usable] == labels[usable]

@@ -27,13 +27,7 @@ _FORM = "ballot space 1"
 
 
 class BallotSpace(TransformerMixin, BaseEstimator):
-    """What all spaces share; a subclass says ``_fit``, ``_phi`` and the names of its fitted arrays.
-
-    Examples
-    --------
-    >>> SignedSpace().fit(np.eye(4)).kind
-    'signed'
-    """
+    """What all spaces share; a subclass says ``_fit``, ``_phi`` and the names of its fitted arrays."""
 
     kind: ClassVar[str]
     _arrays: ClassVar[tuple[str, ...]]

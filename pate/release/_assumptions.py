@@ -51,12 +51,6 @@ def make_assumptions(
         A person named every class at the door.
     partition_seeded : bool
         The shards were cut by a seed that somebody may know.
-
-    Examples
-    --------
-    >>> found = make_assumptions(unit="record", classes_inferred=True, seeded=False)
-    >>> [a.name for a in found if a.by == "nobody"]
-    ['disjoint shards', 'own shard only', 'preprocessing', 'public rows', 'duplicates', 'one person', 'parameters']
     """
     person = (
         "all rows of one person carry one group id, and the ids say nothing about anybody"
@@ -132,13 +126,6 @@ def drawn_here(statement: PrivacyStatement, n_asked: int, teachers: object = Non
 
     Labels that were stored before may be of teachers that nobody here saw: for those pate does not vouch. Nor does it
     for an ensemble whose class is somebody else's: what that does with the records is not known here.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> drawn_here(release.statement, release.quote.n_queries), drawn_here(release.statement, 0)
-    (True, False)
     """
     own = teachers is None or type(teachers).__module__.partition(".")[0] == "pate"
     return own and n_asked > 0 and len(statement.ledger_releases) <= 1
@@ -160,14 +147,6 @@ def vouch_for_training(
         Where a table's scaling and encoding was learnt.
     public_rows : {"checked", "declared"} or None
         Whether private rows were looked for among the public ones, or a person declared that those are public.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> vouched = vouch_for_training(release.statement, preprocessing="public")
-    >>> [a.name for a in vouched.assumptions if a.by == "pate"]
-    ['disjoint shards', 'own shard only', 'preprocessing', 'noise']
     """
     known = any(a.name == KNOWN_SHARDS for a in statement.assumptions)
     by = "a seed that may be known" if known else "a secret of 256 bits from the operating system"
@@ -187,29 +166,13 @@ def vouch_for_training(
 
 
 def with_preprocessing(statement: PrivacyStatement, where: str) -> PrivacyStatement:
-    """Return the statement with where scaling and encoding was learnt, see :func:`vouch_for_training`.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> [a.by for a in with_preprocessing(release.statement, "public").assumptions if a.name == "preprocessing"]
-    ['pate']
-    """
+    """Return the statement with where scaling and encoding was learnt, see :func:`vouch_for_training`."""
     how, by = _PREPROCESSING[where]
     return statement.with_evidence("preprocessing", how, by=by)
 
 
 def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> PrivacyStatement:
-    """Return the statement with what was seen to of the public rows, see :func:`vouch_for_training`.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> [a.by for a in with_public_rows(release.statement, "declared").assumptions if a.name == "public rows"]
-    ['curator']
-    """
+    """Return the statement with what was seen to of the public rows, see :func:`vouch_for_training`."""
     if public_rows == "declared":
         return statement.with_evidence("public rows", "declared, wherever they also stand", by="curator")
     if public_rows == "checked":
@@ -219,15 +182,7 @@ def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> Pr
 
 
 def classes_were_named(statement: PrivacyStatement) -> PrivacyStatement:
-    """Return the statement where a person named every class at the door, ``classes=``.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> print(classes_were_named(release.statement).assumptions[-1])
-    the set of classes is public knowledge (stated by the curator: they were named beforehand)
-    """
+    """Return the statement where a person named every class at the door, ``classes=``."""
     if all(a.name != "classes" for a in statement.assumptions):  # read off the labels: the statement says so elsewhere
         return statement
     return statement.with_evidence("classes", _NAMED, by="curator")

@@ -235,11 +235,6 @@ def probability_of(scores: FloatArray, labels: IntArray, error: Any) -> FloatArr
     labels : int64 array of shape (n,)
     error : float array of shape (n,), or float
         Standard deviation of the noise in every score of a row.
-
-    Examples
-    --------
-    >>> probability_of(np.array([[3.0, 3.0], [9.0, 0.0]]), np.array([0, 1]), 1.0).round(4)
-    array([0.5, 0. ])
     """
     gaps, t = _gaps(scores, labels), np.broadcast_to(error, len(scores))
     parts = [_probability(gaps[i : i + _BLOCK], t[i : i + _BLOCK]) for i in range(0, len(scores), _BLOCK)]

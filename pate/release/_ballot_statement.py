@@ -59,13 +59,7 @@ def ballot_assumptions(
     residual: bool,
     right: Sequence[RightFacts] = (),
 ) -> tuple[Assumption, ...]:
-    """Return what the guarantee rests on; ``facts`` are of what was cast so far, ``right`` of counts.
-
-    Examples
-    --------
-    >>> [a.name for a in ballot_assumptions([], unit="record", adjacency="replace-one", seeded=False, residual=False)]
-    ['own row only', 'public rows', 'preprocessing', 'duplicates', 'one person', 'parameters', 'noise', 'classes']
-    """
+    """Return what the guarantee rests on; ``facts`` are of what was cast so far, ``right`` of counts."""
     own = bool(facts) and all(f.own_maps for f in facts) and all(f.own for f in right)
     person = (
         "all rows of one person carry one group id, and the ids say nothing about anybody; a row without an id casts "
@@ -253,13 +247,7 @@ def _released(facts: Sequence[BallotFacts]) -> str:
 
 
 def counts_in_words(f: RightFacts) -> str:
-    """Return what was counted, in words.
-
-    Examples
-    --------
-    >>> counts_in_words(RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9))
-    'a noisy count of the records that the model is right about'
-    """
+    """Return what was counted, in words."""
     one = "records" if f.unit == "record" else "persons (each with the share of their records)"
     cells = f"{f.n_cells} noisy counts, right or wrong by class," if f.by_class else "a noisy count"
     return f"{cells} of the {one} that the model is right about"

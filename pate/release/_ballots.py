@@ -114,14 +114,7 @@ def release_ballots(
 
 
 def check_ballots(ballots: object) -> BallotSum:
-    """Return ``ballots`` if they are a sum of ballots.
-
-    Examples
-    --------
-    >>> check_ballots(3)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ballots must be a BallotSum, got 3. RecordVoters.cast makes it.
-    """
+    """Return ``ballots`` if they are a sum of ballots."""
     if not isinstance(ballots, BallotSum):
         raise InvalidInputError(f"ballots must be a BallotSum, got {shown(ballots)}. RecordVoters.cast makes it.")
     return ballots
@@ -131,13 +124,6 @@ def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded:
     """Return what a release of ballots is recognised by: public facts alone, but for the number of units.
 
     Which records they are the ledger knows, which is registered to them.
-
-    Examples
-    --------
-    >>> facts = BallotFacts(kind="soft", clip=None, classes=(0, 1), n_components=3, unit="record",
-    ...     adjacency="replace-one", n=9, space="ab", provenance="", own_maps=True)
-    >>> len(request_of(facts, GaussianSum(1.0), "", seeded=False))
-    64
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"name must be a text, got {shown(name)}.")
@@ -159,14 +145,7 @@ def facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts:
 
 
 def right_request_of(facts: RightFacts, name: str, *, seeded: bool) -> str:
-    """Return what counts of right answers are recognised by in a ledger: public facts alone.
-
-    Examples
-    --------
-    >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9)
-    >>> len(right_request_of(facts, "", seeded=False))
-    64
-    """
+    """Return what counts of right answers are recognised by in a ledger: public facts alone."""
     known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "own")}
     return hashlib.sha256(json.dumps(["right 1", known, name, seeded], sort_keys=True).encode()).hexdigest()
 

@@ -72,14 +72,6 @@ class Door:
     ------
     LedgerError
         The ledger is for another private data set.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> door = Door(ReleaseTerms(budget=Budget(1.0, 1e-5)), Registration("record", ("no", "yes")))
-    >>> door.labels(GNMax(1.0), np.array([[9, 1]]), Quote(1, 1, Charge.zero(), Charge.zero().guarantee(1e-5)))
-    Traceback (most recent call last):
-    pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) does not buy GNMax(sigma=1.0)...
     """
 
     def __init__(self, terms: ReleaseTerms, data: Registration) -> None:

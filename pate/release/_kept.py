@@ -15,82 +15,39 @@ from pate.votes import ABSTAIN, Votes
 
 
 def statistics_to_store(request: str, drawn: FloatArray) -> NewAnswer:
-    """Return a released sum as one answer of the ledger: its numbers row by row.
-
-    Examples
-    --------
-    >>> statistics_to_store("ab", np.array([[1.0, -1.0]]))
-    ('ab', 'gaussian-sum', -1, [1.0, -1.0])
-    """
+    """Return a released sum as one answer of the ledger: its numbers row by row."""
     return request, GaussianSum.family, ABSTAIN, drawn.ravel().tolist()
 
 
 def counts_to_store(counts: Sequence[GaussianSum]) -> dict[str, Any]:
-    """Return what a release's facts say of counts of right answers that were charged with its labels.
-
-    Examples
-    --------
-    >>> counts_to_store([GaussianSum(4.0)]), counts_to_store([])
-    ({'right_counts': [4.0]}, {})
-    """
+    """Return what a release's facts say of counts of right answers that were charged with its labels."""
     return {"right_counts": [mechanism.noise_multiplier for mechanism in counts]} if counts else {}
 
 
 def counts_stored(facts: Mapping[str, Any]) -> tuple[GaussianSum, ...]:
-    """Return the counts that such facts speak of.
-
-    Examples
-    --------
-    >>> counts_stored({"right_counts": [4.0], "max_answers": 3})
-    (GaussianSum(noise_multiplier=4.0),)
-    """
+    """Return the counts that such facts speak of."""
     return tuple(GaussianSum(value) for value in facts.get("right_counts", ()))
 
 
 def with_counts(mechanism: Mechanism, counts: Sequence[GaussianSum]) -> str:
-    """Return a mechanism in words, and what is counted after it.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> with_counts(GNMax(9.0), [GaussianSum(4.0)])
-    'GNMax(sigma=9.0), then GaussianSum(noise_multiplier=4.0) on counts of right answers'
-    """
+    """Return a mechanism in words, and what is counted after it."""
     if not counts:
         return str(mechanism)
     return f"{mechanism}, then {', '.join(map(str, counts))} on counts of right answers"
 
 
 def round_key(index: int) -> str:
-    """Return under which name a ledger keeps the facts of round ``index``.
-
-    Examples
-    --------
-    >>> round_key(0)
-    'round 1'
-    """
+    """Return under which name a ledger keeps the facts of round ``index``."""
     return f"round {index + 1}"
 
 
 def rounds_in(facts: Mapping[str, Any]) -> list[int]:
-    """Return which rounds a ledger holds, in order: not always the first ones, as one that failed is used up.
-
-    Examples
-    --------
-    >>> rounds_in({"round 3": {}, "adaptive": True, "round 1": {}})
-    [0, 2]
-    """
+    """Return which rounds a ledger holds, in order: not always the first ones, as one that failed is used up."""
     return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
 def weaknesses(votes: Votes) -> dict[str, Any]:
-    """Return the public facts of votes that a statement must tell wherever their answers are given again.
-
-    Examples
-    --------
-    >>> weaknesses(Votes.from_counts([[9, 1]]))
-    {}
-    """
+    """Return the public facts of votes that a statement must tell wherever their answers are given again."""
     return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
 
 

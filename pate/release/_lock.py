@@ -111,12 +111,6 @@ def released(
     """Return what :func:`release_labels` does, on terms that are checked already, and the terms' counts.
 
     ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> released(Votes.from_counts([[98, 2]]), GNMax(sigma=2.0), ReleaseTerms(budget=Budget(10.0, 1e-5)))[0].labels
-    array([0])
     """
     if not isinstance(votes, Votes):
         raise InvalidInputError(

@@ -97,11 +97,6 @@ def correction(accuracy: float, *, n: int, n_classes: int, mu: float, size: floa
         What the model cost, as Gaussian differential privacy.
     size : float
         s: .2 of a model of ballots or of DP-SGD, .03 of a student of teachers' labels.
-
-    Examples
-    --------
-    >>> round(correction(0.85, n=5_000, n_classes=2, mu=0.27), 4)
-    0.0131
     """
     n, m = check_int("n", n, low=1), check_int("n_classes", n_classes, low=2)
     a = min(max(accuracy, 0.0), 1.0)
@@ -141,11 +136,6 @@ def noise_half_width(n: int, mu: float, share: float = SHARE) -> float:
         What the whole release may cost.
     share : float
         Part of mu^2.
-
-    Examples
-    --------
-    >>> round(noise_half_width(3_000, 0.268), 4)
-    0.0122
     """
     return _QUANTILE / (n * mu * math.sqrt(share))
 

@@ -406,13 +406,5 @@ def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence
 
 
 def lean(voter: Voter) -> dict[str, bool]:
-    """Return the options of ``voter.vote`` that keep counts alone: there are teachers x rows of single votes.
-
-    Examples
-    --------
-    >>> from pate import TeacherEnsemble
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> lean(TeacherEnsemble(GaussianNB(), 2))
-    {'keep_labels': False}
-    """
+    """Return the options of ``voter.vote`` that keep counts alone: there are teachers x rows of single votes."""
     return {"keep_labels": False} if "keep_labels" in inspect.signature(voter.vote).parameters else {}

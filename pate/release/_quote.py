@@ -153,18 +153,6 @@ def price_as_planned(
         See :func:`price_of`.
     planned : (int, Quote) or None
         A number of queries, and its price.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> terms = ReleaseTerms(budget=Budget(2.0, 1e-5))
-    >>> plan = price_of(9, GNMax(sigma=40.0), terms)
-    >>> price_as_planned(9, GNMax(sigma=40.0), terms, (9, plan)) is plan
-    True
-    >>> price_as_planned(8, GNMax(sigma=40.0), terms, (9, plan)).n_queries
-    8
-    >>> price_as_planned(9, GNMax(sigma=50.0), terms, (9, plan)).charge == plan.charge
-    False
     """
     if planned is not None and planned[0] == n_queries:
         ledger, price = terms.ledger, planned[1]
@@ -216,12 +204,6 @@ def count_fresh(query_hashes: Sequence[str], mechanism: Mechanism, terms: Releas
         See :func:`pate.votes.hash_queries`.
     mechanism : Mechanism
     terms : ReleaseTerms
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> count_fresh(["a", "b", "a"], GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5)))
-    2
     """
     distinct = list(dict.fromkeys(query_hashes))
     if terms.ledger is None:
@@ -232,26 +214,12 @@ def count_fresh(query_hashes: Sequence[str], mechanism: Mechanism, terms: Releas
 
 
 def is_paid(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> bool:
-    """Return whether the ledger was charged for this very request, counts and all.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> is_paid(["a"], GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5)))
-    False
-    """
+    """Return whether the ledger was charged for this very request, counts and all."""
     return terms.ledger is not None and terms.ledger.has_request(request_digest(query_hashes, mechanism, terms))
 
 
 def request_digest(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> str:
-    """Return what identifies a request, so that repeating it after a crash gives the stored release again.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax
-    >>> len(request_digest(["a"], GNMax(sigma=1.0), ReleaseTerms(budget=Budget(1.0, 1e-5))))
-    64
-    """
+    """Return what identifies a request, so that repeating it after a crash gives the stored release again."""
     parts = [str(mechanism), terms.budget.epsilon, terms.budget.delta, *terms.caps.values(), len(query_hashes)]
     digest = hashlib.sha256(json.dumps(parts).encode())
     # One by one: a million hashes are no reason for another copy of them.

@@ -22,24 +22,12 @@ _LEAST_LEFT = 0.01
 
 
 def sum_of_rounds(rounds: Sequence[GaussianSum]) -> Charge:
-    """Return what several sums of ballots cost together: mu^2 adds up.
-
-    Examples
-    --------
-    >>> sum_of_rounds([GaussianSum(2.0), GaussianSum(2.0)]).mu_squared
-    0.5
-    """
+    """Return what several sums of ballots cost together: mu^2 adds up."""
     return Charge.total([(mechanism.charge(1), times) for mechanism, times in Counter(rounds).items()])
 
 
 def counted(numbers: Iterable[float]) -> str:
-    """Return numbers of rounds as text, equal ones once.
-
-    Examples
-    --------
-    >>> counted([24.08, 24.08, 18.7])
-    '24.08 (2 times), 18.7'
-    """
+    """Return numbers of rounds as text, equal ones once."""
     return ", ".join(f"{x:.6g} ({n} times)" if n > 1 else f"{x:.6g}" for x, n in Counter(numbers).items())
 
 
@@ -131,12 +119,6 @@ def buy_rounds(
         The ledger has nothing left, or next to nothing of what the budget buys.
     NotWorthwhileError
         The noise of a round is more than all ballots together, the root of the number of rounds times over.
-
-    Examples
-    --------
-    >>> buy_rounds(Budget(0.01, 1e-5), [1, 1], None, n_units=200)
-    Traceback (most recent call last):
-    pate.exceptions.NotWorthwhileError: nearly nothing is to be expected of 2 rounds of ballots by 200 units: in the ...
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     whole = share_rounds(budget, shares)

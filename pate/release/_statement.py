@@ -47,13 +47,6 @@ def make_statement(
 
     ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases. ``stated`` was
     checked at the door.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> release.statement.released
-    'noisy labels of 1 public rows'
     """
     ledger = terms.ledger
     rows = [] if ledger is None else ledger.releases(sources)

@@ -28,11 +28,6 @@ def affordable_queries(budget: Budget, n_teachers: int, *, share: float = 0.0) -
     """Return how many queries keep the noise of a :class:`pate.NoisyHistogram` at or below 0.3 votes per teacher.
 
     ``share`` is the part of mu^2 that is set aside for something else.
-
-    Examples
-    --------
-    >>> affordable_queries(Budget(1.0, 1e-5), 100)
-    32
     """
     return math.floor((1 - share) * budget.mu_squared * (NOISE_PER_TEACHER * n_teachers) ** 2 / 2)
 

@@ -40,13 +40,6 @@ class Anchor:
             Of the comparison.
         adjacency : str or None
             Of the comparison; None where nobody says.
-
-        Examples
-        --------
-        >>> anchors("adult")[0].differs(1e-6, "add-or-remove")
-        'δ = 1e-05; replace-one adjacency; its ε depends on the votes'
-        >>> anchors("adult")[0].differs(1e-5, "replace-one")
-        'its ε depends on the votes'
         """
         told = [] if delta == self.delta else [f"δ = {self.delta:g}"]
         if not self.adjacency:
@@ -60,15 +53,7 @@ class Anchor:
 
 
 def anchors(dataset: str | None) -> tuple[Anchor, ...]:
-    """Return the published figures of one data set, by epsilon.
-
-    Examples
-    --------
-    >>> [(anchor.epsilon, anchor.accuracy) for anchor in anchors("adult")]
-    [(1.9, 0.837)]
-    >>> anchors("my hospital")
-    ()
-    """
+    """Return the published figures of one data set, by epsilon."""
     return tuple(sorted((a for a in _all() if a.dataset == dataset), key=lambda a: a.epsilon))
 
 

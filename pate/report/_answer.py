@@ -15,26 +15,13 @@ _TONES = {"PATE": "cool", "DP-SGD": "warm"}
 
 
 def points(share: float, *, sign: bool = True) -> str:
-    """Return a difference of accuracies in points, with a minus as long as a plus.
-
-    Examples
-    --------
-    >>> points(0.0312), points(-0.002, sign=False)
-    ('+3.1', '0.2')
-    """
+    """Return a difference of accuracies in points, with a minus as long as a plus."""
     text = f"{100 * share:+.1f}" if sign else f"{100 * abs(share):.1f}"
     return text.replace("-", "−")
 
 
 def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
-    """Return a difference with its interval, in points; turned: of the second against the first.
-
-    Examples
-    --------
-    >>> v = Verdict(epsilon=1.0, first="A", second="B", difference=0.031, low=0.012, high=0.05, verdict="ahead")
-    >>> interval(v), interval(v, turned=True)
-    ('+3.1 points (+1.2 to +5.0)', '−3.1 points (−5.0 to −1.2)')
-    """
+    """Return a difference with its interval, in points; turned: of the second against the first."""
     sign = -1 if turned else 1
     text = f"{points(sign * found.difference)} points"
     if found.low is None or found.high is None:
@@ -44,18 +31,7 @@ def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
 
 
 def answer(result: ComparisonResult) -> list[str]:
-    """Return who is ahead, in sentences, the straight one first.
-
-    Examples
-    --------
-    >>> from pate.report.rows import Row
-    >>> side = SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="a", best_other="b", by="a", against="b",
-    ...                    difference=0.1, low=0.05, high=0.15, verdict="ahead")
-    >>> rows = [Row(contestant=name, epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
-    >>> made = ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side])
-    >>> answer(made)
-    ['PATE is ahead of DP-SGD at ε = 1.']
-    """
+    """Return who is ahead, in sentences, the straight one first."""
     if result.side_verdicts:
         told = _of_sides(result.side_verdicts)
     elif result.verdicts:
@@ -149,17 +125,7 @@ def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def looks(result: ComparisonResult) -> list[dict[str, Any]]:
-    """Return what is said of every epsilon, as words for a card.
-
-    Examples
-    --------
-    >>> from pate.report.rows import Row
-    >>> side = SideVerdict(epsilon=8.0, side="PATE", other="DP-SGD", best="a", best_other="b", by="a", against="b",
-    ...                    difference=-0.1, low=-0.15, high=-0.05, verdict="behind")
-    >>> rows = [Row(contestant=name, epsilon=8.0, delta=1e-5, accuracy=0.9, seed=0) for name in "ab"]
-    >>> looks(ComparisonResult(kind="comparison", title="t", rows=rows, side_verdicts=[side]))[0]["word"]
-    'DP-SGD ahead'
-    """
+    """Return what is said of every epsilon, as words for a card."""
     means = {(band.contestant, band.epsilon): band.mean for band in result.bands}
 
     def mean(name: str, epsilon: float) -> str:
@@ -181,14 +147,7 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
 
 
 def verdict_sheet(verdicts: Sequence[Verdict], side_pairs: Sequence[Verdict] = ()) -> Sheet:
-    """Return every verdict with its interval: the best mean against each rival, and all pairs between the sides.
-
-    Examples
-    --------
-    >>> v = Verdict(epsilon=1.0, first="A", second="B", difference=0.031, low=0.012, high=0.05, verdict="ahead")
-    >>> verdict_sheet([v]).rows
-    [('1', 'A', 'ahead of', 'B', '+3.1 points (+1.2 to +5.0)')]
-    """
+    """Return every verdict with its interval: the best mean against each rival, and all pairs between the sides."""
     words = {"ahead": "ahead of", "behind": "behind", "undecided": "not told apart from"}
     seen = {(v.epsilon, frozenset((v.first, v.second))) for v in verdicts}
     more = [v for v in side_pairs if (v.epsilon, frozenset((v.first, v.second))) not in seen]
@@ -215,13 +174,7 @@ def _needs(found: Verdict) -> str:
 
 
 def rule_text(result: ComparisonResult) -> str:
-    """Return by which rule the verdicts were found; empty where none was.
-
-    Examples
-    --------
-    >>> rule_text(ComparisonResult(kind="comparison", title="t", rows=[]))
-    ''
-    """
+    """Return by which rule the verdicts were found; empty where none was."""
     rule = result.rule
     if rule is None:
         return ""
@@ -259,11 +212,5 @@ def rule_text(result: ComparisonResult) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as one says them.
-
-    Examples
-    --------
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
+    """Return names as one says them."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -42,15 +42,7 @@ _COST = (
 
 
 def render_comparison(result: ComparisonResult) -> str:
-    """Return the public page of a comparison as HTML.
-
-    Examples
-    --------
-    >>> from pate.report.rows import Row
-    >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
-    >>> "No verdict" in render_comparison(ComparisonResult(kind="comparison", title="PATE on digits", rows=[row]))
-    True
-    """
+    """Return the public page of a comparison as HTML."""
     return render(
         "comparison.html",
         title=result.title,
@@ -65,15 +57,7 @@ def render_comparison(result: ComparisonResult) -> str:
 
 
 def view(result: ComparisonResult) -> dict[str, Any]:
-    """Return all that the page says, as text and tables.
-
-    Examples
-    --------
-    >>> from pate.report.rows import Row
-    >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
-    >>> view(ComparisonResult(kind="comparison", title="t", rows=[row]))["accuracy"].rows
-    [('PATE', '95.0%')]
-    """
+    """Return all that the page says, as text and tables."""
     published = _published(result)
     styles = plots.styles(sides(result))
     return {
@@ -104,26 +88,14 @@ def view(result: ComparisonResult) -> dict[str, Any]:
 
 
 def sides(result: ComparisonResult) -> dict[str, str]:
-    """Return the side of each contestant that keeps a budget, in order.
-
-    Examples
-    --------
-    >>> sides(ComparisonResult(kind="comparison", title="t", rows=[]))
-    {}
-    """
+    """Return the side of each contestant that keeps a budget, in order."""
     known = {entrant.name: entrant.side for entrant in result.entrants}
     names = dict.fromkeys(row.contestant for row in result.rows if row.role == "private")
     return {name: known.get(name, "other") for name in names}
 
 
 def bands(result: ComparisonResult) -> list[Band]:
-    """Return the bands, or plain means where none were made.
-
-    Examples
-    --------
-    >>> bands(ComparisonResult(kind="comparison", title="t", rows=[]))
-    []
-    """
+    """Return the bands, or plain means where none were made."""
     if result.bands:
         return list(result.bands)
     return [

@@ -13,13 +13,7 @@ from pate.report.result import Example
 
 
 def thumbnails(examples: Sequence[Example]) -> list[dict[str, Any]]:
-    """Return each image as markup, with its label and how sure the release is of it.
-
-    Examples
-    --------
-    >>> thumbnails([Example(image=["09", "90"], label="<b>", confidence=0.98)])[0]["sure"]
-    '98.0% sure'
-    """
+    """Return each image as markup, with its label and how sure the release is of it."""
     return [
         {"image": _drawn(e), "label": "none" if e.label is None else str(e.label), "sure": _sure(e)} for e in examples
     ]

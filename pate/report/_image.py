@@ -22,14 +22,6 @@ class Example(Record):
         Its probability by the released model.
     lead : float or None
         Noisy votes of the first class minus the second, where counts were released.
-
-    Examples
-    --------
-    >>> Example(image=["09", "90"], label=1, confidence=0.98).label
-    1
-    >>> Example(image=["09", "9"], label=1)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: example must have lines of equal length, of digits alone, at most 64 by 64. ...
     """
 
     _name = "example"

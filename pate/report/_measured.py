@@ -18,11 +18,6 @@ def measurements() -> dict[str, Any]:
     """Return ``rows`` (data, epsilon, and the verdict of a comparison of ours), ``delta`` and ``sources``.
 
     They are written by ``experiments/who_wins.py`` from stored comparisons.
-
-    Examples
-    --------
-    >>> sorted(measurements())
-    ['delta', 'rows', 'sources']
     """
     file = resources.files("pate") / "_templates" / "measured.json"
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -30,13 +25,7 @@ def measurements() -> dict[str, Any]:
 
 
 def who_wins() -> dict[str, Any]:
-    """Return a sentence, a table by epsilon, and where the figures are.
-
-    Examples
-    --------
-    >>> who_wins()["heads"]
-    ['', 'PATE ahead', 'undecided', 'DP-SGD ahead']
-    """
+    """Return a sentence, a table by epsilon, and where the figures are."""
     told = measurements()
     rows = told["rows"]
     counts = {name: sum(row["verdict"] == name for row in rows) for name in VERDICTS}

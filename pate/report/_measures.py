@@ -19,14 +19,7 @@ _SECONDS = ("startup_seconds", "training_seconds", "labelling_seconds", "predict
 
 
 def fits(rows: Iterable[Row]) -> dict[tuple[str, float | None], list[Row]]:
-    """Gather measured rows by contestant and epsilon, in order of appearance.
-
-    Examples
-    --------
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0)
-    >>> list(fits([row, row]))
-    [('A', 1.0)]
-    """
+    """Gather measured rows by contestant and epsilon, in order of appearance."""
     found: dict[tuple[str, float | None], list[Row]] = {}
     for row in rows:
         if row.refused is None:
@@ -35,14 +28,7 @@ def fits(rows: Iterable[Row]) -> dict[tuple[str, float | None], list[Row]]:
 
 
 def measures(result: Result) -> Sheet:
-    """Return, for every contestant and epsilon, means over the repeats of all that is measured.
-
-    Examples
-    --------
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, balanced_accuracy=0.85, seed=0)
-    >>> measures(Result(kind="comparison", title="t", rows=[row])).rows
-    [('A', '1', '90.0%', '85.0%', '–', '–', '–', '–')]
-    """
+    """Return, for every contestant and epsilon, means over the repeats of all that is measured."""
     heads = ["Contestant", "ε", "Accuracy", "Balanced", "Worst class", "Calibration error", "Queries", "Answers"]
     lines = [
         (
@@ -59,14 +45,7 @@ def measures(result: Result) -> Sheet:
 
 
 def against_epsilon(result: Result, key: str, caption: str) -> Sheet:
-    """Return one measure, contestants against epsilons: means over the repeats.
-
-    Examples
-    --------
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, calibration_error=0.03, seed=0)
-    >>> against_epsilon(Result(kind="comparison", title="t", rows=[row]), "calibration_error", "").rows
-    [('A', '3.0%')]
-    """
+    """Return one measure, contestants against epsilons: means over the repeats."""
     gathered = fits(result.rows)
     epsilons = sorted({epsilon for _, epsilon in gathered if epsilon is not None})
     lines = [
@@ -84,13 +63,7 @@ def _mean(rows: Sequence[Row], key: str) -> str:
 
 
 def span(values: Iterable[int | None]) -> str:
-    """Return whole numbers from the least to the largest.
-
-    Examples
-    --------
-    >>> span([40, None, 1200]), span([None])
-    ('40 to 1,200', '–')
-    """
+    """Return whole numbers from the least to the largest."""
     known = [value for value in values if value is not None]
     if not known:
         return "–"
@@ -99,15 +72,7 @@ def span(values: Iterable[int | None]) -> str:
 
 
 def by_class(result: Result) -> list[tuple[str, list[Sheet]]]:
-    """Return two tables a contestant, classes against epsilons: accuracy, and the share that was answered.
-
-    Examples
-    --------
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, class_accuracy=[1.0, 0.5], seed=0)
-    >>> found = by_class(Result(kind="comparison", title="t", rows=[row], classes=["no", "yes"]))
-    >>> found[0][1][0].rows
-    [('no', '100.0%'), ('yes', '50.0%')]
-    """
+    """Return two tables a contestant, classes against epsilons: accuracy, and the share that was answered."""
     names = [str(name) for name in result.classes]
     keys = (("class_accuracy", "Accuracy by class"), ("class_answer_rate", "Share of the queries answered, by class"))
 
@@ -118,13 +83,7 @@ def by_class(result: Result) -> list[tuple[str, list[Sheet]]]:
 
 
 def by_group(result: Result) -> list[tuple[str, list[Sheet]]]:
-    """Return two tables a contestant, named groups against epsilons: accuracy, and the share that was answered.
-
-    Examples
-    --------
-    >>> by_group(Result(kind="comparison", title="t", rows=[]))
-    []
-    """
+    """Return two tables a contestant, named groups against epsilons: accuracy, and the share that was answered."""
     names = list(dict.fromkeys(group.value for row in result.rows for group in row.groups))
     keys = (("accuracy", "Accuracy by group"), ("answer_rate", "Share of the queries answered, by group"))
 
@@ -180,13 +139,6 @@ def starved(result: Result) -> list[str]:
 
     Over all repeats of a contestant and epsilon: an answer rate below half the overall one, where at least ten answers
     were to be expected. That of a class is told from the labels of public rows, which are kept for evaluation alone.
-
-    Examples
-    --------
-    >>> row = Row(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.9, seed=0, queries=100, answers=66,
-    ...           class_queries=[70, 30], class_answer_rate=[0.9, 0.1])
-    >>> starved(Result(kind="comparison", title="t", rows=[row], classes=["no", "yes"]))
-    ['A at ε = 1: class yes gets answers to 10.0% of its 30 queries, all classes together 66.0%.']
     """
     told = []
     for (name, part), found in _starved(result).items():
@@ -232,12 +184,6 @@ def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: boo
         Else the medians are over all epsilons, too.
     private : bool
         Show data-dependent epsilons, too: for the curator alone.
-
-    Examples
-    --------
-    >>> cost = FitCost(contestant="A", epsilon=1.0, repeat=0, training_seconds=2.0, peak_mib=100.0)
-    >>> costs([cost]).rows
-    [('A', '1', '0', '2', '0', '0', '100')]
     """
     groups: dict[tuple[str, float | None], list[FitCost]] = {}
     for cost in fits_cost:

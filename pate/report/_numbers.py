@@ -8,35 +8,17 @@ from pate.privacy.convert import format_up
 
 
 def number(value: float) -> str:
-    """Return four digits of a number, short.
-
-    Examples
-    --------
-    >>> number(2.52714), number(1e-5), number(3.0)
-    ('2.527', '1e-5', '3')
-    """
+    """Return four digits of a number, short."""
     return _short(f"{value:.4g}")
 
 
 def promised(value: float, digits: int = 4) -> str:
-    """Return an epsilon or delta rounded up: what the reader takes for the guarantee must not be below it.
-
-    Examples
-    --------
-    >>> promised(2.51112), promised(2e10)
-    ('2.512', '2e10')
-    """
+    """Return an epsilon or delta rounded up: what the reader takes for the guarantee must not be below it."""
     return _short(format_up(value, digits))
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 in percent.
-
-    Examples
-    --------
-    >>> percent(0.9412)
-    '94.1%'
-    """
+    """Return a share of 1 in percent."""
     return f"{100 * share:.1f}%"
 
 

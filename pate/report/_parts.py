@@ -58,11 +58,6 @@ def figure(svgs: Mapping[str, str], caption: str, *, name: str, colours: Mapping
         Text below, and the text read aloud in its place.
     colours : mapping of str to str
         CSS variable to the ``#rrggbb`` that it replaces.
-
-    Examples
-    --------
-    >>> print(figure({"wide": "<svg viewBox='0 0 1 1'><g id='a'/></svg>"}, "A & B.", name="Dot", colours={}))
-    <figure><svg class='wide' viewBox='0 0 1 1' role='img' aria-label='Dot'><g id='dot-wide-a'/></svg><figcaption>A ...
     """
     drawn = Markup("").join(_inline(svg, width, name, colours) for width, svg in svgs.items())
     return Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(drawn, caption)

@@ -111,13 +111,7 @@ def _statement(statement: PrivacyStatement, say: Catalogue) -> dict[str, Any]:
 
 
 def priced(result: Result) -> list[Row]:
-    """Return the rows that cost an epsilon and were measured.
-
-    Examples
-    --------
-    >>> priced(Result(kind="run", title="t", rows=[]))
-    []
-    """
+    """Return the rows that cost an epsilon and were measured."""
     return [row for row in result.rows if row.epsilon is not None and row.accuracy is not None]
 
 

@@ -26,20 +26,7 @@ _LONGEST_SETTING = 32  # entries; a list of votes does not fit
 
 @dataclass(frozen=True)
 class Record:
-    """A value with fields of plain types, of other records, and of tuples and dictionaries of them.
-
-    Examples
-    --------
-    >>> @dataclass(frozen=True)
-    ... class Point(Record):
-    ...     _name = "point"
-    ...     x: float
-    >>> Point.from_dict({"x": 1.5}).to_dict()
-    {'x': 1.5}
-    >>> Point(float("nan"))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: point['x'] must be a finite number.
-    """
+    """A value with fields of plain types, of other records, and of tuples and dictionaries of them."""
 
     #: What an error calls it.
     _name: ClassVar[str] = "record"
@@ -61,12 +48,6 @@ class Record:
         ------
         InvalidInputError
             A name that is not known, or a value that is not plain.
-
-        Examples
-        --------
-        >>> Record.from_dict({"votes": [1]})
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: record has the key 'votes', which no report knows. Allowed: ...
         """
         where = where or cls._name
         own = _fields(cls)
@@ -81,25 +62,13 @@ class Record:
         return cls(**made)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values.
-
-        Examples
-        --------
-        >>> Record().to_dict()
-        {}
-        """
+        """Return the fields as JSON values."""
         return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
 
 
 @dataclass(frozen=True, repr=False)
 class PrivateRecord(Record):
-    """A record that shows nothing of what is in it.
-
-    Examples
-    --------
-    >>> PrivateRecord()
-    PrivateRecord(<sensitive>)
-    """
+    """A record that shows nothing of what is in it."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<sensitive>)"
@@ -155,13 +124,7 @@ def _read(where: str, kind: Any, value: Any, remedy: str = "") -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether ``value`` is a finite number (a truth value is none).
-
-    Examples
-    --------
-    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number(10**400)
-    (True, False, False, False)
-    """
+    """Whether ``value`` is a finite number (a truth value is none)."""
     try:
         return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number beyond all floats

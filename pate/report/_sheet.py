@@ -23,13 +23,6 @@ class Sheet:
         As the rows; 0 to 1.
     strong : collection of (row, place)
         Cells that stand out.
-
-    Examples
-    --------
-    >>> print(Sheet(heads=["a", "b"], rows=[["x", "1|2"]], numbers=[1]).markdown())
-    | a | b |
-    | --- | ---: |
-    | x | 1\|2 |
     """
 
     heads: Sequence[str]
@@ -45,13 +38,7 @@ class Sheet:
 
     @property
     def spans(self) -> list[int]:
-        """How many rows the first cell of each row stands for: 0 where the row above has the same one.
-
-        Examples
-        --------
-        >>> Sheet(heads=["a", "b"], rows=[["x", "1"], ["x", "2"], ["y", "3"]]).spans
-        [2, 0, 1]
-        """
+        """How many rows the first cell of each row stands for: 0 where the row above has the same one."""
         found: list[int] = []
         for place, row in enumerate(self.rows):
             same = place > 0 and self.rows[place - 1][0] == row[0] and self.kind != "stack"
@@ -75,13 +62,7 @@ def _cell(text: str, strong: bool = False) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Return text that Markdown shows as it is: one line, nothing that starts markup or HTML.
-
-    Examples
-    --------
-    >>> plain("<b>*x*")
-    '&lt;b>\\*x\\*'
-    """
+    r"""Return text that Markdown shows as it is: one line, nothing that starts markup or HTML."""
     text = " ".join(str(text).split()).replace("\\", "\\\\").replace("<", "&lt;")
     for mark in "*`[]":
         text = text.replace(mark, "\\" + mark)

@@ -67,12 +67,6 @@ class Curve(Record):
     low, high : tuple of float
         The band around it, of the length of ``x``; empty for none.
     role : {"measured", "claim", "reference"}
-
-    Examples
-    --------
-    >>> Curve(label="the claim", x=[0.0, 1.0], y=[0.0])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: curve must have one y (and low and high, where there is a band) for each x.
     """
 
     _name = "curve"
@@ -93,14 +87,7 @@ class Curve(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Picture(Record):
-    """The picture of an audit: lines on two axes.
-
-    Examples
-    --------
-    >>> Picture(x_label="false positives", y_label="true positives", scale="cubic")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: picture['scale'] must be one of 'linear', 'log', got 'cubic'.
-    """
+    """The picture of an audit: lines on two axes."""
 
     _name = "picture"
     x_label: str
@@ -248,12 +235,6 @@ class AuditResult(PrivateRecord):
         ------
         InvalidInputError
             A name that is not known, or a value of another type.
-
-        Examples
-        --------
-        >>> AuditResult.from_dict({"layer": "law"})
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: audit result lacks the key 'target'. ...
         """
         return super().from_dict(values, where=where)
 

@@ -37,11 +37,6 @@ class Band(Record):
     paired_low, paired_high : float or None
         Without what the repeats have in common: where these of two contestants are apart, so are they.
     n_repeats : int
-
-    Examples
-    --------
-    >>> Band(contestant="PATE", epsilon=1.0, mean=0.9, n_repeats=1).low is None
-    True
     """
 
     _name = "band"
@@ -71,12 +66,6 @@ class Verdict(Record):
         Of the first.
     repeats_needed : int or None
         About how many repeats would tell such a difference from none; None where more repeats alone would not.
-
-    Examples
-    --------
-    >>> Verdict(epsilon=1.0, first="PATE", second="DP-SGD", difference=0.03, low=0.01, high=0.05, verdict="better")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: verdict['verdict'] must be one of 'ahead', 'behind', 'undecided', ...
     """
 
     _name = "verdict"
@@ -114,12 +103,6 @@ class SideVerdict(Record):
         Ahead: some contestant of the side is ahead of every one of the other side.
     repeats_needed : int or None
         As of :class:`Verdict`.
-
-    Examples
-    --------
-    >>> SideVerdict(epsilon=1.0, side="PATE", other="DP-SGD", best="records", best_other="linear", by="records",
-    ...             against="linear", difference=0.02, verdict="undecided").low is None
-    True
     """
 
     _name = "side verdict"
@@ -152,11 +135,6 @@ class Stretch(Record):
         Where the mean difference is zero in it.
     sure : bool
         Whether the curves surely cross in it: one contestant is ahead on its left, the other on its right.
-
-    Examples
-    --------
-    >>> Stretch(low=0.4, high=1.2, at=[0.7], sure=True).at
-    (0.7,)
     """
 
     _name = "stretch"
@@ -177,11 +155,6 @@ class Crossing(Record):
         Every crossing lies in one of them; none where one contestant is surely ahead everywhere.
     told : str
         In words.
-
-    Examples
-    --------
-    >>> Crossing(first="PATE", second="DP-SGD", told="PATE is ahead everywhere looked at.").stretches
-    ()
     """
 
     _name = "crossing"
@@ -208,11 +181,6 @@ class Rule(Record):
         Whether all repeats have the same test rows.
     test_share : float or None
         Else the share of all rows that a repeat draws as its test rows.
-
-    Examples
-    --------
-    >>> Rule(level=0.95, n_between=4, n_others=0, n_repeats=5, least_repeats=3, same_rows=True).n_between
-    4
     """
 
     _name = "rule"
@@ -246,12 +214,6 @@ class ComparisonResult(Result):
         What every repeat draws anew of the data.
     n_pool : int or None
         Rows that a repeat's parts are cut from; None where that is the curator's.
-
-    Examples
-    --------
-    >>> made = ComparisonResult(kind="comparison", title="PATE on digits", rows=[])
-    >>> made.schema, ComparisonResult.from_dict(made.to_dict()) == made
-    ('pate-comparison-1', True)
     """
 
     schema: str = SCHEMA
@@ -266,13 +228,7 @@ class ComparisonResult(Result):
 
     @property
     def epsilons(self) -> tuple[float, ...]:
-        """The budgets, ascending.
-
-        Examples
-        --------
-        >>> ComparisonResult(kind="comparison", title="t", rows=[]).epsilons
-        ()
-        """
+        """The budgets, ascending."""
         return tuple(sorted({row.epsilon for row in self.rows if row.epsilon is not None}))
 
     def _check(self) -> None:

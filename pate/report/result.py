@@ -21,14 +21,7 @@ from pate.statement.model import PrivacyStatement
 
 @dataclass(frozen=True, kw_only=True)
 class CostLine(Record):
-    """Epsilon by number of queries, by one way of accounting.
-
-    Examples
-    --------
-    >>> CostLine(label="GDP", queries=[1, 2], epsilon=[0.1])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: cost line must have one epsilon for each number of queries.
-    """
+    """Epsilon by number of queries, by one way of accounting."""
 
     _name = "cost line"
     label: str
@@ -42,13 +35,7 @@ class CostLine(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Spent(Record):
-    """Where a run stopped on its cost curve.
-
-    Examples
-    --------
-    >>> Spent(queries=640, epsilon=2.5).to_dict()
-    {'queries': 640, 'epsilon': 2.5}
-    """
+    """Where a run stopped on its cost curve."""
 
     _name = "spent"
     queries: int
@@ -57,14 +44,7 @@ class Spent(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CostCurve(Record):
-    """What more queries would cost: constants, known before the first query.
-
-    Examples
-    --------
-    >>> CostCurve(curves=[])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: cost curve must have at least one line. Pass cost_curve=None to leave the ...
-    """
+    """What more queries would cost: constants, known before the first query."""
 
     _name = "cost curve"
     curves: tuple[CostLine, ...]
@@ -79,14 +59,7 @@ class CostCurve(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Stated(Record):
-    """The statement of one contestant of a comparison at one epsilon, of its first fit.
-
-    Examples
-    --------
-    >>> Stated(contestant="PATE", epsilon=1.0, statement={})
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: the statement lacks 'schema'. ...
-    """
+    """The statement of one contestant of a comparison at one epsilon, of its first fit."""
 
     _name = "stated"
     contestant: str
@@ -208,13 +181,7 @@ class Result(Record):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Reference(PrivateRecord):
-    """How right a model without privacy is.
-
-    Examples
-    --------
-    >>> Reference(name="single teacher", accuracy=0.9, seed=0)
-    Reference(<sensitive>)
-    """
+    """How right a model without privacy is."""
 
     _name = "reference"
     name: str
@@ -224,13 +191,7 @@ class Reference(PrivateRecord):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LabelAccuracy(PrivateRecord):
-    """Share of one repeat's released labels that are right.
-
-    Examples
-    --------
-    >>> LabelAccuracy(accuracy=0.9, seed=0)
-    LabelAccuracy(<sensitive>)
-    """
+    """Share of one repeat's released labels that are right."""
 
     _name = "label accuracy"
     accuracy: float
@@ -255,13 +216,7 @@ class Seconds(PrivateRecord):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivatePrice(PrivateRecord):
-    """An epsilon that depends on the votes, and what it may be used for.
-
-    Examples
-    --------
-    >>> PrivatePrice(label="best bound", epsilon=1.0, delta=1e-5, method="rdp", use="internal study")
-    PrivatePrice(<sensitive>)
-    """
+    """An epsilon that depends on the votes, and what it may be used for."""
 
     _name = "price"
     label: str
@@ -273,14 +228,7 @@ class PrivatePrice(PrivateRecord):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class EnsembleCurve(PrivateRecord):
-    """How right the vote is when only some teachers are asked; see :func:`pate.teachers.ensemble_curve`.
-
-    Examples
-    --------
-    >>> EnsembleCurve(n_teachers=[1, 2], accuracy=[0.5], low=[0.5], high=[0.5], n_rows=9, n_draws=2)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ensemble curve's accuracy must have one value for each number of teachers, ...
-    """
+    """How right the vote is when only some teachers are asked; see :func:`pate.teachers.ensemble_curve`."""
 
     _name = "ensemble curve"
     n_teachers: tuple[int, ...]
@@ -324,14 +272,6 @@ class SensitiveResult(PrivateRecord):
     costs : tuple of FitCost
         Of a comparison's fits.
     notes : tuple of str
-
-    Examples
-    --------
-    >>> SensitiveResult(margins=[3, 4], n_teachers=5)
-    SensitiveResult(<sensitive>)
-    >>> SensitiveResult(margins=[3, 4])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: sensitive['n_teachers'] must be a whole number >= 1 beside the margins. ...
     """
 
     _name = "sensitive"
@@ -349,13 +289,7 @@ class SensitiveResult(PrivateRecord):
 
     @classmethod
     def of(cls, sensitive: Self | Mapping[str, Any]) -> Self:
-        """Return the curator's numbers as they are, or read from a dictionary.
-
-        Examples
-        --------
-        >>> SensitiveResult.of({"notes": ["mine"]}).notes
-        ('mine',)
-        """
+        """Return the curator's numbers as they are, or read from a dictionary."""
         return sensitive if isinstance(sensitive, cls) else cls.from_dict(sensitive)  # type: ignore[arg-type]
 
     def _check(self) -> None:

@@ -35,11 +35,6 @@ class GroupScore(Record):
         Public rows of the group that were asked about; None where nothing is asked.
     answer_rate : float or None
         The share of those that was answered.
-
-    Examples
-    --------
-    >>> GroupScore(value="Female", n_test=40, accuracy=0.9).to_dict()["answer_rate"] is None
-    True
     """
 
     _name = "group score"
@@ -153,11 +148,6 @@ class Entrant(Record):
         How many settings were tried; None: nobody says.
     made_of : str or None
         The classifier with its parameters, where it was given.
-
-    Examples
-    --------
-    >>> Entrant(name="PATE", side="PATE").role
-    'private'
     """
 
     _name = "entrant"

@@ -24,12 +24,6 @@ def as_vectors(name: str, output: Any, n_rows: int) -> npt.NDArray[Any]:
     ------
     InvalidInputError
         It has another number of rows, or is none of numbers.
-
-    Examples
-    --------
-    >>> as_vectors("module", np.array([[1.0, np.nan], [1.0, 2.0]]), 2)
-    array([[0., 0.],
-           [1., 2.]])
     """
     made = np.asarray(output.toarray() if is_sparse(output) else output)
     if made.ndim == 1 or len(made) != n_rows or made.dtype.kind not in "biuf":
@@ -54,16 +48,6 @@ def check_rows_apart(name: str, block_map: Callable[[Any], npt.NDArray[Any]], ce
     ------
     InvalidInputError
         It is none, draws at random, or mixes rows (a mean over the batch, batch normalisation in training mode).
-
-    Examples
-    --------
-    >>> from pate.representations._cells import NumberCells
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> check_rows_apart("scaler", lambda block: block * 2, NumberCells.learn(X), X, 16)
-    3
-    >>> check_rows_apart("centrer", lambda block: block - block.mean(axis=0), NumberCells.learn(X), X, 16)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: centrer mixes rows: a row's vector changed with the rows beside it. ...
     """
     n = int(rows.shape[0])
     rng = np.random.default_rng(_SEED)

@@ -217,14 +217,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 
 def check_representation(name: str, value: Any) -> Representation:
-    """Return a representation, fitted or not; a scikit-learn transformer is one through ``FromTransformer``.
-
-    Examples
-    --------
-    >>> check_representation("rep", 3)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: rep must be a representation, got 3. Wrap a transformer in FromTransformer, ...
-    """
+    """Return a representation, fitted or not; a scikit-learn transformer is one through ``FromTransformer``."""
     if not isinstance(value, Representation):
         raise InvalidInputError(
             f"{name} must be a representation, got {shown(value)}. Wrap a transformer in FromTransformer, a torch "

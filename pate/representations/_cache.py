@@ -74,17 +74,7 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
 
 
 def content_key(rep: Representation, X_public: Any) -> str:
-    """Return the digest by which the fit of these settings on these public rows is found again.
-
-    Examples
-    --------
-    >>> from pate.representations import RandomFourier
-    >>> X = np.zeros((3, 2))
-    >>> content_key(RandomFourier(8), X) == content_key(RandomFourier(8), X)
-    True
-    >>> content_key(RandomFourier(8), X) == content_key(RandomFourier(10), X)
-    False
-    """
+    """Return the digest by which the fit of these settings on these public rows is found again."""
     digest = hashlib.sha256(f"pate cached representation {_VERSION}\n".encode())
     digest.update(json.dumps(recipe(rep), sort_keys=True).encode())
     quietly("X_public", _add_rows, digest, X_public)
@@ -92,14 +82,7 @@ def content_key(rep: Representation, X_public: Any) -> str:
 
 
 def recipe(rep: Representation) -> Any:
-    """Return what decides a fit besides the rows, for JSON.
-
-    Examples
-    --------
-    >>> from pate.representations import RandomFourier
-    >>> recipe(RandomFourier(8))["settings"]["n_features"]
-    8
-    """
+    """Return what decides a fit besides the rows, for JSON."""
     parts = [recipe(part) for part in getattr(rep, "parts", ())]
     return {"class": kept_name(rep), "settings": rep._settings(), "given": rep._given(), "parts": parts}
 

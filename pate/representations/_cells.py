@@ -22,24 +22,12 @@ _LARGEST = 1e300
 
 
 def n_rows(X: Any) -> int:
-    """Return how many rows there are, whatever holds them.
-
-    Examples
-    --------
-    >>> n_rows([[1], [2]]), n_rows(np.zeros((3, 2)))
-    (2, 3)
-    """
+    """Return how many rows there are, whatever holds them."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def slice_rows(X: Any, start: int, size: int) -> Any:
-    """Return ``size`` rows from ``start`` on, of whatever holds them.
-
-    Examples
-    --------
-    >>> slice_rows([[1], [2], [3]], 1, 5)
-    [[2], [3]]
-    """
+    """Return ``size`` rows from ``start`` on, of whatever holds them."""
     if hasattr(X, "iloc"):
         return X.iloc[start : start + size]
     return (X.tocsr() if is_sparse(X) else X)[start : start + size]
@@ -52,12 +40,6 @@ def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any
     ------
     InvalidInputError
         Columns are missing, there are others, or another number of them.
-
-    Examples
-    --------
-    >>> check_columns(np.zeros((2, 3)), None, 2)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X must have 2 columns, as the public rows have, got 3. ...
     """
     remedy = "Bring both tables to the same columns (pate.data.align_columns)."
     if is_frame(X) and names is not None:
@@ -69,13 +51,7 @@ def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any
 
 
 def numbers_of(cells: Iterable[Any]) -> FloatArray:
-    """Return cells as float64, NaN where one is no number.
-
-    Examples
-    --------
-    >>> numbers_of([1, "2.5", None, "Ms Smith", True, float("inf")])
-    array([1. , 2.5, nan, nan, 1. , inf])
-    """
+    """Return cells as float64, NaN where one is no number."""
     return np.fromiter(map(as_number, cells), dtype=np.float64)
 
 
@@ -88,12 +64,6 @@ def read_cells(X: Any, n_features: int) -> Any:
     ------
     InvalidInputError
         No rows, rows of no columns, or a type of all cells that is neither number nor text (dates).
-
-    Examples
-    --------
-    >>> read_cells([[1, "a"], [2]], 2)
-    array([[1, 'a'],
-           [None, None]], dtype=object)
     """
     X = plain_rows(X)
     if is_frame(X):
@@ -132,12 +102,6 @@ class NumberCells:
         The public median, and the public range widened by three times its length on both sides.
     names : tuple of str or None
         Of the columns, where the public rows were a table.
-
-    Examples
-    --------
-    >>> cells = NumberCells.learn(np.array([[0.0], [1.0], [1.0]]))
-    >>> cells.block(cells.read([[0.5], [None], [float("-inf")], ["1e9"]]), 0, 5).ravel().tolist()
-    [0.5, 1.0, -3.0, 4.0, 1.0]
     """
 
     fill: FloatArray

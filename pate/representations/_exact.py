@@ -42,12 +42,6 @@ class ExactMap:
         Whole numbers.
     unit : float64 array of shape (n_out,)
         Powers of two: what 1 of each sum is worth.
-
-    Examples
-    --------
-    >>> product = ExactMap.of(np.eye(2), low=np.array([0.0, 0.0]), high=np.array([4.0, 4.0]))
-    >>> product(np.array([[1.0, 3.0]])) + 2.0
-    array([[1., 3.]])
     """
 
     centre: FloatArray
@@ -89,13 +83,7 @@ class ExactMap:
         return np.asarray(made)
 
     def first(self, n_out: int) -> ExactMap:
-        """Return the map to the first ``n_out`` outputs alone, which are the same to the last bit.
-
-        Examples
-        --------
-        >>> ExactMap.of(np.eye(2), low=np.zeros(2), high=np.ones(2)).first(1)(np.ones((1, 2)))
-        array([[0.5]])
-        """
+        """Return the map to the first ``n_out`` outputs alone, which are the same to the last bit."""
         weights = np.ascontiguousarray(self.weights[:, :n_out])
         return ExactMap(self.centre, self.half, weights, self.unit[:n_out].copy())
 
@@ -123,13 +111,7 @@ class ExactMap:
 
 
 def one_sign(axes: FloatArray) -> FloatArray:
-    """Return columns with their largest entry positive: an axis has two directions, and all machines take one.
-
-    Examples
-    --------
-    >>> one_sign(np.array([[0.6, 0.8], [-0.8, 0.6]])).tolist()
-    [[-0.6, 0.8], [0.8, 0.6]]
-    """
+    """Return columns with their largest entry positive: an axis has two directions, and all machines take one."""
     largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
     return np.asarray(axes * np.where(largest < 0, -1.0, 1.0))
 
@@ -146,12 +128,6 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
         Finite.
     weights : float64 array of shape (n_in, n_out)
         Finite.
-
-    Examples
-    --------
-    >>> own_product(np.array([[3.0, 1e6], [0.5, 0.0]]), np.array([[1.0, 0.0], [0.0, 1e-6]])).round(5)
-    array([[3. , 1. ],
-           [0.5, 0. ]])
     """
     return OwnProduct(weights)(rows)
 
@@ -163,11 +139,6 @@ class OwnProduct:
     ----------
     weights : float64 array of shape (n_in, n_out)
         Finite.
-
-    Examples
-    --------
-    >>> OwnProduct(np.eye(2))(np.array([[3.0, 4.0]]))
-    array([[3., 4.]])
     """
 
     def __init__(self, weights: FloatArray) -> None:
@@ -212,13 +183,6 @@ class ExactDistances:
     landmarks : float64 array of shape (n_in + 2, n_landmarks)
         Whole numbers of steps from the middle between ``low`` and ``high``, times -2; below them ones, and their
         squared lengths: beside a row, its squared length and a one, the product is the squared distance.
-
-    Examples
-    --------
-    >>> far = ExactDistances.of(np.array([[0.0, 0.0], [3.0, 4.0]]), scale=1.0, reach=30.0)
-    >>> far(np.array([[0.0, 0.0], [3.0, 0.0]]))
-    array([[0., 5.],
-           [3., 4.]])
     """
 
     low: FloatArray

@@ -104,14 +104,7 @@ class RowMemory:
 
 
 def memory_for(rep: Any, X: Any) -> RowMemory | None:
-    """Return the memory that is on, where this map is slow and these are rows that are cheaply told apart.
-
-    Examples
-    --------
-    >>> from pate.representations import TableMap
-    >>> memory_for(TableMap(), np.eye(3)) is None
-    True
-    """
+    """Return the memory that is on, where this map is slow and these are rows that are cheaply told apart."""
     memory = _ACTIVE.get()
     if memory is None or not rep.slow_ or type(X) is not np.ndarray or X.dtype.kind not in "biuf" or not len(X):
         return None

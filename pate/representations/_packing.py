@@ -23,14 +23,7 @@ HOMES = {"": "pate.representations", "images.": "pate.representations.images"}
 
 
 def kept_name(rep: Any, *, strict: bool = True) -> str:
-    """Return the name by which a file knows a class; where not ``strict``, that of any other class too.
-
-    Examples
-    --------
-    >>> from pate.representations import TableMap
-    >>> kept_name(TableMap())
-    'TableMap'
-    """
+    """Return the name by which a file knows a class; where not ``strict``, that of any other class too."""
     name = type(rep).__name__
     for prefix, home in HOMES.items():
         inside = type(rep).__module__ == home or type(rep).__module__.startswith(f"{home}.")
@@ -83,13 +76,7 @@ def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]]
 
 
 def plain(name: str, array: Any) -> npt.NDArray[Any]:
-    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows.
-
-    Examples
-    --------
-    >>> plain("x", np.array([1.0], dtype=">f8")).dtype.str
-    '<f8'
-    """
+    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows."""
     values = np.asarray(array, order="C")
     if values.dtype.name not in _DTYPES:
         raise InvalidInputError(f"{name} of type {values.dtype} cannot be kept in a safetensors file. Convert it.")
@@ -97,13 +84,7 @@ def plain(name: str, array: Any) -> npt.NDArray[Any]:
 
 
 def digest(arrays: Mapping[str, npt.NDArray[Any]], described: Any) -> str:
-    """Return the SHA-256 digest of arrays and their description.
-
-    Examples
-    --------
-    >>> digest({"a": np.zeros(2)}, {}) == digest({"a": np.zeros(3)}, {})
-    False
-    """
+    """Return the SHA-256 digest of arrays and their description."""
     text = json.dumps(described, sort_keys=True, allow_nan=False)
     made = hashlib.sha256(f"pate representation {FORMAT} {len(arrays)}\n{text}\n".encode())
     for name in sorted(arrays):

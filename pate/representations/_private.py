@@ -23,16 +23,7 @@ _REFUSED = {
 
 
 def private_kind(X: Any) -> str | None:
-    """Return the name of the private type that ``X`` is of, or something in a list or dict is; None: it is of none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate.data import PrivateRows
-    >>> rows = PrivateRows(np.zeros((2, 1)), np.array([0, 1]))
-    >>> private_kind(rows), private_kind([rows]), private_kind(rows.X)
-    ('PrivateRows', 'PrivateRows', None)
-    """
+    """Return the name of the private type that ``X`` is of, or something in a list or dict is; None: it is of none."""
     kinds = {type(X)} | (set(map(type, X)) if isinstance(X, list | tuple) else set())
     if isinstance(X, dict):
         kinds |= set(map(type, X.values()))
@@ -51,14 +42,6 @@ def refuse_private(name: str, X: Any) -> None:
     Raises
     ------
     SensitiveValueError
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate.data import PrivateRows
-    >>> refuse_private("X_public", PrivateRows(np.zeros((2, 1)), np.array([0, 1])))
-    Traceback (most recent call last):
-    pate.exceptions.SensitiveValueError: X_public must be public rows, got a PrivateRows: the private rows. ...
     """
     found = private_kind(X)
     if found is not None:

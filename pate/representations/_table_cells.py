@@ -28,11 +28,6 @@ def text_of(cell: Any) -> str | None:
 
     True, 1, 1.0, ``"1"`` and ``"true"`` are one category: pandas and NumPy turn the one into the other for the sake of
     any cell beside it, and one private record would otherwise decide how all others' are read.
-
-    Examples
-    --------
-    >>> [text_of(c) for c in ("Oslo", 1, 1.0, True, "1.0", "true", None, 2.5, {}, 10**5000, 1 + 0j)]
-    ['Oslo', '1', '1', '1', '1', '1', None, '2.5', None, None, '1']
     """
     number = as_number(cell)
     if -_LARGEST < number < _LARGEST:
@@ -50,14 +45,6 @@ class TableCells:
         Of the columns, where the public rows were a DataFrame.
     categories : tuple of (tuple of str, or None)
         Per column the categories with a place, the most frequent first; None for a column of numbers.
-
-    Examples
-    --------
-    >>> cells = TableCells.learn(np.array([[1.0, "a"], [2.0, "b"], [3.0, "a"], [4.0, "b"]], dtype=object))
-    >>> cells.read(np.array([["2.5", "b"], [None, "c"], [float("inf"), None]], dtype=object))
-    array([[ 2.5,  1. ],
-           [ nan, -1. ],
-           [ inf, -2. ]])
     """
 
     names: tuple[str, ...] | None

@@ -19,13 +19,7 @@ from pate.representations._cells import check_columns
 
 @dataclass(frozen=True)
 class TextCells:
-    """How texts are read: one per row, and what is no text is an empty one.
-
-    Examples
-    --------
-    >>> TextCells().block(TextCells().read(["a note", None]), 0, 3)
-    array(['a note', '', ''], dtype=object)
-    """
+    """How texts are read: one per row, and what is no text is an empty one."""
 
     n_features = 1
 
@@ -88,13 +82,6 @@ class SparseCells:
     n_features : int
     largest : float
         Of the public cells, whatever their sign.
-
-    Examples
-    --------
-    >>> cells = SparseCells.learn(sparse.csr_array([[0.0, 2.0]]))
-    >>> cells.block(cells.read(sparse.csr_array([[9.0, 0.0]])), 0, 2).toarray()
-    array([[2., 0.],
-           [0., 0.]])
     """
 
     n_features: int

@@ -33,14 +33,6 @@ def check_provenance(provenance: Any, *, needed: bool) -> str:
     ------
     InvalidInputError
         Nothing is said where it is needed, or it is no single line.
-
-    Examples
-    --------
-    >>> check_provenance(" ImageNet, torchvision resnet18 ", needed=True)
-    'ImageNet, torchvision resnet18'
-    >>> check_provenance("", needed=True)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: provenance must say on which data it was fitted: it stands in the statement. ...
     """
     said = provenance.strip() if isinstance(provenance, str) else None
     if said is None or len(said) > _LONGEST or not said.isprintable():
@@ -56,13 +48,7 @@ def check_provenance(provenance: Any, *, needed: bool) -> str:
 
 
 class AnyCells:
-    """Chooses by the public rows what reads rows: numbers, sparse rows or texts.
-
-    Examples
-    --------
-    >>> type(AnyCells.learn(["a text", "another"])).__name__
-    'TextCells'
-    """
+    """Chooses by the public rows what reads rows: numbers, sparse rows or texts."""
 
     @staticmethod
     def learn(X: Any) -> Any:

@@ -93,14 +93,7 @@ class Priced:
 
 
 class Rival(ByRecords):
-    """A private method of other people's, as a classifier; abstract.
-
-    Examples
-    --------
-    >>> from pate.rivals import PrivateKNN, SparseVectorPATE
-    >>> issubclass(PrivateKNN, Rival) and issubclass(SparseVectorPATE, Rival)
-    True
-    """
+    """A private method of other people's, as a classifier; abstract."""
 
     #: None of them is charged to a ledger: see docs/rivals.md.
     ledger: Any = None

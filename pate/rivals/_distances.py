@@ -30,12 +30,6 @@ class Grid:
     ----------
     z_public : float array of shape (n_public, d)
         Their largest entry sets the scale; what is further out is clipped to four times that.
-
-    Examples
-    --------
-    >>> grid = Grid(np.array([[1.0, -2.0]]))
-    >>> grid.transform(np.array([[0.5, np.nan]]))
-    array([[65536.,    nan]])
     """
 
     def __init__(self, z_public: FloatArray) -> None:
@@ -73,15 +67,6 @@ def neighbour_votes(
     -------
     distances : float64 array of shape (n_queries, n_units)
     labels : int64 array of shape (n_queries, n_units)
-
-    Examples
-    --------
-    >>> from pate.representations import TableMap
-    >>> X = np.array([[0.0], [1.0], [3.0]])
-    >>> table = TableMap().fit(X)
-    >>> distances, votes = neighbour_votes(table, X, np.array([0, 1, -1]), None, table.transform(X))
-    >>> distances.argmin(axis=1), votes[0]
-    (array([0, 1, 1]), array([ 0,  1, -1]))
     """
     grid = Grid(z_public)
     public = grid.transform(z_public)

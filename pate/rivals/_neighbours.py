@@ -171,13 +171,7 @@ class SampledNeighbours:
 
 
 def in_sample(n_units: int, sample_rate: float, noise: NoiseSource) -> Mask:
-    """Return who is in a Poisson sample: one coin of 32 random bits for each unit, exact for multiples of 2^-32.
-
-    Examples
-    --------
-    >>> in_sample(4, 1.0, NoiseSource(0)), int(in_sample(10_000, 0.25, NoiseSource(0)).sum())
-    (array([ True,  True,  True,  True]), 2572)
-    """
+    """Return who is in a Poisson sample: one coin of 32 random bits for each unit, exact for multiples of 2^-32."""
     heads = round(sample_rate * _COIN)
     if heads == _COIN:
         return np.ones(n_units, dtype=bool)

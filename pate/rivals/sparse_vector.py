@@ -37,11 +37,6 @@ def stability_settings(
     -------
     max_unstable : int
     n_queries : int
-
-    Examples
-    --------
-    >>> stability_settings(Budget(3.0, 1e-5), n_units=60_000, n_classes=10, n_public=5_000, n_teachers=1_000)
-    (4, 258)
     """
     typical = n_teachers / 2 * -math.expm1(-n_units / n_teachers / (3 * n_classes))
 

@@ -44,15 +44,6 @@ class DPSGDContestant(Contestant):
     What a fit costs is its mechanism's own charge, for the shape that its own settings give on the training part. What
     a candidate leaves to a recipe is planned once, before any price, of public facts: the shape of a row, the number of
     units that train, the classes, the public rows, and the share of the budget that one run has. All runs keep to it.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> from pate.selection._facts import Facts
-    >>> facts = Facts(classes=(0, 1), unit="record", n_units=1200, n_held=200, budget=Budget(1.0, 1e-5))
-    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), epochs=2, expected_batch_size=100)
-    >>> DPSGDContestant("a", clf, facts).shape
-    Shape(n_units=1000, sample_rate=0.1, n_steps=20, expected_batch_size=100)
     """
 
     least = SMALLEST_NOISE_MULTIPLIER
@@ -197,16 +188,7 @@ class DPSGDContestant(Contestant):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappingOnce(RecipePlan):
-    """A recipe's plan that remembers what it made of arrays: **sensitive** once it has mapped private rows.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> plan = RecipePlan.of((2,), n_units=9, n_classes=2, budget=Budget(1.0, 1e-5))
-    >>> once = MappingOnce(plan.recipe, plan.facts, plan.maps)
-    >>> bool((once.transform(np.eye(2)) == plan.transform(np.eye(2))).all()), len(once.seen)
-    (True, 1)
-    """
+    """A recipe's plan that remembers what it made of arrays: **sensitive** once it has mapped private rows."""
 
     seen: dict[Any, Any] = field(default_factory=dict)
 

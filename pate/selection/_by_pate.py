@@ -26,15 +26,6 @@ class PATEContestant(Contestant):
 
     Where it calibrates its noise to a budget, all that it releases is Gaussian and costs at most the budget's mu^2;
     with a ``mechanism`` of its own it costs what :func:`pate.quote` says.
-
-    Examples
-    --------
-    >>> from pate import Budget, PATEClassifier
-    >>> from pate.selection._facts import Facts
-    >>> public = np.zeros((30, 2))
-    >>> facts = Facts((0, 1), "record", n_units=120, n_held=20, budget=Budget(1.0, 1e-5), X_public=public)
-    >>> round(PATEContestant("a", PATEClassifier(), facts).charge(2.0).mu_squared, 6)
-    0.25
     """
 
     least = 0.01

@@ -18,13 +18,6 @@ def read_candidates(candidates: Any, facts: Facts) -> tuple[Contestant, ...]:
     ------
     InvalidInputError
         None, of an unknown kind, or with settings that are the selection's.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> read_candidates({}, Facts(classes=(0, 1), unit="record", n_units=9, n_held=2, budget=Budget(1.0, 1e-5)))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: candidates must be a dictionary of names to classifiers, ...
     """
     if isinstance(candidates, list | tuple):
         candidates = {f"candidate {i}": one for i, one in enumerate(candidates, start=1)}

@@ -78,12 +78,6 @@ class Contestant(ABC):
     estimator : classifier
         As it was given; never fitted.
     facts : Facts
-
-    Examples
-    --------
-    >>> import inspect
-    >>> inspect.isabstract(Contestant)
-    True
     """
 
     name: str
@@ -215,17 +209,7 @@ class Contestant(ABC):
 
 @dataclass(frozen=True, eq=False)
 class StatedContestant(Contestant):
-    """A :class:`Candidate`: its price is what somebody says it is.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from pate import Budget
-    >>> facts = Facts(classes=(0, 1), unit="record", n_units=9, n_held=2, budget=Budget(1.0, 1e-5))
-    >>> stated = lambda n: Charge.laplace(shifts=(1.0,), scale=n)
-    >>> StatedContestant("a", DummyClassifier(), facts, stated).charge(1.0).pure == 1 / 7
-    True
-    """
+    """A :class:`Candidate`: its price is what somebody says it is."""
 
     stated: Charge | Callable[[int], Charge]
 
@@ -266,29 +250,14 @@ class StatedContestant(Contestant):
 
 
 def at_default_orders(charge: Charge) -> Charge:
-    """Return a cost with its curve at :data:`pate.privacy.convert.DEFAULT_ORDERS`.
-
-    Examples
-    --------
-    >>> len(at_default_orders(Charge.at_order(0.1, order=8.0)).rdp) > 20
-    True
-    """
+    """Return a cost with its curve at :data:`pate.privacy.convert.DEFAULT_ORDERS`."""
     if charge.orders == DEFAULT_ORDERS:
         return charge
     return replace(charge, rdp=tuple(charge.rdp_at(DEFAULT_ORDERS).tolist()), orders=DEFAULT_ORDERS)
 
 
 def made_up(rows: Any, n: int, facts: Facts) -> tuple[Any, Any, Any]:
-    """Return n made-up rows of the shape and columns of ``rows``, class values in turn and owners in turn.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> facts = Facts(classes=("a", "b"), unit="record", n_units=9, n_held=2, budget=Budget(1.0, 1e-5))
-    >>> X, y, groups = made_up(np.zeros((4, 2, 3), np.float32), 3, facts)
-    >>> X.shape, X.dtype.name, y.tolist(), groups
-    ((3, 2, 3), 'float32', ['a', 'b', 'a'], None)
-    """
+    """Return n made-up rows of the shape and columns of ``rows``, class values in turn and owners in turn."""
     shape = (n, *rows.shape[1:])
     drawn = np.random.default_rng(0).normal(size=shape)
     X: Any = drawn
@@ -305,16 +274,7 @@ def made_up(rows: Any, n: int, facts: Facts) -> tuple[Any, Any, Any]:
 
 
 def public_in_turn(n: int, facts: Facts) -> tuple[Any, Any, Any]:
-    """Return n of the public rows, in turn, in place of private ones, with made-up class values and owners.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> facts = Facts((0, 1), "record", n_units=9, n_held=2, budget=Budget(1.0, 1e-5), X_public=["one", "two"])
-    >>> X, y, groups = public_in_turn(3, facts)
-    >>> X, y.tolist()
-    (['one', 'two', 'one'], [0, 1, 0])
-    """
+    """Return n of the public rows, in turn, in place of private ones, with made-up class values and owners."""
     public = facts.X_public
     _, y, groups = made_up(np.zeros((1, 1)), n, facts)
     places = np.arange(n) % int(np.shape(public)[0])

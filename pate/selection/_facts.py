@@ -29,11 +29,6 @@ class Facts:
         Shape of one private row.
     law : Repetitions
         Of the number of runs.
-
-    Examples
-    --------
-    >>> Facts(classes=(0, 1), unit="record", n_units=100, n_held=20, budget=Budget(1.0, 1e-5)).n_trained
-    80
     """
 
     classes: tuple[Any, ...]

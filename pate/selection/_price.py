@@ -33,12 +33,6 @@ def worst_of(charges: Sequence[Charge]) -> Charge:
 
     Which one is drawn at random, or fixed by where the unit stands, without looking at it: every divergence of the
     whole is at most the largest one's (quasi-convexity: van Erven and Harremoes 2014, Theorem 13).
-
-    Examples
-    --------
-    >>> two = [Charge.gaussian(sensitivity=1.0, sigma=2.0), Charge.laplace(shifts=(1.0,), scale=9.0)]
-    >>> worst_of(two).mu_squared, worst_of(two).pure
-    (0.25, inf)
     """
     curves = [at_default_orders(charge).rdp for charge in charges]
     return Charge(
@@ -50,13 +44,7 @@ def worst_of(charges: Sequence[Charge]) -> Charge:
 
 
 def score_charge(noise: float) -> Charge:
-    """Return the cost of one noisy score for a held-out unit, which moves a count by at most 1.
-
-    Examples
-    --------
-    >>> score_charge(2.0).mu_squared
-    0.25
-    """
+    """Return the cost of one noisy score for a held-out unit, which moves a count by at most 1."""
     return Charge.gaussian(sensitivity=1.0, sigma=noise)
 
 
@@ -74,13 +62,6 @@ class Price:
     one : Charge
         Of one run, for whichever unit.
     whole : Charge
-
-    Examples
-    --------
-    >>> one = score_charge(9.0)
-    >>> law = Repetitions("geometric", 5.0)
-    >>> Price(law, (), 9.0, one, law.charge(one)).whole.guarantee(1e-5).epsilon > one.guarantee(1e-5).epsilon
-    True
     """
 
     law: Repetitions
@@ -107,12 +88,6 @@ def find_price(
     ------
     BudgetExceededError
         There is no such noise: a candidate's own settings cost too much, or the ledger does not pay.
-
-    Examples
-    --------
-    >>> price = find_price([], Repetitions("geometric", 5.0), Budget(1.0, 1e-5))
-    >>> 0.98 < price.whole.guarantee(1e-5).epsilon <= 1.0
-    True
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     poisson = law.distribution == "poisson"
@@ -191,11 +166,6 @@ def share_of(law: Repetitions, budget: Budget) -> Budget:
     """Return what one run of a Gaussian mechanism may spend so that a selection among such runs fits the budget.
 
     What recipes plan by; no price: that follows from what was planned.
-
-    Examples
-    --------
-    >>> round(share_of(Repetitions("poisson", 10.0), Budget(1.0, 1e-5)).epsilon, 3)
-    0.477
     """
     mu = 1 / find_price((), law, budget).score_noise
     return Budget(gdp_to_epsilon(mu, budget.delta), budget.delta)

@@ -23,12 +23,6 @@ class PrivateRows:
     groups : array of shape (n,) or None
     unit_of : int array of shape (n,)
         The unit of every record, 0 to n_units - 1.
-
-    Examples
-    --------
-    >>> rows = PrivateRows(np.eye(3), np.array([0, 1, 1]), None, np.arange(3))
-    >>> rows.of_units(np.array([2])).X
-    array([[0., 0., 1.]])
     """
 
     X: Any

@@ -27,14 +27,7 @@ _PARTS = 1024
 
 
 def split_units(n_units: int, n_held: int, source: NoiseSource) -> tuple[IntArray, IntArray]:
-    """Return the units to train on and those held out, drawn at random without looking at any.
-
-    Examples
-    --------
-    >>> train, held = split_units(10, 3, NoiseSource(0))
-    >>> sorted([*train.tolist(), *held.tolist()]), len(held)
-    ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3)
-    """
+    """Return the units to train on and those held out, drawn at random without looking at any."""
     order = np.argsort(source.words(n_units), kind="stable")
     return np.sort(order[n_held:]), np.sort(order[:n_held])
 
@@ -43,12 +36,6 @@ def units_right(predicted: Any, held: PrivateRows) -> int:
     """Return for how many units, in parts of 1024, a model is right: one unit moves it by at most 1024.
 
     A person counts as the share of their records that are told right, rounded down to such parts.
-
-    Examples
-    --------
-    >>> held = PrivateRows(np.eye(3), np.array([0, 1, 1]), None, np.array([0, 0, 5]))
-    >>> units_right([0, 0, 1], held)
-    1536
     """
     right = np.asarray(np.asarray(predicted).reshape(len(held.y)) == held.y, dtype=np.int64)
     _, unit = np.unique(held.unit_of, return_inverse=True)
@@ -56,25 +43,13 @@ def units_right(predicted: Any, held: PrivateRows) -> int:
 
 
 def noisy_share(right: int, n_held: int, noise: float, source: NoiseSource) -> float:
-    """Return the share of held-out units that are told right, with Gaussian noise (in units), rounded up exactly.
-
-    Examples
-    --------
-    >>> 0.4 < noisy_share(512 * 1000, 1000, 3.0, NoiseSource(0)) < 0.6
-    True
-    """
+    """Return the share of held-out units that are told right, with Gaussian noise (in units), rounded up exactly."""
     noisy = rounded_up(Fraction(right), scale=Fraction(noise) * _PARTS, grid=Fraction(1), source=source)
     return noisy / _PARTS / n_held
 
 
 def draw_index(weights: Sequence[int], source: NoiseSource) -> int:
-    """Return an index with probability in proportion to its whole-numbered weight, exactly.
-
-    Examples
-    --------
-    >>> draw_index([0, 3, 0], NoiseSource(0))
-    1
-    """
+    """Return an index with probability in proportion to its whole-numbered weight, exactly."""
     return int(np.searchsorted(np.cumsum(weights), uniform_below([sum(weights)], source)[0], side="right"))
 
 
@@ -82,12 +57,6 @@ def best_of(n_runs: int, run: Callable[[], tuple[float, T] | None]) -> tuple[flo
     """Return the best of so many runs and forget the others at once; None where none succeeded.
 
     Of equal scores the first is kept: runs are independent and alike, so that is as good as drawing lots.
-
-    Examples
-    --------
-    >>> scores = iter([(0.5, "a"), None, (0.75, "b"), (0.75, "c")])
-    >>> best_of(4, lambda: next(scores))
-    (0.75, 'b')
     """
     best: tuple[float, T] | None = None
     for _ in range(n_runs):

@@ -21,19 +21,7 @@ _LAWS = {
 
 
 def mechanism_of(contestants: Sequence[Contestant], weights: Sequence[int], price: Price, facts: Facts) -> str:
-    """Return the selection in words, alike in a statement and in a ledger.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from pate import Budget
-    >>> from pate.privacy.compose.repetitions import Repetitions
-    >>> from pate.selection._price import find_price
-    >>> facts = Facts(classes=(0, 1), unit="record", n_units=90, n_held=20, budget=Budget(1.0, 1e-5))
-    >>> price = find_price([], Repetitions("geometric", 5.0), Budget(1.0, 1e-5))
-    >>> mechanism_of([], [], price, facts)[:89]
-    'private selection: the best of K runs, K geometric of mean 5, each of a candidate drawn u'
-    """
+    """Return the selection in words, alike in a statement and in a ledger."""
     how = "uniformly" if len(set(weights)) <= 1 else f"with weights {', '.join(map(str, weights))}"
     told = "; ".join(f"{c.name}: {c.words(n)}" for c, n in zip(contestants, price.noises, strict=True))
     return (

@@ -29,13 +29,7 @@ _SHIPPED = re.compile(r"statement\.(.+)\.toml")
 
 
 class Line(NamedTuple):
-    """A text of a page, and whether it is English because the catalogue lacks it.
-
-    Examples
-    --------
-    >>> Line("Privacy statement").foreign
-    False
-    """
+    """A text of a page, and whether it is English because the catalogue lacks it."""
 
     text: str
     foreign: bool = False
@@ -58,14 +52,6 @@ class Catalogue:
         Keys that are shown in English.
     used : set of str
         Keys that a page asked for, for tests.
-
-    Examples
-    --------
-    >>> german = Catalogue("de", "Deutsch", {"page.title": "Erklärung zum Datenschutz"})
-    >>> german("page.title"), german("card.protected")
-    (Line(text='Erklärung zum Datenschutz', foreign=False), Line(text='Who is protected', foreign=True))
-    >>> german("card.open_value", open=2, all=8).text
-    '2 of 8'
     """
 
     def __init__(self, language: str, name: str, texts: Mapping[str, str]) -> None:
@@ -91,13 +77,7 @@ class Catalogue:
         self.used: set[str] = set()
 
     def __call__(self, key: str, **fields: Any) -> Line:
-        """Return a text with its fields filled; every field must be given, and none that it lacks.
-
-        Examples
-        --------
-        >>> english()("number.one_in", n="100")
-        Line(text='1 in 100', foreign=False)
-        """
+        """Return a text with its fields filled; every field must be given, and none that it lacks."""
         template = self.texts.get(key)
         foreign = template is None
         template = _english()[key] if template is None else template
@@ -107,34 +87,16 @@ class Catalogue:
         return Line(_FIELD.sub(lambda m: str(fields[m[1]]), template), foreign)
 
     def has(self, key: str) -> bool:
-        """Whether there is such a key.
-
-        Examples
-        --------
-        >>> english().has("rests.claims.noise"), english().has("rests.claims.weather")
-        (True, False)
-        """
+        """Whether there is such a key."""
         return key in _english()
 
     def keys(self, prefix: str) -> list[str]:
-        """Return the last parts of the keys right below a prefix, in the English order.
-
-        Examples
-        --------
-        >>> english().keys("tier")
-        ['strong', 'reasonable', 'weak']
-        """
+        """Return the last parts of the keys right below a prefix, in the English order."""
         found = (key.removeprefix(prefix + ".") for key in _english() if key.startswith(prefix + "."))
         return [name for name in found if "." not in name]
 
     def number(self, value: float, digits: int = 4) -> str:
-        """Return a number rounded up to so many digits, in the language's own marks.
-
-        Examples
-        --------
-        >>> english().number(2.7182818), english().number(1e-5), english().number(22026.4657)
-        ('2.719', '0.00001', '22,030')
-        """
+        """Return a number rounded up to so many digits, in the language's own marks."""
         plain = format_up(value, digits)
         if "e" in plain and 1e-12 <= abs(value) < 1e15:
             plain = f"{float(plain):.15f}".rstrip("0").rstrip(".") if abs(value) < 1 else f"{float(plain):.0f}"
@@ -143,23 +105,11 @@ class Catalogue:
         return whole + (self("number.decimal").text if dot else "") + rest
 
     def whole(self, value: int) -> str:
-        """Return a whole number in the language's own marks.
-
-        Examples
-        --------
-        >>> english().whole(1234567)
-        '1,234,567'
-        """
+        """Return a whole number in the language's own marks."""
         return f"{value:,}".replace(",", self("number.thousands").text)
 
     def one_in(self, share: float) -> str:
-        """Return a small share as one in so many, the number rounded down, so that the share is not understated.
-
-        Examples
-        --------
-        >>> english().one_in(1e-5), english().one_in(3e-6)
-        ('1 in 100,000', '1 in 333,000')
-        """
+        """Return a small share as one in so many, the number rounded down, so that the share is not understated."""
         whole = int(1 / share * (1 + 1e-9))
         places = max(0, len(str(whole)) - 3)
         return self("number.one_in", n=self.whole(whole // 10**places * 10**places)).text
@@ -188,13 +138,7 @@ def _english() -> dict[str, str]:
 
 
 def english() -> Catalogue:
-    """Return the catalogue that ships.
-
-    Examples
-    --------
-    >>> english().missing
-    ()
-    """
+    """Return the catalogue that ships."""
     return Catalogue("en", "English", _english())
 
 
@@ -222,14 +166,6 @@ def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     ------
     InvalidInputError
         It cannot be read, has an entry that English lacks, or a text with other fields than the English one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "de.toml"
-    >>> _ = file.write_text('language = "de"\nname = "Deutsch"\n[tier]\nstrong = "stark"', encoding="utf-8")
-    >>> read_catalogue(file)("tier.strong").text
-    'stark'
     """
     file = Path(path)
     try:
@@ -268,12 +204,6 @@ def open_catalogue(language: str = "en", file: str | os.PathLike[str] | None = N
     language : str
     file : path or None
         Comes first.
-
-    Examples
-    --------
-    >>> open_catalogue("xx")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: language must be one of en, got 'xx'. For another one, translate the English ...
     """
     if file is not None:
         return read_catalogue(file)
@@ -295,14 +225,6 @@ def new_catalogue(path: str | os.PathLike[str]) -> None:
     ------
     InvalidInputError
         The file exists, or cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "fr.toml"
-    >>> new_catalogue(file)
-    >>> read_catalogue(file).missing
-    ()
     """
     goal = Path(path)
     if goal.suffix != ".toml":

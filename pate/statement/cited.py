@@ -34,14 +34,6 @@ class CitedAudit:
         What was tried.
     stood : bool
         Whether the claim stood. That it did proves nothing; that it did not is proof against it.
-
-    Examples
-    --------
-    >>> cited = CitedAudit(layer="law", claim="its exact law", tried="20,000 releases", stood=True)
-    >>> print(cited)
-    law (what is drawn compared with the exact law): tried 20,000 releases, against its exact law; the claim stood
-    >>> CitedAudit.from_dict(cited.to_dict()) == cited
-    True
     """
 
     layer: str
@@ -78,13 +70,7 @@ class CitedAudit:
 
 
 def check_audits(values: Any) -> tuple[CitedAudit, ...]:
-    """Return a list of cited audits, given as such or as what ``cited()`` returns.
-
-    Examples
-    --------
-    >>> check_audits([{"layer": "law", "claim": "its law", "tried": "9 releases", "stood": False}])[0].stood
-    False
-    """
+    """Return a list of cited audits, given as such or as what ``cited()`` returns."""
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) > MOST_AUDITS:
         raise InvalidInputError(
             f"audits must be a list of at most {MOST_AUDITS} audits, each as its cited() gives it. Put them into a "

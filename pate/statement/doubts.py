@@ -29,14 +29,6 @@ class Doubt:
     ------
     InvalidInputError
         Another kind, or no plain text.
-
-    Examples
-    --------
-    >>> told = Doubt(kind="few public rows", sentence="only 30 public rows make the map. Give 100 or more.")
-    >>> print(told)
-    only 30 public rows make the map. Give 100 or more.
-    >>> Doubt.from_dict(told.to_dict()) == told
-    True
     """
 
     kind: str
@@ -67,16 +59,7 @@ class Doubt:
 
 
 def check_doubts(values: Any) -> tuple[Doubt, ...]:
-    """Return a list of doubts, given as such or as dictionaries.
-
-    Examples
-    --------
-    >>> check_doubts([{"kind": "few public rows", "sentence": "only 30."}])[0].kind
-    'few public rows'
-    >>> check_doubts("few public rows")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: doubts must be a list of at most 20 doubts. Put them into a list.
-    """
+    """Return a list of doubts, given as such or as dictionaries."""
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) > MOST_DOUBTS:
         raise InvalidInputError(f"doubts must be a list of at most {MOST_DOUBTS} doubts. Put them into a list.")
     return tuple(

@@ -68,15 +68,7 @@ def _commit() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StatementFields:
-    """The entries of a :class:`pate.PrivacyStatement`, which tells what each means.
-
-    Examples
-    --------
-    >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-    >>> StatementFields(released="labels", unit="person", n_units=9, guarantee=g, mechanism="m", accounting="GDP")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: unit must be one of record, group. Say what one person's data is.
-    """
+    """The entries of a :class:`pate.PrivacyStatement`, which tells what each means."""
 
     released: str
     unit: str

@@ -36,13 +36,7 @@ _KINDS = (".html", ".txt")
 
 
 def statement_schema() -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of a statement's JSON.
-
-    Examples
-    --------
-    >>> statement_schema()["properties"]["unit"]["enum"]
-    ['record', 'group']
-    """
+    """Return the JSON schema (draft 2020-12) of a statement's JSON."""
     file = resources.files("pate") / "_templates" / "statement.schema.json"
     schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return schema
@@ -65,17 +59,6 @@ def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
         There is no such file, it is no JSON, or not a statement: an entry is missing, unknown or contradicts another.
     SensitiveValueError
         It carries a data-dependent epsilon, which is private.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> from pate.core.files import write_json
-    >>> file = Path(tempfile.mkdtemp()) / "labels.statement.json"
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
-    >>> write_json(file, release.statement.to_dict())
-    >>> read_statement(file) == release.statement
-    True
     """
     return PrivacyStatement.from_dict(read_json_file(path, what="statement", most_bytes=_MAX_BYTES))
 
@@ -98,19 +81,6 @@ def check_against_ledger(
         The statement was changed, or the ledger does not know it (see :meth:`pate.Ledger.verify`).
     LedgerError
         There is no such ledger, or it is damaged.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from dataclasses import replace
-    >>> from pate import Budget, GNMax, Ledger, Votes, release_labels
-    >>> path = Path(tempfile.mkdtemp()) / "ledger.sqlite"
-    >>> votes = Votes.from_counts([[9, 1]])
-    >>> s = release_labels(votes, GNMax(sigma=9.0), budget=Budget(2.0, 1e-5), ledger=Ledger(path)).statement
-    >>> check_against_ledger(s, path)
-    >>> check_against_ledger(replace(s, threat_model="nobody"), path)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: the statement is not the ledger's: changed: its threat_model differs; ...
     """
     found = verify_ledger(ledger, head=head, files=[statement.to_dict()])
     if not found.ok:
@@ -124,21 +94,7 @@ def check_against_ledger(
 
 
 def bind_statement(statement: PrivacyStatement, ledger: Ledger | None) -> None:
-    """Let the ledger know a statement that is about to be handed out; what was paid for never fails for it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.sqlite")
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5), ledger=ledger)
-    >>> told = release.statement.with_stated({"purpose": "triage"})
-    >>> ledger.verify(files=[told.to_dict()]).files[0].status
-    'changed'
-    >>> bind_statement(told, ledger)
-    >>> ledger.verify(files=[told.to_dict()]).files[0].status
-    'as released'
-    """
+    """Let the ledger know a statement that is about to be handed out; what was paid for never fails for it."""
     if statement.ledger_releases:
         bind_released(ledger, [statement.to_dict()])
 

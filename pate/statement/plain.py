@@ -26,16 +26,7 @@ _ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\
 
 
 def check_text(name: str, value: Any) -> str:
-    """Return a text that a page can show as it is.
-
-    Examples
-    --------
-    >>> check_text("tuning", "nothing")
-    'nothing'
-    >>> check_text("tuning", 3)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: tuning must be text of at most 4000 characters, ... got 3. Convert or shorten it.
-    """
+    """Return a text that a page can show as it is."""
     if not isinstance(value, str) or len(value) > MAX_TEXT or _ODD.search(value):
         raise InvalidInputError(
             f"{name} must be text of at most {MAX_TEXT} characters, none of them a control character, got "
@@ -45,39 +36,20 @@ def check_text(name: str, value: Any) -> str:
 
 
 def as_plain_text(value: Any) -> str:
-    r"""Return any value as a text that :func:`check_text` takes: odd characters become spaces, the end is cut off.
-
-    Examples
-    --------
-    >>> as_plain_text("a\r\nb")
-    'a \nb'
-    """
+    r"""Return any value as a text that :func:`check_text` takes: odd characters become spaces, the end is cut off."""
     text = _ODD.sub(" ", str(value))
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 4] + " ..."
 
 
 def check_texts(name: str, values: Any) -> tuple[str, ...]:
-    """Return a list of texts as a tuple.
-
-    Examples
-    --------
-    >>> check_texts("covered", ["a", "b"])
-    ('a', 'b')
-    """
+    """Return a list of texts as a tuple."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInputError(f"{name} must be a list of texts, got {_short(values)}. Put it into a list.")
     return tuple(check_text(f"{name}[{i}]", value) for i, value in enumerate(values))
 
 
 def check_keys(name: str, value: Any, keys: Sequence[str]) -> Mapping[str, Any]:
-    """Return a mapping that has these keys and no others.
-
-    Examples
-    --------
-    >>> check_keys("statement", {"a": 1}, ["a", "b"])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: statement lacks 'b'. It must have: a, b.
-    """
+    """Return a mapping that has these keys and no others."""
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"{name} must be a dictionary, got {_short(value)}. Pass what the file holds.")
     unknown = [key for key in value if key not in keys]
@@ -90,14 +62,7 @@ def check_keys(name: str, value: Any, keys: Sequence[str]) -> Mapping[str, Any]:
 
 
 def check_number(name: str, value: Any, *, low: float, high: float) -> float:
-    """Return a number between the bounds as a float; a whole number of any length is compared before it is turned.
-
-    Examples
-    --------
-    >>> check_number("delta", 10**400, low=0, high=1)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: delta must be a number from 0 to 1, got a whole number of 1329 bits. Pass a ...
-    """
+    """Return a number between the bounds as a float; a whole number of any length is compared before it is turned."""
     # numpy's float64 is a float; NaN fails both comparisons.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidInputError(
@@ -107,14 +72,7 @@ def check_number(name: str, value: Any, *, low: float, high: float) -> float:
 
 
 def check_whole(name: str, value: Any, *, low: int) -> int:
-    """Return a whole number from ``low`` to 1e15, numpy's among them.
-
-    Examples
-    --------
-    >>> check_whole("n_units", True, low=0)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: n_units must be a whole number from 0 to 1e15. Leave it out if it is not known.
-    """
+    """Return a whole number from ``low`` to 1e15, numpy's among them."""
     try:
         number = value.__index__()
     except (AttributeError, TypeError):
@@ -125,14 +83,7 @@ def check_whole(name: str, value: Any, *, low: int) -> int:
 
 
 def check_guarantee(promise: Guarantee) -> None:
-    """Refuse a guarantee that no statement can carry.
-
-    Examples
-    --------
-    >>> check_guarantee(Guarantee(epsilon=1.0, delta=0.0, kind="public", method="gdp", directions="forward"))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: guarantee directions must be one of both, got 'forward'. Pass the public one.
-    """
+    """Refuse a guarantee that no statement can carry."""
     check_number("guarantee epsilon", promise.epsilon, low=0, high=LARGEST)
     check_number("guarantee delta", promise.delta, low=0, high=1)
     if promise.order is not None:

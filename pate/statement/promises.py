@@ -66,12 +66,6 @@ def _promises(cost: Charge) -> dict[str, Any]:
 
 
 def at_epsilon_0(total_variation: float) -> tuple[tuple[float, float], ...]:
-    """Return the point of a curve that is a bound on the total variation, to six digits; none where it says nothing.
-
-    Examples
-    --------
-    >>> at_epsilon_0(0.12345678), at_epsilon_0(1.0)
-    (((0.123457, 0.0),), ())
-    """
+    """Return the point of a curve that is a bound on the total variation, to six digits; none where it says nothing."""
     delta = float(format_up(total_variation, 6))
     return ((delta, 0.0),) if delta < 1 else ()

@@ -74,14 +74,6 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
     -------
     int64 array of shape (n,)
         **Sensitive.**
-
-    Examples
-    --------
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> student = KNeighborsClassifier(1).fit([[0.0], [1.0]], [0, 1])
-    >>> rows = np.array([[0.1], [np.nan], [0.9]])
-    >>> answers_alone(student, rows, np.ones(3, dtype=bool), n_classes=2, keep_places=True)
-    array([ 0, -1,  1])
     """
     found = np.full(len(usable), -1, dtype=np.int64)
     known = is_known_throughout(student)
@@ -117,15 +109,6 @@ def as_public(rows: Any, public: Any) -> Any:
     ----------
     rows, public : rows
         Of DataFrames with the same columns the categories are looked at.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rows = pd.DataFrame({"town": pd.Categorical(["Bonn", "Rome"])})
-    >>> as_public(rows, pd.DataFrame({"town": pd.Categorical(["Oslo", "Rome"])}))["town"].cat.codes.tolist()
-    [-1, 1]
-    >>> as_public(rows, pd.DataFrame({"town": ["Oslo", "Rome"]}))["town"].tolist()
-    ['Bonn', 'Rome']
     """
     if not (is_frame(rows) and is_frame(public)):
         return rows
@@ -169,17 +152,7 @@ def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray | None:
 
 
 def is_known_throughout(student: Any) -> bool:
-    """Whether a student is pate's or scikit-learn's code in all its parts, which takes each row by itself.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> is_known_throughout(make_pipeline(FunctionTransformer(), LogisticRegression()))
-    True
-    >>> is_known_throughout(make_pipeline(FunctionTransformer(np.sort), LogisticRegression()))
-    False
-    """
+    """Whether a student is pate's or scikit-learn's code in all its parts, which takes each row by itself."""
     if isinstance(student, Representation):
         return own_throughout(student)
     package, part = [*type(student).__module__.split("."), ""][:2]
@@ -196,15 +169,7 @@ def is_known_throughout(student: Any) -> bool:
 
 
 def has_frozen(student: Any) -> bool:
-    """Whether a part of it keeps, when it is cloned, what it was fitted to before: on what, nobody here knows.
-
-    Examples
-    --------
-    >>> from sklearn.frozen import FrozenEstimator
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> has_frozen(LogisticRegression()), has_frozen([FrozenEstimator(LogisticRegression())])
-    (False, True)
-    """
+    """Whether a part of it keeps, when it is cloned, what it was fitted to before: on what, nobody here knows."""
     if isinstance(student, list | tuple):
         return any(map(has_frozen, student))
     if isinstance(student, Representation):

@@ -50,14 +50,6 @@ class StudentFeatures(ImageMap):
         A training went on from a file of an earlier run.
     n_features_out_ : int
         At most 64, and one per class.
-
-    Examples
-    --------
-    >>> public = np.random.default_rng(0).uniform(size=(12, 8, 8))
-    >>> targets = np.tile([[0.9, 0.1], [0.2, 0.8]], (6, 1))
-    >>> seen = StudentFeatures(ImageStudent(epochs=1, batch_size=6, random_state=0, device="cpu"), targets).fit(public)
-    >>> seen.transform(public).shape[1] == seen.n_features_out_ <= 66
-    True
     """
 
     _passing: ClassVar[tuple[str, ...]] = ("students", "targets")

@@ -29,12 +29,6 @@ class StudentCNN(nn.Module):
     n_classes : int
     widths : (int, int, int)
         Channels at full, half and quarter size.
-
-    Examples
-    --------
-    >>> network = StudentCNN(image_shape=(1, 28, 28), n_classes=10)
-    >>> sum(p.numel() for p in network.parameters()), network(torch.zeros(2, 1, 28, 28)).shape
-    (40794, torch.Size([2, 10]))
     """
 
     def __init__(
@@ -83,11 +77,6 @@ def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_c
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> make_network("student-cnn", nn.Flatten(), (1, 4, 4), 3)(torch.zeros(2, 1, 4, 4)).shape
-    torch.Size([2, 3])
     """
     if init is not None:
         module = (

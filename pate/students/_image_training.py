@@ -73,13 +73,7 @@ def _cast(device: torch.device, bf16: bool) -> Any:
 
 
 def changes_of(strength: float, *, flip: bool, erase: float) -> Augmentation:
-    """Return how far images are changed.
-
-    Examples
-    --------
-    >>> changes_of(0.5, flip=True, erase=0.0).rotate
-    6.0
-    """
+    """Return how far images are changed."""
     return replace(_CHANGES.scaled(strength), flip=flip, erase=erase)
 
 
@@ -92,13 +86,7 @@ def probabilities(
     changes: Augmentation | None = None,
     n_views: int = 1,
 ) -> torch.Tensor:
-    """Return the probabilities of images, on the device, in blocks: the mean over so many views.
-
-    Examples
-    --------
-    >>> probabilities(nn.Flatten(), torch.zeros(3, 1, 1, 2), torch.device("cpu")).tolist()[0]
-    [0.5, 0.5]
-    """
+    """Return the probabilities of images, on the device, in blocks: the mean over so many views."""
     network.eval()
     parts = []
     with torch.no_grad(), _cast(device, bf16):
@@ -118,11 +106,6 @@ def last_features(network: nn.Module, images: torch.Tensor, device: torch.device
     ------
     InvalidInputError
         The network has no linear layer.
-
-    Examples
-    --------
-    >>> last_features(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.ones(3, 1, 2, 2), torch.device("cpu")).shape
-    (3, 4)
     """
     layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
     if not layers:
@@ -351,12 +334,6 @@ def read_file(path: str | os.PathLike[str], key: str) -> tuple[dict[str, torch.T
     ------
     InvalidInputError
         It is not there, damaged, or of something else.
-
-    Examples
-    --------
-    >>> read_file("/nowhere", "x")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: path='/nowhere' is no file. Name one that an image student was saved to.
     """
     from safetensors import safe_open
 

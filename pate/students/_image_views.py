@@ -26,12 +26,6 @@ def views(images: torch.Tensor, changes: Augmentation, n: int) -> Iterator[torch
         Of the training. Where images may be mirrored, every second view is.
     n : int
         From 1 to 5.
-
-    Examples
-    --------
-    >>> seen = list(views(torch.rand(2, 1, 8, 8), Augmentation(rotate=10), 3))
-    >>> len(seen), bool((seen[0] == seen[1]).all()), seen[2].shape
-    (3, False, torch.Size([2, 1, 8, 8]))
     """
     turn, size = math.radians(changes.rotate) * _TURN, changes.scale * _SIZE
     ways = [(0.0, 1.0), (turn, 1.0), (-turn, 1.0), (0.0, 1 - size), (0.0, 1 + size)]

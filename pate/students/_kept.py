@@ -43,15 +43,6 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
     ------
     InvalidInputError
         It holds something that could not be read back safely.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> told = keep_student(GaussianNB().fit([[0.0], [1.0]], [0, 1]), folder)
-    >>> told, read_student(folder, told).predict([[0.9]])
-    ({'student': 'skops'}, array([1]))
     """
     if isinstance(student, Pipeline) and isinstance(student.steps[0][1], Representation) and len(student.steps) == 2:
         student.steps[0][1].save(folder / _MAP)
@@ -109,14 +100,7 @@ def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
 
 
 def made_of(student: Any) -> str:
-    """Return in a line what a student is.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> made_of(Pipeline([("a", GaussianNB()), ("b", GaussianNB())]))
-    'GaussianNB, GaussianNB'
-    """
+    """Return in a line what a student is."""
     if isinstance(student, Pipeline):
         return ", ".join(made_of(step) for _, step in student.steps)
     return type(student).__name__
@@ -131,16 +115,6 @@ def make_safe(thing: Any) -> None:
     Raises
     ------
     ValueError
-
-    Examples
-    --------
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
-    >>> make_safe(tree)
-    >>> tree.n_features_in_ = 0  # as a file could say
-    >>> make_safe(tree)
-    Traceback (most recent call last):
-    ValueError: a tree of other rows
     """
     waiting, seen = [thing], set()
     while waiting:

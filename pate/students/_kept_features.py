@@ -17,20 +17,7 @@ _STUDENT, _FEATURES = "student.safetensors", "features.safetensors"
 
 
 def keep_features(seen: StudentFeatures, folder: Path) -> None:
-    """Write the features of a student into a folder; nothing of its training is kept.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> images = np.random.default_rng(0).uniform(size=(12, 8, 8))
-    >>> targets = np.tile([[0.9, 0.1], [0.2, 0.8]], (6, 1))
-    >>> quick = ImageStudent(epochs=1, batch_size=6, random_state=0, device="cpu")
-    >>> seen, folder = StudentFeatures(quick, targets).fit(images), Path(tempfile.mkdtemp())
-    >>> keep_features(seen, folder)
-    >>> bool((read_features(folder).transform(images) == seen.transform(images)).all())
-    True
-    """
+    """Write the features of a student into a folder; nothing of its training is kept."""
     if not seen.own_:
         raise InvalidInputError(
             "a student with a network of your own cannot be kept in a model file: it holds no code."

@@ -149,14 +149,7 @@ def _evidence(y: Any, noisy_counts: Any, n_rows: int) -> npt.NDArray[np.float64]
 
 
 class LabelSpreads(LabelSpreading):
-    """Label spreading that says every class alike of a row which no answer reaches, where scikit-learn says NaN.
-
-    Examples
-    --------
-    >>> student = LabelSpreads(kernel="knn", n_neighbors=1)
-    >>> student.fit([[0.0], [0.1], [5.0], [5.1]], [0, 1, -1, -1]).predict_proba([[5.0]]).tolist()
-    [[0.5, 0.5]]
-    """
+    """Label spreading that says every class alike of a row which no answer reaches, where scikit-learn says NaN."""
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities of shape (n, n_classes)."""

@@ -27,14 +27,6 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     Notes
     -----
     **Guarantees.** Everything here is computed from public rows and the release.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, load_dataset, release_labels
-    >>> release = release_labels(Votes.from_counts([[90, 10]] * 3), GNMax(sigma=9.0), budget=Budget(9.0, 1e-5))
-    >>> shown = examples_of(release, load_dataset("digits"), np.arange(3))
-    >>> len(shown), len(shown[0].image), len(shown[0].image[0])
-    (3, 8, 8)
     """
     if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()

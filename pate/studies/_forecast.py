@@ -27,12 +27,6 @@ class RecordsForecast:
     expectation : Expectation
         Of the accuracy that the same records and public rows would give without noise, which nobody knows beforehand.
     guarantee : Guarantee
-
-    Examples
-    --------
-    >>> found = forecast(Budget(1.0, 1e-5), n_records=5_000, n_public=1_000, n_classes=10)
-    >>> found.guarantee.epsilon <= 1, found.expectation.share > 0.9
-    (True, True)
     """
 
     facts: PublicFacts
@@ -41,14 +35,7 @@ class RecordsForecast:
     guarantee: Guarantee
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values.
-
-        Examples
-        --------
-        >>> found = forecast(Budget(1.0, 1e-5), n_records=5_000, n_public=1_000, n_classes=10).to_dict()
-        >>> found["n_public"], found["share_of_accuracy_without_noise"] > 0.9
-        (1000, True)
-        """
+        """Return it as JSON values."""
         return {
             "n_units": self.facts.n_units,
             "n_public": self.facts.n_public,
@@ -63,13 +50,7 @@ class RecordsForecast:
         }
 
     def lines(self) -> list[str]:
-        """Return it as sentences.
-
-        Examples
-        --------
-        >>> forecast(Budget(1.0, 1e-5), n_records=5_000, n_public=1_000, n_classes=10).lines()[0][:30]
-        'Record voters: 5,000 private r'
-        """
+        """Return it as sentences."""
         f = self.facts
         return [
             f"Record voters: {f.n_units:,} private records vote on all of {f.n_public:,} public rows (and any later "
@@ -106,11 +87,6 @@ def forecast(
         A number out of range.
     BudgetExceededError
         Nothing is left.
-
-    Examples
-    --------
-    >>> forecast(Budget(0.1, 1e-5), n_records=100, n_public=1_000, n_classes=10).expectation.share < 0.5
-    True
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     mechanism = GaussianSum.for_budget(budget, left)
@@ -147,14 +123,6 @@ def forecast_rows(
         Fewer than 20 rows, or a number out of range.
     BudgetExceededError
         Nothing is left.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.random.default_rng(0).normal(size=(60, 3))
-    >>> found = forecast_rows(Budget(1.0, 1e-5), rows, n_records=5_000, n_classes=2)
-    >>> found.facts.n_public, found.recipe.representation
-    (60, 'kernel')
     """
     n_classes = check_int("n_classes", n_classes, low=2)
     n_records = check_int("n_records", n_records, low=1)

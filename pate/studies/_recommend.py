@@ -70,13 +70,6 @@ class Recommendation:
         What would cost no privacy, and how often that is right.
     command : str
         To paste.
-
-    Examples
-    --------
-    >>> from pate import Budget, plan
-    >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
-    >>> found.voters, found.n_queries, found.share > 0.9, found.worth
-    ('records', 1000, True, True)
     """
 
     voters: str
@@ -99,15 +92,7 @@ class Recommendation:
     doubt: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values.
-
-        Examples
-        --------
-        >>> from pate import Budget, plan
-        >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
-        >>> found.to_dict()["expects"]["right_labels"] is None
-        True
-        """
+        """Return it as JSON values."""
         return {
             "voters": self.voters,
             "why": self.why,
@@ -132,15 +117,7 @@ class Recommendation:
         }
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return it as named lines.
-
-        Examples
-        --------
-        >>> from pate import Budget, plan
-        >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
-        >>> [name for name, _ in found.lines()][:3]
-        ['voters', 'noise', 'labels']
-        """
+        """Return it as named lines."""
         who = "every private record" if self.n_teachers is None else f"{self.n_teachers} teachers on shards"
         others = ", ".join(f"{epsilon:g}: {math.floor(100 * min(share, 0.99))}%" for epsilon, share in self.others)
         return [
@@ -158,15 +135,7 @@ class Recommendation:
         ]
 
     def text(self) -> str:
-        """Return the lines as text, the command last and whole.
-
-        Examples
-        --------
-        >>> from pate import Budget, plan
-        >>> found = plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).recommendation
-        >>> found.text().splitlines()[-1][:21]
-        'command    pate label'
-        """
+        """Return the lines as text, the command last and whole."""
         return "\n".join(f"{name:<11}{value}" for name, value in self.lines() if value)
 
     def _expects(self) -> str:
@@ -194,15 +163,6 @@ def recommend_records(
         Share of labels that a model without privacy would get right, as far as is publicly known.
     words : mapping
         What is known of the files, for the command: ``public``, ``classes``, ``ledger``.
-
-    Examples
-    --------
-    >>> from pate.studies._forecast import forecast
-    >>> budget = Budget(1.0, 1e-5)
-    >>> found = forecast(budget, n_records=5_000, n_public=1_000, n_classes=10)
-    >>> low, high = recommend_records(budget, found, commonest=None, best=0.9, words={}).right
-    >>> 0.7 < low < high <= 0.9
-    True
     """
     facts, hope = found.facts, found.expectation
     least = least_worth(facts.n_classes, commonest)
@@ -256,13 +216,6 @@ def recommend_shards(
     n_classes : int
     words : mapping
         See :func:`recommend_records`.
-
-    Examples
-    --------
-    >>> found = recommend_shards(Budget(1.0, 1e-5), n_queries=300, n_classes=10, n_records=60_000, n_public=None,
-    ...     n_teachers=None, words={})
-    >>> found.n_teachers, found.n_queries, round(found.share, 2)
-    (305, 300, 0.57)
     """
     rows = n_queries or n_public or 1
     if n_teachers is None:
@@ -307,13 +260,7 @@ def _around(epsilon: float) -> tuple[float, ...]:
 
 
 def label_command(budget: Budget, words: Mapping[str, Any], *more: Any) -> str:
-    """Return the command that does it; what nobody said stands in capitals, to be put in.
-
-    Examples
-    --------
-    >>> label_command(Budget(1.0, 1e-5), {"classes": ("no", "yes")})
-    'pate label --private PRIVATE.csv ... --classes no,yes --epsilon 1 --delta 1e-05 --out labels.csv'
-    """
+    """Return the command that does it; what nobody said stands in capitals, to be put in."""
     classes: Sequence[str] | None = words.get("classes")
     said = [
         "pate", "label", "--private", "PRIVATE.csv", "--target", "COLUMN",

@@ -154,14 +154,7 @@ def look_inside(
 
 
 def margin_noise(mechanism: Mechanism) -> float:
-    """Return the standard deviation, in votes, of the noise on the difference of two counts.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> round(margin_noise(GNMax(sigma=40.0)), 2), margin_noise(LNMax(scale=20.0))
-    (56.57, 40.0)
-    """
+    """Return the standard deviation, in votes, of the noise on the difference of two counts."""
     if isinstance(mechanism, LNMax):
         return 2.0 * mechanism.scale  # the variance of each of the two is 2 scale^2
     return math.sqrt(2.0) * float(mechanism.sigma)  # type: ignore[attr-defined]  # every other one is Gaussian

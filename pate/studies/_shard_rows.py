@@ -70,11 +70,6 @@ def needed_gap(sigma: float, *, n_classes: int = 2, right: float = 0.99) -> floa
     ------
     InvalidInputError
         A parameter out of range.
-
-    Examples
-    --------
-    >>> needed_gap(40.0).__round__(1), needed_gap(40.0, n_classes=10).__round__(1)
-    (131.6, 173.0)
     """
     sigma = check_real("sigma", sigma, low=0, low_open=True)
     rivals = check_int("n_classes", n_classes, low=2) - 1
@@ -100,13 +95,6 @@ class PlanRow:
     records_per_teacher : int or None
     guarantee : Guarantee
         Public.
-
-    Examples
-    --------
-    >>> from pate import plan
-    >>> row = plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).rows[0]
-    >>> row.name, row.n_teachers, round(row.gap / row.n_teachers, 2)
-    ('histogram', 440, 0.9)
     """
 
     name: str
@@ -132,14 +120,7 @@ class PlanRow:
         return of_hundred(largest_success(self.guarantee.epsilon, self.guarantee.delta, mu=mu))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values.
-
-        Examples
-        --------
-        >>> from pate import plan
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).rows[0].to_dict()["n_teachers"]
-        440
-        """
+        """Return the row as JSON values."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         return plain | {
             "mechanism": str(self.mechanism),

@@ -313,13 +313,6 @@ def cost_by_queries(
     ------
     InvalidInputError
         As :func:`account`, or no queries at all.
-
-    Examples
-    --------
-    >>> from pate import GNMax, Votes
-    >>> curves = cost_by_queries(Votes.from_counts([[24, 6]] * 20), GNMax(sigma=9.0), delta=1e-5, n_points=3)
-    >>> [(c["label"], c["queries"]) for c in curves.reveal()][0]
-    ('public', [1, 7, 20])
     """
     votes = as_votes(votes)
     n_points = check_int("n_points", n_points, low=2)

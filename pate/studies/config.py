@@ -47,11 +47,6 @@ class RunConfig:
     n_jobs : int or None
     tuning : str
         What was tuned on private data and whether that is charged, for the statement.
-
-    Examples
-    --------
-    >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).who_votes()
-    'records'
     """
 
     dataset: str
@@ -85,13 +80,7 @@ class RunConfig:
         self.who_votes()
 
     def who_votes(self) -> str:
-        """Return who votes: "records", "heads" or "shards".
-
-        Examples
-        --------
-        >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5), n_teachers=100).who_votes()
-        'shards'
-        """
+        """Return who votes: "records", "heads" or "shards"."""
         said = {name: getattr(self, name, None) for name in OF_SHARDS}
         who = chosen_voters(self.voters, {**said, "estimator": self.teacher})
         if who == "dpsgd":
@@ -102,25 +91,12 @@ class RunConfig:
         return "records" if who == "auto" else who  # named data sets have public rows enough
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that decides the run, as plain values.
-
-        Examples
-        --------
-        >>> RunConfig(dataset="digits", budget=Budget(1.0, 1e-5)).identity()["epsilon"]
-        1.0
-        """
+        """Return everything that decides the run, as plain values."""
         own = {"dataset": self.dataset, "protocol": self.protocol, "version": package_versions().get("pate")}
         return {**self.settings(), **own, "epsilon": self.budget.epsilon, "delta": self.budget.delta}
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings as plain values, for a report: those that were said, or have a default.
-
-        Examples
-        --------
-        >>> config = RunConfig(dataset="digits", budget=Budget(1.0, 1e-5))
-        >>> config.settings()["voters"], "n_teachers" in config.settings()
-        ('records', False)
-        """
+        """Return the settings as plain values, for a report: those that were said, or have a default."""
         hidden = ("budget", "dataset", "protocol", "mechanism", "voters")
         who = self.who_votes()
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
@@ -132,13 +108,7 @@ class RunConfig:
 
 
 def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
-    """Return the run that ``pate demo`` makes: scikit-learn's digits, and nothing said of PATE but the budget.
-
-    Examples
-    --------
-    >>> demo_config(Budget(3.0, 1e-5)).dataset
-    'digits'
-    """
+    """Return the run that ``pate demo`` makes: scikit-learn's digits, and nothing said of PATE but the budget."""
     return RunConfig(
         dataset="digits", budget=budget, n_public=public_rows("digits"), n_repeats=n_repeats, n_jobs=n_jobs
     )

@@ -38,13 +38,6 @@ class RunFolder:
         Written at the end, all of it for publication (but for a sensitive report asked for by name).
     private : Path
         Checkpoints of teachers, kept so that a killed run goes on; mode 0700.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = RunFolder.new(Path(tempfile.mkdtemp()) / "run")
-    >>> folder.private.name, oct(folder.private.stat().st_mode & 0o777)
-    ('run.private', '0o700')
     """
 
     public: Path
@@ -66,14 +59,6 @@ class RunFolder:
             It holds something already, or its private folder belongs to another run.
         InvalidInputError
             It cannot be made or written to.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> here = Path(tempfile.mkdtemp()); _ = (here / "old.txt").write_text("x")
-        >>> RunFolder.new(here)
-        Traceback (most recent call last):
-        pate.exceptions.RunFolderError: out=... is not empty...
         """
         public = Path(out).absolute()
         if public.is_file() or (public.is_dir() and any(public.iterdir())):
@@ -106,17 +91,7 @@ class RunFolder:
 
     @contextmanager
     def results(self) -> Iterator[Path]:
-        """Yield a folder to write results to; it becomes the public one at the end, whole or not at all.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> folder = RunFolder.new(Path(tempfile.mkdtemp()) / "run")
-        >>> with folder.results() as place:
-        ...     _ = (place / "a.txt").write_text("done")
-        >>> [path.name for path in folder.public.iterdir()]
-        ['a.txt']
-        """
+        """Yield a folder to write results to; it becomes the public one at the end, whole or not at all."""
         place = self.private / "results"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
@@ -126,18 +101,7 @@ class RunFolder:
 
 
 def refuse_other_results(folder: Path, result: Mapping[str, Any]) -> None:
-    """Raise RunFolderError when the folder holds the results of something else.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> refuse_other_results(folder, {})
-    >>> (folder / "report.html").touch()
-    >>> refuse_other_results(folder, {})
-    Traceback (most recent call last):
-    pate.exceptions.RunFolderError: ... holds another report. Choose another folder to save in.
-    """
+    """Raise RunFolderError when the folder holds the results of something else."""
     old = folder / "results.json"
     if folder.exists() and not folder.is_dir():
         raise RunFolderError(f"{folder} is a file. Choose a folder to save in.")
@@ -151,24 +115,12 @@ def refuse_other_results(folder: Path, result: Mapping[str, Any]) -> None:
 
 
 def plain_repr(estimator: Any) -> str:
-    """Return the repr in one line, without addresses in memory.
-
-    Examples
-    --------
-    >>> plain_repr(lambda x: x)
-    '<function <lambda>>'
-    """
+    """Return the repr in one line, without addresses in memory."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", re.sub(r"\s+", " ", repr(estimator)))
 
 
 def plain_values(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return class values as Python's own, for JSON.
-
-    Examples
-    --------
-    >>> plain_values((np.int64(1), "a"))
-    (1, 'a')
-    """
+    """Return class values as Python's own, for JSON."""
     return tuple(v.item() if isinstance(v, np.generic) else v for v in values)
 
 

@@ -22,11 +22,6 @@ def ordinary_model(kind: str, n_records: int, *, seed: int) -> Any:
     kind : {"table", "image"}
     n_records : int
     seed : int
-
-    Examples
-    --------
-    >>> type(ordinary_model("image", 1000, seed=0)).__name__, type(ordinary_model("table", 1000, seed=0)).__name__
-    ('SVC', 'HistGradientBoostingClassifier')
     """
     if kind == "table":
         return HistGradientBoostingClassifier(random_state=seed)

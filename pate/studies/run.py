@@ -33,13 +33,7 @@ from pate.teachers import make_teacher
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunResult:
-    """What a run gave: ``result`` for everybody, ``sensitive`` for the curator alone (None unless asked for).
-
-    Examples
-    --------
-    >>> RunResult(Result(kind="run", title="digits", rows=()), None, None)
-    RunResult('digits')
-    """
+    """What a run gave: ``result`` for everybody, ``sensitive`` for the curator alone (None unless asked for)."""
 
     result: Result
     sensitive: SensitiveResult | None
@@ -277,15 +271,7 @@ def _notes(release: ReleasedLabels) -> tuple[str, ...]:
 
 
 def cost_curve(release: LabelRelease, delta: float) -> CostCurve:
-    """Return the public epsilon against the number of queries, by each way of accounting.
-
-    Examples
-    --------
-    >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> release = release_labels(Votes.from_counts([[9, 1]] * 5), GNMax(sigma=9.0), budget=Budget(9.0, 1e-5))
-    >>> cost_curve(release, 1e-5).spent.queries
-    5
-    """
+    """Return the public epsilon against the number of queries, by each way of accounting."""
     price, mechanism = release.quote, release.mechanism
     # Answers read back from a ledger were priced when they were given.
     n_asked = price.n_queries or int((release.status != NOT_ASKED).sum())

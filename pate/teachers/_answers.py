@@ -41,16 +41,6 @@ class AnswerCache:
         Made, when absent, for its owner only (mode 0700); every file is 0600. None keeps answers in memory.
     version : str or None
         What the functions are. Files of another version, of other classes or another number of teachers are not read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> AnswerCache(3, ("no", "yes"), folder=folder, version="v1").add(2, ["ab" * 32], [1])
-    >>> AnswerCache(3, ("no", "yes"), folder=folder, version="v1").of(2) == {"ab" * 32: 1}
-    True
-    >>> AnswerCache(3, ("no", "yes"), folder=folder, version="v2").of(2)
-    {}
     """
 
     def __init__(
@@ -81,41 +71,21 @@ class AnswerCache:
         return f"AnswerCache(n_teachers={len(self._known)}, answers=<sensitive>)"
 
     def path(self, index: int) -> Path | None:
-        """Return where teacher ``index``'s answers are kept; None in memory.
-
-        Examples
-        --------
-        >>> AnswerCache(3, (0, 1)).path(0) is None
-        True
-        """
+        """Return where teacher ``index``'s answers are kept; None in memory."""
         if self._folder is None:
             return None
         name = hashlib.sha256(f"{index} {self._recipe}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return self._folder / f"answers-{index:05d}-{name}.txt"
 
     def of(self, index: int) -> dict[str, int]:
-        """Return teacher ``index``'s answers: digest of a row -> index of a class.
-
-        Examples
-        --------
-        >>> AnswerCache(3, (0, 1)).of(0)
-        {}
-        """
+        """Return teacher ``index``'s answers: digest of a row -> index of a class."""
         known = self._known[index]
         if known is None:
             known = self._known[index] = self._read(index)
         return known
 
     def add(self, index: int, hashes: Sequence[str], labels: Sequence[int]) -> None:
-        """Keep the answers of one batch, on disk first.
-
-        Examples
-        --------
-        >>> cache = AnswerCache(3, (0, 1))
-        >>> cache.add(0, ["ab" * 32], [1])
-        >>> cache.of(0)["ab" * 32]
-        1
-        """
+        """Keep the answers of one batch, on disk first."""
         known = self.of(index)  # reads, and mends, the file before anything is added to it
         path = self.path(index)
         if path is not None:

@@ -38,15 +38,6 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     rows
         As given where no cell is odd.
     readable : bool array of shape (n,)
-
-    Examples
-    --------
-    >>> rows, readable = private_cells([[1, "John Doe"], [2, 3.5]], texts=False)
-    >>> rows
-    array([[1, nan],
-           [2, 3.5]], dtype=object)
-    >>> private_cells(["a note", None], texts=True)[1]
-    array([ True, False])
     """
     X, like = plain_rows(X), plain_rows(like, name="X_public")
     if is_sparse(X):
@@ -99,27 +90,13 @@ def _columns_of(like: Any) -> int | None:
 
 
 def is_texts_column(like: Any) -> bool:
-    """Whether public rows are texts, one a row.
-
-    Examples
-    --------
-    >>> is_texts_column(["a note", "another"]), is_texts_column([[1.0]]), is_texts_column(None)
-    (True, False, False)
-    """
+    """Whether public rows are texts, one a row."""
     one = like is not None and not is_frame(like) and not is_sparse(like) and np.ndim(next(iter(like), ())) == 0
     return bool(one) and any(isinstance(cell, str) for cell in like)
 
 
 def finite_sparse(X: Any) -> tuple[Any, Mask]:
-    """Return sparse rows with nothing in place of numbers that are not finite, and which rows had none of those.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> rows, fine = finite_sparse(sparse.csr_matrix([[1.0, np.nan], [0.0, 2.0]]))
-    >>> rows.toarray().tolist(), fine
-    ([[1.0, 0.0], [0.0, 2.0]], array([False,  True]))
-    """
+    """Return sparse rows with nothing in place of numbers that are not finite, and which rows had none of those."""
     rows = X.tocsr()
     if rows.dtype.kind != "f" or np.isfinite(rows.data).all():
         return rows, np.ones(rows.shape[0], dtype=bool)
@@ -190,13 +167,7 @@ def _column(cells: npt.NDArray[Any], texts: bool, finite: bool) -> tuple[npt.NDA
 
 
 def useful_cell(cell: Any) -> tuple[bool, Any]:
-    """Return whether a cell is a number, a text or missing, and it, None where it is none of them; by itself.
-
-    Examples
-    --------
-    >>> useful_cell("Oslo"), useful_cell(2 + 0j), useful_cell({}), useful_cell(None)
-    ((True, 'Oslo'), (True, 2.0), (False, None), (True, None))
-    """
+    """Return whether a cell is a number, a text or missing, and it, None where it is none of them; by itself."""
     kind = _kind(cell)
     if kind not in ("number", "text", "missing"):
         return False, None

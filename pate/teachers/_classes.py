@@ -28,13 +28,6 @@ class OwnClasses(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : array of shape (k,)
         The classes in ``y``, sorted.
-
-    Examples
-    --------
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> model = OwnClasses(DecisionTreeClassifier()).fit([[0.0], [1.0], [2.0]], [3, 3, 7])
-    >>> model.predict([[0.0], [2.0]]), model.estimator.classes_
-    (array([3, 7]), array([0, 1]))
     """
 
     classes_: npt.NDArray[Any]
@@ -67,11 +60,5 @@ class OwnClasses(ClassifierMixin, BaseEstimator):
 
 
 def has_gaps(classes: npt.NDArray[Any]) -> bool:
-    """Whether sorted class indices are other than 0 .. k-1.
-
-    Examples
-    --------
-    >>> has_gaps(np.array([0, 1, 2])), has_gaps(np.array([0, 2]))
-    (False, True)
-    """
+    """Whether sorted class indices are other than 0 .. k-1."""
     return bool((classes != np.arange(len(classes))).any())

@@ -17,26 +17,12 @@ def fixed_vote(index: int, n_classes: int) -> int:
     A function of public facts, so a shard that has its teacher fail changes that teacher's vote as any other change of
     the shard would: one vote per query, and the accounting holds. Failed teachers are dealt out over the classes: many
     of them together favour none. The same on every row, so that a row keeps its votes whenever it is asked.
-
-    Examples
-    --------
-    >>> [fixed_vote(i, 3) for i in range(5)]
-    [0, 1, 2, 0, 1]
     """
     return index % n_classes
 
 
 def tell_of_failures(failures: Mapping[int, str], n_teachers: int, *, what: str, remedy: str) -> None:
-    """Warn the curator of failed teachers; nothing is said when there are none.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings(record=True) as said:
-    ...     warnings.simplefilter("always")
-    ...     tell_of_failures({3: "its estimator raised ValueError"}, 10, what="be trained", remedy="")
-    >>> str(said[0].message)[:52]
-    '1 of 10 teachers could not be trained (teacher 3: it'
-    """
+    """Warn the curator of failed teachers; nothing is said when there are none."""
     if not failures:
         return
     named = "; ".join(f"teacher {i}: {failures[i]}" for i in sorted(failures)[:_NAMED])

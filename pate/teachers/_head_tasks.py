@@ -42,14 +42,7 @@ class HeadTask:
 
 
 def transformed(representation: Any, rows: Any) -> FloatArray:
-    """Return what a transformer makes of a copy of some rows, float64 of shape (n, n_outputs).
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import Normalizer
-    >>> transformed(Normalizer(), np.array([[3.0, 4.0]]))
-    array([[0.6, 0.8]])
-    """
+    """Return what a transformer makes of a copy of some rows, float64 of shape (n, n_outputs)."""
     found = representation.transform(rows)
     shown = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
     if len(shown) != rows.shape[0]:

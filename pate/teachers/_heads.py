@@ -82,12 +82,6 @@ def stack(rows: FloatArray, labels: npt.NDArray[np.int64], n_classes: int) -> St
     rows : float array of shape (n_places, n_rows, n_features)
     labels : int array of shape (n_places, n_rows)
         Class indices; -1 where there is no record.
-
-    Examples
-    --------
-    >>> s = stack(np.array([[[1.0], [3.0], [0.0]]]), np.array([[0, 1, -1]]), 2)
-    >>> s.rows.ravel(), s.scale.ravel(), s.prior.ravel()
-    (array([-1.,  1., -0.]), array([1.]), array([0.5, 0.5]))
     """
     weight = (labels >= 0).astype(np.float64)[:, :, None]
     target = (labels[:, :, None] == np.arange(n_classes)).astype(np.float64)
@@ -117,13 +111,6 @@ def fit_heads(
     list of dict of arrays, or None
         None for a shard whose numbers no float holds. ``coef`` and ``intercept`` give the logits, of the rows or (mlp)
         of what ``hidden`` and ``hidden_bias`` make of them.
-
-    Examples
-    --------
-    >>> rows, labels = np.array([[[0.0], [1.0], [4.0], [5.0]]]), np.array([[0, 0, 1, 1]])
-    >>> (weights,) = fit_heads(rows, labels, HeadRecipe("ridge", 2, penalty=1e-9), [0])
-    >>> predict_heads([weights], np.array([[0.5], [4.5]]))
-    array([[0, 1]])
     """
     with np.errstate(all="ignore"):  # numbers too large show in the weights of their own place
         arrays = _FITS[recipe.head](stack(rows, labels, recipe.n_classes), recipe, seeds)
@@ -132,14 +119,7 @@ def fit_heads(
 
 
 def predict_heads(weights: list[Weights | None], rows: FloatArray) -> npt.NDArray[np.int64]:
-    """Return every head's class indices on every row, shape (n_places, n_rows); a place without weights says 0.
-
-    Examples
-    --------
-    >>> predict_heads([None, {"coef": np.array([[-1.0, 1.0]]), "intercept": np.zeros(2)}], np.array([[2.0], [-2.0]]))
-    array([[0, 0],
-           [1, 0]])
-    """
+    """Return every head's class indices on every row, shape (n_places, n_rows); a place without weights says 0."""
     like = next(w for w in weights if w is not None)
     blank = {name: np.zeros_like(array) for name, array in like.items()}
     stacked = {name: np.stack([(w or blank)[name] for w in weights]) for name in like}

@@ -189,24 +189,12 @@ class _Alone:
 
 
 def only(args: tuple[Any, ...], index: int) -> tuple[Any, ...]:
-    """Return a call's arguments with one thing in its list.
-
-    Examples
-    --------
-    >>> only(([(3, "c"), (4, "d")], "rows"), 4)
-    ([(4, 'd')], 'rows')
-    """
+    """Return a call's arguments with one thing in its list."""
     return [item for item in args[0] if index_of(item) == index], *args[1:]
 
 
 def index_of(item: Any) -> int:
-    """Return the teacher that a thing to be worked on belongs to: its ``index``, or the first of a tuple.
-
-    Examples
-    --------
-    >>> index_of((3, "model", 17))
-    3
-    """
+    """Return the teacher that a thing to be worked on belongs to: its ``index``, or the first of a tuple."""
     return int(item[0] if isinstance(item, tuple) else item.index)
 
 
@@ -215,15 +203,7 @@ _TOLD = re.compile(r"^[\w.]*MemoryError\b", flags=re.MULTILINE)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether something failed for want of memory, of whatever device: all libraries say so in words of their own.
-
-    Examples
-    --------
-    >>> out_of_memory(MemoryError()), out_of_memory(ValueError("no such column"))
-    (True, False)
-    >>> out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"))
-    True
-    """
+    """Whether something failed for want of memory, of whatever device: all libraries say so in words of their own."""
     words = ("allocate memory", "out of memory", "bad_alloc", "alloc_failed", "cannot allocate", "unable to allocate")
     chain: BaseException | None = error
     while chain is not None:
@@ -257,13 +237,7 @@ def _callers_warnings() -> Callable[[str], None]:
 
 
 def batches(items: list[Any], *, n_jobs: int | None, largest: int) -> Iterator[list[Any]]:
-    """Yield groups of items: large enough to make a task's overhead small, small enough to keep all workers busy.
-
-    Examples
-    --------
-    >>> [len(b) for b in batches(list(range(40)), n_jobs=1, largest=16)]
-    [10, 10, 10, 10]
-    """
+    """Yield groups of items: large enough to make a task's overhead small, small enough to keep all workers busy."""
     size = max(1, min(largest, len(items) // (4 * workers(n_jobs))))
     for start in range(0, len(items), size):
         yield items[start : start + size]

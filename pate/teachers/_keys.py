@@ -56,17 +56,6 @@ def recipe_key(
     -------
     bytes of length 32
         **Private**: it is made from the shard.
-
-    Examples
-    --------
-    >>> from sklearn.svm import SVC
-    >>> X, y = np.eye(2), np.array([0, 1])
-    >>> a, b = (recipe_key(SVC(C=c), X, y, partition="p", index=0) for c in (1.0, 2.0))
-    >>> len(a), a == b
-    (32, False)
-    >>> c, d = (recipe_key({"lr": 0.1}, X, y, partition="p", index=0, versions=v) for v in ("torch=2.6", "torch=2.7"))
-    >>> c == d
-    False
     """
     if versions is None:
         versions = f"sklearn={sklearn.__version__} numpy={np.__version__}"
@@ -88,12 +77,6 @@ def describe(value: Any) -> str:
     ------
     InvalidInputError
         A part could not be recognised again.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> describe(GaussianNB())
-    'sklearn.naive_bayes.GaussianNB{priors: None, var_smoothing: 1e-09}'
     """
     try:
         return _describe(value)

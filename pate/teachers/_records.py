@@ -25,11 +25,6 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
     classes : iterable or None
         None reads them from ``y``, and warns.
     n_records : int
-
-    Examples
-    --------
-    >>> read_labels(["b", "?"], ("a", "b"), 2)
-    (('a', 'b'), array([ 1, -1]))
     """
     y = plain_column(y)
     values = check_labels("y", y, n_records) if classes is None else label_column(y, n_records)
@@ -56,17 +51,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
 
 
 def warn_of_duplicates(X: Any, cut: Partition) -> None:
-    """Tell the curator, and nobody else: the number depends on every record.
-
-    Examples
-    --------
-    >>> from pate.data import partition
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_duplicates(np.zeros((3, 2)), partition(3, 3))
-    >>> told[0].category.__name__
-    'DuplicateRecordsWarning'
-    """
+    """Tell the curator, and nobody else: the number depends on every record."""
     if isinstance(X, np.ndarray) and X.ndim > 2:
         X = X.reshape(len(X), -1)
     if is_sparse(X):

@@ -51,16 +51,6 @@ def rehearse(
     ------
     InvalidInputError
         It failed each time, or named a parameter that is wrong.
-
-    Examples
-    --------
-    >>> def needs_five(rows, labels):
-    ...     if len(rows) < 5:
-    ...         raise ValueError("too few")
-    >>> rehearse(needs_five, np.zeros((9, 2)), n_rows=5, n_classes=2)
-    >>> rehearse(needs_five, np.zeros((9, 2)), n_rows=4, n_classes=2, quoted=True)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: the estimator cannot be trained on 4 made-up rows ... ValueError: too few. ...
     """
     if n_rows < 2:
         return  # every shard holds a single class: such a teacher says it always

@@ -31,13 +31,6 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
         What to call ``X`` in an error.
     whole : bool
         False leaves rows with missing values in: of private ones, no single row may decide whether there is an error.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> check_rows([[0.0, float("nan")]], estimator=LogisticRegression())
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X holds NaN or infinity. ...
     """
     rows = flat_rows(read_rows(X, name=name))
     who = type(estimator).__name__
@@ -58,14 +51,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
 
 
 def as_floats(X: Any) -> Any:
-    """Return a DataFrame with its numbers and truth values as float64 (missing is NaN); other rows as they are.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> as_floats(pd.DataFrame({"a": [1, 2], "b": [True, False], "c": ["x", "y"]})).dtypes.astype(str).tolist()[:2]
-    ['float64', 'float64']
-    """
+    """Return a DataFrame with its numbers and truth values as float64 (missing is NaN); other rows as they are."""
     return frame_as_floats(X) if is_frame(X) else X
 
 
@@ -73,13 +59,6 @@ def take_rows(X: Any, index: npt.NDArray[np.int64]) -> Any:
     """Return a copy of the rows ``index``: what one teacher does to them no other teacher sees.
 
     Categories and row names of a DataFrame are those of these rows alone.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> X = pd.DataFrame({"town": pd.Categorical(["Oslo", "Bonn", "Rome"])})
-    >>> take_rows(X, np.array([0, 2]))["town"].cat.categories.tolist()
-    ['Oslo', 'Rome']
     """
     if not is_frame(X):
         return X[index]
@@ -116,14 +95,7 @@ def _own_categories(column: pd.Series) -> pd.Series:
 
 
 def column_kinds(X: Any) -> dict[Any, str] | None:
-    """Return the kind of each column of a DataFrame ("number", "text", "category", or its dtype); None for other rows.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> column_kinds(pd.DataFrame({"a": [1], "b": pd.Categorical(["x"])}))
-    {'a': 'number', 'b': 'category'}
-    """
+    """Return the kind of each column of a DataFrame ("number", "text", "category", or its dtype); None for other rows."""
     if not is_frame(X):
         return None
     return {name: _kind(t) for name, t in zip(X.columns, X.dtypes, strict=True)}
@@ -137,25 +109,12 @@ def _kind(dtype: Any) -> str:
 
 
 def holds_objects(X: Any) -> bool | None:
-    """Whether some cells of a checked array are texts; None where it is none.
-
-    Examples
-    --------
-    >>> holds_objects(read_rows([["Oslo", 1]])), holds_objects(read_rows([[1, 2]])), holds_objects(read_rows(["Oslo"]))
-    (True, False, None)
-    """
+    """Whether some cells of a checked array are texts; None where it is none."""
     return X.dtype.kind == "O" if isinstance(X, np.ndarray) and X.ndim > 1 else None
 
 
 def check_same_kind(X: Any, *, objects: bool | None) -> None:
-    """Refuse rows of numbers where the public ones of a fit held texts (``objects``), or the reverse.
-
-    Examples
-    --------
-    >>> check_same_kind(np.zeros((1, 2)), objects=True)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: rows are numbers alone, and the public rows of fit were not. ...
-    """
+    """Refuse rows of numbers where the public ones of a fit held texts (``objects``), or the reverse."""
     here = holds_objects(X)
     if here is not None and objects is not None and here != objects:
         raise InvalidInputError(
@@ -165,17 +124,7 @@ def check_same_kind(X: Any, *, objects: bool | None) -> None:
 
 
 def copy_input_tags(estimator: Any, tags: Any) -> None:
-    """Say of an ensemble which rows it takes: those that its estimator does.
-
-    Examples
-    --------
-    >>> from sklearn.base import BaseEstimator
-    >>> from sklearn.svm import SVC
-    >>> tags = get_tags(BaseEstimator())
-    >>> copy_input_tags(SVC(), tags)
-    >>> tags.input_tags.sparse
-    True
-    """
+    """Say of an ensemble which rows it takes: those that its estimator does."""
     try:
         said = get_tags(estimator).input_tags
     except Exception:  # an estimator without tags
@@ -191,12 +140,6 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None
 
     The public rows have the last word on what kind a column is: a private record that turned a column of numbers into
     one of objects ends here.
-
-    Examples
-    --------
-    >>> match_columns(np.zeros((1, 3)), None, 2)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: X has 3 columns, but the teachers were fitted on 2. ...
     """
     if is_texts(X) or (n_features is None and columns is None):
         if not (is_texts(X) and n_features is None):
@@ -229,13 +172,7 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None
 
 
 def hash_rows(X: Any, *, chunk_size: int) -> tuple[str, ...]:
-    """Return the digests of :func:`pate.votes.hash_queries`, a sparse row hashing like the same row when dense.
-
-    Examples
-    --------
-    >>> hash_rows(read_rows(["a", "b", "a"]), chunk_size=2)[::2] == hash_queries(np.array([["a"], ["a"]], dtype=object))
-    True
-    """
+    """Return the digests of :func:`pate.votes.hash_queries`, a sparse row hashing like the same row when dense."""
     if is_texts(X):
         return hash_queries(X.reshape(-1, 1))
     if not is_sparse(X):
@@ -244,13 +181,7 @@ def hash_rows(X: Any, *, chunk_size: int) -> tuple[str, ...]:
 
 
 def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
-    """Yield consecutive slices of at most ``chunk_size`` rows.
-
-    Examples
-    --------
-    >>> list(slices(5, 3))
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
+    """Yield consecutive slices of at most ``chunk_size`` rows."""
     for start in range(0, n_rows, chunk_size):
         yield slice(start, min(start + chunk_size, n_rows))
 

@@ -39,11 +39,6 @@ class Failure:
     why : str
     again : bool
         Whether other tasks may have had a part in it: then it is tried once more, alone, and only that counts.
-
-    Examples
-    --------
-    >>> Failure.of(ValueError("John Doe")).why
-    'its estimator raised ValueError'
     """
 
     why: str
@@ -95,28 +90,14 @@ class Asked:
 
 
 def seeded_clone(estimator: Any, seed: int, index: int) -> Any:
-    """Return an unfitted copy with every ``random_state``, nested ones too, set from the shard's index.
-
-    Examples
-    --------
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> a, b = (seeded_clone(DecisionTreeClassifier(), 0, 5) for _ in range(2))
-    >>> a.random_state == b.random_state
-    True
-    """
+    """Return an unfitted copy with every ``random_state``, nested ones too, set from the shard's index."""
     copy = clone(estimator)
     names = sorted(n for n in copy.get_params(deep=True) if n == "random_state" or n.endswith("__random_state"))
     return copy.set_params(**{name: training_seed(seed, _SEED_PATH, index, j) for j, name in enumerate(names)})
 
 
 def global_seed(seed: int, index: int) -> int:
-    """Return what NumPy's and Python's global generators are seeded with while teacher ``index`` is at work.
-
-    Examples
-    --------
-    >>> global_seed(0, 5) == global_seed(0, 5), global_seed(0, 5) == global_seed(0, 6)
-    (True, False)
-    """
+    """Return what NumPy's and Python's global generators are seeded with while teacher ``index`` is at work."""
     return training_seed(seed, _SEED_PATH, index, _GLOBAL)
 
 
@@ -219,17 +200,7 @@ def _predict(model: Any, X: Any, part: slice, *, trusted: bool) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether an estimator is made of scikit-learn's own parts and plain parameters only.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import FunctionTransformer, StandardScaler
-    >>> is_plain(make_pipeline(StandardScaler(), DummyClassifier()))
-    True
-    >>> is_plain(make_pipeline(FunctionTransformer(abs), DummyClassifier()))
-    False
-    """
+    """Whether an estimator is made of scikit-learn's own parts and plain parameters only."""
     if value is None or isinstance(value, bool | int | float | str | np.generic | np.ndarray):
         return not (isinstance(value, np.ndarray) and value.dtype.kind == "O")
     if isinstance(value, list | tuple):

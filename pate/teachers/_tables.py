@@ -26,14 +26,7 @@ from pate.teachers._usable import complete_rows
 
 
 class TableTeachers(ShardEnsemble):
-    """The rows of an ensemble that are those of some estimator; abstract.
-
-    Examples
-    --------
-    >>> TableTeachers()
-    Traceback (most recent call last):
-    TypeError: Can't instantiate abstract class TableTeachers ...
-    """
+    """The rows of an ensemble that are those of some estimator; abstract."""
 
     feature_names_in_: npt.NDArray[np.object_]
 

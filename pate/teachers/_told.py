@@ -35,14 +35,6 @@ def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool =
     list of Told
         Empty where all records vote, and some for each class. Texts have numbers and the classes that were named;
         ``quoting`` has values of ``y``.
-
-    Examples
-    --------
-    >>> (told,) = about_labels(["benign"] * 3 + ["malignant"], None, ("benign", "malignat"))
-    >>> told.text
-    "3 of 4 records (75.0%) vote: 1 of a class outside classes. No record is of the class 'malignat'."
-    >>> told.quoting
-    "'malignat' was named, and 1 record has 'malignant': is that meant?"
     """
     values = as_column(y).ravel()
     n = len(values)

@@ -26,14 +26,7 @@ NO_RECORD = "its shard holds no record that can be used"
 
 
 class Trains(ABC):
-    """The part of an ensemble that trains whoever is not in the store.
-
-    Examples
-    --------
-    >>> from pate.teachers import ShardEnsemble
-    >>> issubclass(ShardEnsemble, Trains)
-    True
-    """
+    """The part of an ensemble that trains whoever is not in the store."""
 
     verbose: bool
     partition_: Partition

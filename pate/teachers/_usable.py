@@ -39,13 +39,7 @@ def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
 
 
 def as_column(y: Any) -> npt.NDArray[Any]:
-    """Return values as an array in which no value changes what the others are.
-
-    Examples
-    --------
-    >>> as_column([0, 1, "?"]), as_column([[0], [1, 2]]).shape
-    (array([0, 1, '?'], dtype=object), (2,))
-    """
+    """Return values as an array in which no value changes what the others are."""
     y = plain_column(y)
     if isinstance(y, np.ma.MaskedArray):
         shown = np.array(y.data, dtype=object)
@@ -67,11 +61,6 @@ def label_column(y: Any, n_records: int) -> npt.NDArray[Any]:
     ------
     InvalidInputError
         There are not as many as records, or their declared type is that of no class values (dates, complex numbers).
-
-    Examples
-    --------
-    >>> label_column([0, None, {}], 3)
-    array([0, None, {}], dtype=object)
     """
     values = quietly("y", as_column, y)
     if values.shape != (n_records,) or values.dtype.kind in "cmMV":
@@ -89,13 +78,7 @@ def _place(value: Any, places: dict[Any, int]) -> int:
 
 
 def complete_rows(X: Any) -> Mask:
-    """Return which rows have a finite value in every cell, shape (n,).
-
-    Examples
-    --------
-    >>> complete_rows(np.array([[1.0, 2.0], [np.nan, 0.0]]))
-    array([ True, False])
-    """
+    """Return which rows have a finite value in every cell, shape (n,)."""
     n = X.shape[0]
     if is_texts(X):
         return np.ones(n, dtype=bool)
@@ -133,11 +116,6 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     A record of unknown owner could put one person into two shards, so it goes into none. What stands in for its owner
     is another record's, so that no group is added. An id that is none (a list, a number too long to be written) is
     unknown too: it is that record's matter.
-
-    Examples
-    --------
-    >>> owned(["a", None, "b"], 3)
-    (array(['a', 'a', 'b'], dtype=object), array([ True, False,  True]))
     """
     if groups is None:
         return None, np.ones(n_records, dtype=bool)
@@ -158,13 +136,7 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
 
 
 def units_of(groups: Any, n_records: int) -> tuple[int, str]:
-    """Return how many units of privacy there are, and what one is: a record, or a group (all records of one owner).
-
-    Examples
-    --------
-    >>> units_of(None, 3), units_of(["a", "b", "a"], 3)
-    ((3, 'record'), (2, 'group'))
-    """
+    """Return how many units of privacy there are, and what one is: a record, or a group (all records of one owner)."""
     if groups is None:
         return n_records, "record"
     owners, _ = owned(groups, n_records)

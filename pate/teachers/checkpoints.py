@@ -66,12 +66,6 @@ class Codec:
     pack : callable (model, key) -> bytes
     unpack : callable (bytes, key) -> model
         Raises DamagedCheckpointError, and nothing else.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> WEIGHTS.unpack(WEIGHTS.pack({"bias": np.zeros(2)}, b"key"), b"key")
-    {'bias': array([0., 0.])}
     """
 
     suffix: str
@@ -94,20 +88,6 @@ class CheckpointStore:
         Made, when absent, for its owner only (mode 0700); every file is 0600.
     codec : Codec
         :data:`SKOPS` or :data:`WEIGHTS`.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> store = CheckpointStore(pathlib.Path(tempfile.mkdtemp()) / "teachers")
-    >>> X, y = np.array([[0.0], [1.0]]), np.array([0, 1])
-    >>> key = recipe_key(GaussianNB(), X, y, partition="p", index=3)
-    >>> store.save(3, key, pack(GaussianNB().fit(X, y), key))
-    >>> store.load(3, key).predict([[0.9]])
-    array([1])
-    >>> store.load(3, recipe_key(GaussianNB(), X, 1 - y, partition="p", index=3)) is None
-    True
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, codec: Codec = SKOPS) -> None:
@@ -135,13 +115,6 @@ class CheckpointStore:
         ------
         DamagedCheckpointError
             The manifest is there but not readable; ``fresh`` has replaced it.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> CheckpointStore(folder).seed(7), CheckpointStore(folder).seed(8)
-        (7, 7)
         """
         manifest = self.folder / "manifest.json"
         damaged = False
@@ -165,13 +138,6 @@ class CheckpointStore:
         ------
         DamagedCheckpointError
             It was there but not readable; the next call draws a new one.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> CheckpointStore(folder).secret() == CheckpointStore(folder).secret()
-        True
         """
         file = self.folder / "shards.key"
         try:
@@ -181,55 +147,23 @@ class CheckpointStore:
             raise DamagedCheckpointError("the secret of the shards could not be read") from None
 
     def path(self, index: int, key: bytes) -> Path:
-        """Return where the teacher made by the recipe ``key`` is kept.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> CheckpointStore(tempfile.mkdtemp()).path(3, b"key").name
-        'teacher-00003-....skops'
-        """
+        """Return where the teacher made by the recipe ``key`` is kept."""
         # Not the key itself: the name must not give away what the seal is made with.
         name = hashlib.sha256(b"pate checkpoint name\0" + key).hexdigest()[:32]
         return self.folder / f"teacher-{index:05d}-{name}{self.codec.suffix}"
 
     def save(self, index: int, key: bytes, packed: bytes) -> None:
-        """Write a teacher packed by the codec, atomically.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> store = CheckpointStore(tempfile.mkdtemp())
-        >>> store.save(0, b"key", b"...")
-        >>> store.path(0, b"key").stat().st_mode & 0o777 == 0o600
-        True
-        """
+        """Write a teacher packed by the codec, atomically."""
         with atomic_path(self.path(index, key), mode=0o600) as part:
             part.write_bytes(packed)
 
     def save_failure(self, index: int, key: bytes, why: str) -> None:
-        """Write down that the teacher made by the recipe ``key`` failed: it is not tried again.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> store = CheckpointStore(tempfile.mkdtemp())
-        >>> store.save_failure(3, b"key", "its estimator raised ValueError")
-        >>> store.failure(3, b"key")
-        'its estimator raised ValueError'
-        """
+        """Write down that the teacher made by the recipe ``key`` failed: it is not tried again."""
         path = self.path(index, key).with_suffix(".failed")
         write_text(path, f"{_failure_seal(key, why)} {why}", mode=0o600)
 
     def failure(self, index: int, key: bytes) -> str | None:
-        """Return why the teacher made by the recipe ``key`` failed, or None: it did not, or nobody knows.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> CheckpointStore(tempfile.mkdtemp()).failure(0, b"key") is None
-        True
-        """
+        """Return why the teacher made by the recipe ``key`` failed, or None: it did not, or nobody knows."""
         try:
             found, _, why = self.path(index, key).with_suffix(".failed").read_text(encoding="utf-8").partition(" ")
         except (OSError, ValueError):
@@ -243,15 +177,6 @@ class CheckpointStore:
         ------
         DamagedCheckpointError
             The file is there but cannot be trusted.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> store = CheckpointStore(tempfile.mkdtemp())
-        >>> store.save(0, b"key", b"not a teacher")
-        >>> store.load(0, b"key")
-        Traceback (most recent call last):
-        pate.teachers.checkpoints.DamagedCheckpointError: the seal does not fit
         """
         try:
             packed = self.path(index, key).read_bytes()

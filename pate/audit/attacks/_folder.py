@@ -26,19 +26,6 @@ class ShadowFolder:
     ----------
     path : path
         Made when absent (mode 0700).
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> place = pathlib.Path(tempfile.mkdtemp()) / "attack.private"
-    >>> folder = ShadowFolder(place)
-    >>> seed = folder.open("0f", random_state=None)
-    >>> folder.save(3, logit=np.zeros(2), robust=None, promise="{}")
-    >>> ShadowFolder(place).open("0f", random_state=None) == seed, folder.load(3)["promise"], folder.load(4)
-    (True, '{}', None)
-    >>> ShadowFolder(place).open("0e", random_state=None)
-    Traceback (most recent call last):
-    pate.exceptions.RunFolderError: ... holds an attack on other records or on another estimator. Choose another ...
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

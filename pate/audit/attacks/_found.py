@@ -84,14 +84,7 @@ def picture_of(rocs: Mapping[str, Roc], claim: Claim | None, level: float) -> Pi
 
 
 def in_words(figures: list[Figure], kinds: tuple[str, ...], *, refuted: bool) -> str:
-    """Return the first thing found, in a sentence.
-
-    Examples
-    --------
-    >>> name = "true positives at 1% false positives"
-    >>> in_words([Figure(name=name, of="lira", value=0.286, low=0.26, high=0.31)], ("lira",), refuted=False)
-    'lira finds 28.6% of the members (26.0% to 31.0%) at 1% false positives'
-    """
+    """Return the first thing found, in a sentence."""
     told = "the claim is refuted: " if refuted else ""
     name = f"true positives at {RATES[0.01]} false positives"
     rates = [f for f in figures if f.name == name and f.value is not None and f.of in kinds]

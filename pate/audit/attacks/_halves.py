@@ -42,16 +42,7 @@ class Units:
 
     @classmethod
     def made(cls, n_records: int, groups: Any) -> Units:
-        """Return the units of ``groups``, or one for each record.
-
-        Examples
-        --------
-        >>> Units.made(30, None).n, Units.made(60, [i // 2 for i in range(60)]).n
-        (30, 30)
-        >>> Units.made(3, None)
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: X must hold at least 20 records, got 3. ...
-        """
+        """Return the units of ``groups``, or one for each record."""
         of = np.arange(n_records) if groups is None else distinct_ids(groups, n_records)[0]
         _, first = np.unique(of, return_index=True)
         if len(first) < LEAST_UNITS:
@@ -81,12 +72,6 @@ def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
     Returns
     -------
     bool array of shape (n_shadows, n_units)
-
-    Examples
-    --------
-    >>> halves = draw_halves(21, 6, seed=0)
-    >>> halves.sum(axis=1).tolist(), bool((halves[0::2] & halves[1::2]).any())
-    ([10, 10, 10, 10, 10, 10], False)
     """
     halves = np.zeros((n_shadows, n_units), dtype=bool)
     size = n_units // 2

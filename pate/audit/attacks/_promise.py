@@ -52,14 +52,6 @@ def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceili
     -----
     **Guarantees.** A unit replaced by another is two steps for whom adding or removing one is a step, or emptying it: P
     <= e^epsilon (e^epsilon Q + delta) + delta.
-
-    Examples
-    --------
-    >>> said = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "seeded": False}
-    >>> promised(None, [said], "record").words, promised(None, [said], "group").claim
-    ('(1, 1e-05)-DP', None)
-    >>> promised(None, [{**said, "adjacency": "add-or-remove"}], "record").words
-    '(1, 1e-05)-DP (add-or-remove), (2, 3.71828e-05)-DP where a record is replaced'
     """
     if given is not None:
         if isinstance(given, Guarantee) and given.adjacency != "replace-one" and given.kind != "data-dependent":

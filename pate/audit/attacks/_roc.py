@@ -52,13 +52,7 @@ class Points:
 
     @classmethod
     def of(cls, found: FloatArray, member: Mask) -> Points:
-        """Return the ROC of scores and members, of one shape.
-
-        Examples
-        --------
-        >>> Points.of(np.array([[3.0, 1.0, 2.0]]), np.array([[True, False, False]])).at(0.5)
-        1.0
-        """
+        """Return the ROC of scores and members, of one shape."""
         ranked = np.sort(found, axis=None)[::-1]
         n = len(ranked)
         ranks = np.concatenate([np.geomspace(1, n, _SPREAD), np.linspace(1, n, _SPREAD)]).astype(int)
@@ -123,15 +117,7 @@ class Roc:
 
 
 def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, FloatArray]:
-    """Return the ROC of an attack, and the scores of shape (n_targets, n_units).
-
-    Examples
-    --------
-    >>> member = np.tile([[True, False], [False, True]], (4, 1))
-    >>> roc, found = roc_of("lira", Answers(np.where(member, 1.0, 0.0), member), np.arange(8))
-    >>> roc.auc(0.95), found.shape
-    (Interval(value=1.0, low=1.0, high=1.0), (8, 2))
-    """
+    """Return the ROC of an attack, and the scores of shape (n_targets, n_units)."""
     found = scores(attack, answers, targets)
     pairs = np.arange(len(answers.member) // 2)
     left_out, n_apart = [], 0

@@ -129,14 +129,6 @@ def scores(
     class and P the mean over other models with and without the unit (Zarifzadeh et al. 2024, gamma = 1; the population
     are the units themselves). **loss** is -log p(x) turned round (Yeom et al. 2018), which needs no other model.
     **label-only** is lira on the share of noisy copies whose label is right (Choquette-Choo et al. 2021).
-
-    Examples
-    --------
-    >>> member = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], dtype=bool)
-    >>> answers = Answers(np.where(member, 3.0, 0.0), member)
-    >>> found = [scores(attack, answers, np.arange(4)) for attack in ATTACKS[:4]]
-    >>> [bool(one[member].min() > one[~member].max()) for one in found]
-    [True, True, True, True]
     """
     said = answers.values(attack)[targets]
     if attack == "loss":

@@ -78,15 +78,7 @@ class Shadow:
 
 
 def check_estimator(estimator: Any, X_public: Any = None) -> Any:
-    """Return an unfitted clone that is no kin of the user's own, so that shadow models are not counted as its fits.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> check_estimator(DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), noise_seed=0))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: estimator must have noise_seed=None for an attack, as all shadow models would ...
-    """
+    """Return an unfitted clone that is no kin of the user's own, so that shadow models are not counted as its fits."""
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
         kind = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
         raise InvalidInputError(
@@ -195,14 +187,6 @@ def said_of(model: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
 
     Of probabilities, and of shares of votes, they are log p - log(1 - p), where 0 is read as half of the least positive
     one; of a decision function, the margin to the next class; of labels alone, 1 or -1.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> X, y = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
-    >>> logit, right = said_of(GaussianNB().fit(X, y), X, y)
-    >>> logit.shape, right.tolist()
-    ((4,), [1.0, 1.0, 1.0, 1.0])
     """
     if hasattr(model, "predict_proba"):
         shares, classes = np.asarray(model.predict_proba(X), dtype=np.float64), model.classes_

@@ -34,14 +34,7 @@ _ENDS = 1000
 
 
 def contested(counts: IntArray, mechanism: Any) -> FloatArray:
-    """Return how much one vote can move the answer of each query: its exact Renyi divergence, else minus the gap.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> int(contested(np.array([[9, 1], [5, 5]]), GNMax(8.0)).argmax())
-    1
-    """
+    """Return how much one vote can move the answer of each query: its exact Renyi divergence, else minus the gap."""
     if isinstance(mechanism, ExactLaw):
         return mechanism.exact_rdp(counts, [_ORDER])[:, 0]
     top = np.sort(counts, axis=1)
@@ -49,15 +42,7 @@ def contested(counts: IntArray, mechanism: Any) -> FloatArray:
 
 
 def contested_move(counts: IntArray, of: int, to: int, mechanism: Any) -> float:
-    """Return how much one vote moved between two classes moves the answer of one query.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> moved = [contested_move(np.array([5, 4, 0]), 0, to, GNMax(8.0)) for to in (0, 1, 2)]
-    >>> moved[0] == 0.0, bool(moved[1] > moved[2])
-    (True, True)
-    """
+    """Return how much one vote moved between two classes moves the answer of one query."""
     if of == to:
         return 0.0
     other = np.array(counts)
@@ -69,15 +54,7 @@ def contested_move(counts: IntArray, of: int, to: int, mechanism: Any) -> float:
 
 
 def turned(counts: IntArray, mechanism: Any) -> FloatArray:
-    """Return how much one vote moved between the two leading classes moves the answer of each query, at best.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> worth = turned(np.array([[9, 1, 0], [5, 5, 0], [4, 3, 3]]), GNMax(8.0))
-    >>> int(worth.argmax())
-    1
-    """
+    """Return how much one vote moved between the two leading classes moves the answer of each query, at best."""
     if not isinstance(mechanism, ExactLaw):
         return contested(counts, mechanism)
     leaders = np.argsort(-counts, axis=1, kind="stable")[:, :2]
@@ -163,12 +140,5 @@ def _by_class(winner: IntArray) -> list[IntArray]:
 
 
 def most_contested(votes: Votes, n_queries: int | None, mechanism: Any) -> IntArray:
-    """Return the places of the queries whose answer one vote can move most.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> most_contested(Votes.from_counts([[9, 1], [5, 5], [6, 4]]), 2, GNMax(8.0))
-    array([1, 2])
-    """
+    """Return the places of the queries whose answer one vote can move most."""
     return np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]

@@ -20,15 +20,7 @@ _TEACHERS, _BALLOTS = 8, 64
 
 @dataclass(frozen=True)
 class Crafted:
-    """The record that was replaced, and the ensemble that came of it.
-
-    Examples
-    --------
-    >>> from pate import TeacherEnsemble
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> Crafted(3, TeacherEnsemble(GaussianNB(), 2)).record
-    3
-    """
+    """The record that was replaced, and the ensemble that came of it."""
 
     record: int
     moved: ShardEnsemble

@@ -17,13 +17,7 @@ _FAR = 10.0
 
 
 def other_class(labels: IntArray, n_classes: int, rng: np.random.Generator) -> IntArray:
-    """Return class indices that all differ from ``labels``, by one shift for all of them; -1 becomes some class.
-
-    Examples
-    --------
-    >>> other_class(np.array([0, 1]), 2, np.random.default_rng(0))
-    array([1, 0])
-    """
+    """Return class indices that all differ from ``labels``, by one shift for all of them; -1 becomes some class."""
     return np.asarray((labels + rng.integers(1, n_classes)) % n_classes)
 
 
@@ -45,13 +39,7 @@ def number_rows(name: str, X: Any, why: str) -> npt.NDArray[Any]:
 
 
 def far_row(X_public: Any, like: Any, rng: np.random.Generator) -> Any:
-    """Return a row ten public standard deviations away from the public mean in every feature, either way.
-
-    Examples
-    --------
-    >>> far_row(np.array([[0.0], [2.0]]), np.zeros((1, 1)), np.random.default_rng(0))
-    array([11.])
-    """
+    """Return a row ten public standard deviations away from the public mean in every feature, either way."""
     rows = number_rows("X_public", X_public, "a canary out of distribution")
     private = number_rows("X", like, "a canary out of distribution")
     wide = rows.astype(np.float64)
@@ -60,13 +48,7 @@ def far_row(X_public: Any, like: Any, rng: np.random.Generator) -> Any:
 
 
 def another(n_records: int, unit: IntArray, rng: np.random.Generator) -> int:
-    """Return the place of some record that is not of ``unit``.
-
-    Examples
-    --------
-    >>> another(2, np.array([0]), np.random.default_rng(0))
-    1
-    """
+    """Return the place of some record that is not of ``unit``."""
     others = np.setdiff1d(np.arange(n_records), unit)
     if not len(others):
         raise InvalidInputError("a natural canary needs another record to put in one's place. Pass more records.")
@@ -74,13 +56,7 @@ def another(n_records: int, unit: IntArray, rng: np.random.Generator) -> int:
 
 
 def with_copy(X: Any, unit: IntArray, source: int) -> Any:
-    """Return ``X`` with the record at ``source`` in every place of ``unit``: arrays, tables, sparse rows, lists.
-
-    Examples
-    --------
-    >>> with_copy(["a", "b", "c"], np.array([0, 1]), 2)
-    ['c', 'c', 'c']
-    """
+    """Return ``X`` with the record at ``source`` in every place of ``unit``: arrays, tables, sparse rows, lists."""
     places = np.arange(X.shape[0] if hasattr(X, "shape") else len(X))
     places[unit] = source
     if hasattr(X, "iloc"):
@@ -89,13 +65,7 @@ def with_copy(X: Any, unit: IntArray, source: int) -> Any:
 
 
 def with_row(X: Any, unit: IntArray, row: Any) -> npt.NDArray[Any]:
-    """Return a copy of an array ``X`` in which ``row`` stands in every place of ``unit``.
-
-    Examples
-    --------
-    >>> with_row(np.zeros((3, 1)), np.array([1]), np.array([5.0])).tolist()
-    [[0.0], [5.0], [0.0]]
-    """
+    """Return a copy of an array ``X`` in which ``row`` stands in every place of ``unit``."""
     rows = number_rows("X", X, "this canary")
     moved = np.array(rows, dtype=np.result_type(rows.dtype, np.asarray(row).dtype))
     moved[unit] = row
@@ -103,13 +73,7 @@ def with_row(X: Any, unit: IntArray, row: Any) -> npt.NDArray[Any]:
 
 
 def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
-    """Return a copy of ``y`` with ``values`` in the places of ``unit``.
-
-    Examples
-    --------
-    >>> with_labels(["a", "b"], np.array([1]), ["c"]).tolist()
-    ['a', 'c']
-    """
+    """Return a copy of ``y`` with ``values`` in the places of ``unit``."""
     moved = np.array(y, dtype=object)
     moved[unit] = values
     given = np.asarray(y)

@@ -25,14 +25,7 @@ from pate.votes import Votes
 
 
 class Asked(ABC):
-    """Private records and whoever votes with them.
-
-    Examples
-    --------
-    >>> Asked(None, None, None, None)
-    Traceback (most recent call last):
-    TypeError: Can't instantiate abstract class Asked ...
-    """
+    """Private records and whoever votes with them."""
 
     n_queries: int
     classes: tuple[Any, ...]
@@ -69,14 +62,7 @@ class Asked(ABC):
 
 
 class OfShards(Asked):
-    """Teachers on shards, asked about public rows.
-
-    Examples
-    --------
-    >>> OfShards("teachers", [[0.0]], [0], None, [[0.0]])
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: voters must be a TeacherEnsemble, TorchTeacherEnsemble, ...
-    """
+    """Teachers on shards, asked about public rows."""
 
     def __init__(self, voters: Any, X: Any, y: Any, groups: Any, X_public: Any) -> None:
         super().__init__(X, y, groups, X_public)
@@ -139,16 +125,7 @@ class OfShards(Asked):
 
 
 class OfRecords(Asked):
-    """Record voters: one exact sum of all ballots, and nothing is asked.
-
-    Examples
-    --------
-    >>> from pate.records import SignedSpace
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> told = OfRecords(RecordVoters(None, SignedSpace().fit(X), classes=2), X, np.arange(50) % 2, None, X)
-    >>> told.n_records
-    50
-    """
+    """Record voters: one exact sum of all ballots, and nothing is asked."""
 
     n_queries = 1
 

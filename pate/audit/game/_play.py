@@ -28,11 +28,6 @@ def looks(n_runs: int, first: int = FIRST_LOOK) -> list[tuple[int, float]]:
     """Return when a game is looked at, and which part of its false alarms each look may spend: they add up to 1.
 
     Half is kept for the last look, the rest is for all before it alike.
-
-    Examples
-    --------
-    >>> looks(100), looks(20)
-    ([(25, 0.25), (50, 0.25), (100, 0.5)], [(20, 1.0)])
     """
     sizes = []
     while first < n_runs:

@@ -149,14 +149,7 @@ def _figures(
 
 
 def roc(out: FloatArray, in_: FloatArray, claim: Claim, *, level: float = 0.95) -> Picture:
-    """Return the ROC on log axes, with pointwise Clopper-Pearson intervals, under the claim's curve.
-
-    Examples
-    --------
-    >>> drawn = roc(np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0]), Claim.of((1.0, 1e-5)))
-    >>> [curve.role for curve in drawn.curves], drawn.scale
-    (['measured', 'claim', 'reference'], 'log')
-    """
+    """Return the ROC on log axes, with pointwise Clopper-Pearson intervals, under the claim's curve."""
     n, m = len(out), len(in_)
     k = np.unique(np.round(np.geomspace(1, n, _N_POINTS)).astype(int))
     # The threshold that at most k - 1 scores of the first world exceed; with ties fewer do.

@@ -42,11 +42,6 @@ class Plan:
         Whether the release makes a whole block at once.
     seed : int
         Of all runs' seeds.
-
-    Examples
-    --------
-    >>> Plan(25, 10, False, 0).blocks(), Plan(25, 10, False, 0).seed_of(0, 3) == Plan(25, 10, False, 0).seed_of(1, 3)
-    ([(0, 10), (10, 20), (20, 25)], False)
     """
 
     n_runs: int
@@ -65,14 +60,7 @@ class Plan:
 
 
 def play_block(release: Any, scorer: Any, D: Any, D_prime: Any, plan: Plan, span: tuple[int, int]) -> list[FloatArray]:
-    """Return the scores (or features) of one block of runs in either world.
-
-    Examples
-    --------
-    >>> from pate.audit.game._scores import scorer
-    >>> play_block(lambda world, seed: world, scorer(float, None), 0, 1, Plan(2, 10, False, 0), (0, 2))
-    [array([0., 0.]), array([1., 1.])]
-    """
+    """Return the scores (or features) of one block of runs in either world."""
     start, stop = span
     found = []
     for number, world in enumerate((D, D_prime)):
@@ -138,19 +126,6 @@ class Kept:
     ------
     InvalidInputError
         The folder holds another game, or something else.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp()) / "game"
-    >>> kept = Kept(folder, Plan(20, 10, False, 0), {"score": "x"})
-    >>> kept.write((0, 10), [np.zeros(10), np.ones(10)])
-    >>> again = Kept(folder, Plan(20, 10, False, 0), {"score": "x"})
-    >>> again.read((0, 10))[1].tolist() == [1.0] * 10, again.read((10, 20))
-    (True, None)
-    >>> Kept(folder, Plan(30, 10, False, 0), {"score": "x"})
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: checkpoint_dir=... holds a game whose n_runs is another. ...
     """
 
     def __init__(self, folder: str | os.PathLike[str], plan: Plan, facts: dict[str, Any]) -> None:
@@ -216,16 +191,7 @@ def _head(path: Path) -> dict[str, Any]:
 
 
 def played_as(what: Any, depth: int = 0) -> Any:
-    """Return what tells one release, or score, from another in every process alike.
-
-    Examples
-    --------
-    >>> from pate.audit.game import NoisySum
-    >>> played_as(NoisySum(1.0)) == played_as(NoisySum(1.0)), played_as(NoisySum(1.0)) == played_as(NoisySum(2.0))
-    (True, False)
-    >>> played_as(lambda output: output) == played_as(lambda output: -output)
-    False
-    """
+    """Return what tells one release, or score, from another in every process alike."""
     name = f"{type(what).__module__}.{type(what).__qualname__}"
     if isinstance(what, str | bytes | int | float | bool | None | np.ndarray | np.generic):
         return name, what
@@ -256,13 +222,7 @@ def _content(cell: CellType) -> Any:
 
 
 def plan_of(n_runs: int, batch: int | None, seed: int | None, folder: str | os.PathLike[str] | None) -> Plan:
-    """Return the plan; a seed that was not given is the folder's, or drawn from the operating system.
-
-    Examples
-    --------
-    >>> plan_of(100, None, 3, None)
-    Plan(n_runs=100, block=10, batched=False, seed=3)
-    """
+    """Return the plan; a seed that was not given is the folder's, or drawn from the operating system."""
     if seed is None:
         seed = Kept.seed_in(folder) if folder is not None else None
     return Plan(n_runs, batch or BLOCK, batch is not None, training_seed(None) if seed is None else seed)

@@ -16,24 +16,12 @@ Scorer = Callable[[Any, Any, Any], FloatArray]
 
 
 def is_learnt(score: Any) -> bool:
-    """Return whether the score is a classifier, which must be trained on runs of its own.
-
-    Examples
-    --------
-    >>> is_learnt("classifier"), is_learnt(len)
-    (True, False)
-    """
+    """Return whether the score is a classifier, which must be trained on runs of its own."""
     return (isinstance(score, str) and score == "classifier") or hasattr(score, "predict_proba")
 
 
 def said(score: Any) -> str:
-    """Return the score in words.
-
-    Examples
-    --------
-    >>> said("likelihood"), said(np.mean)
-    ('the log likelihood ratio', 'a function of the user (mean)')
-    """
+    """Return the score in words."""
     if isinstance(score, str):
         return {"likelihood": "the log likelihood ratio", "classifier": "a classifier trained on half of the runs"}[
             score
@@ -51,12 +39,6 @@ def scorer(score: Any, release: Any) -> Callable[[Any, Any, Any, bool], FloatArr
     ------
     InvalidInputError
         "likelihood" for a release that knows none, or something that is no score.
-
-    Examples
-    --------
-    >>> scorer("likelihood", len)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: score='likelihood' needs a release with log_ratio(outputs, D, D_prime), ...
     """
     if isinstance(score, str) and score == "likelihood":
         if not callable(getattr(release, "log_ratio", None)):
@@ -103,14 +85,6 @@ def trained(score: Any, out: FloatArray, in_: FloatArray, seed: int) -> Callable
     """Return the log odds of the second world, as a classifier learnt them from runs that are used for nothing else.
 
     ``"classifier"``: a logistic regression or a forest, whichever has the better cross-validated likelihood there.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> score = trained(LogisticRegression(), rng.normal(0, 1, (60, 1)), rng.normal(3, 1, (60, 1)), 0)
-    >>> bool(score(np.array([[3.0]]))[0] > 0 > score(np.array([[0.0]]))[0])
-    True
     """
     from sklearn.base import clone
     from sklearn.ensemble import RandomForestClassifier

@@ -17,13 +17,7 @@ _HEIGHTS = ((2, 2.1), (3, 2.2), (10, 2.5), (100, 3.1), (WIDE, 3.7))
 
 
 def telling_height(n_classes: int) -> float:
-    """Return by how many scales a leader should stand above ``n_classes - 1`` equals.
-
-    Examples
-    --------
-    >>> telling_height(10), telling_height(1_000)
-    (2.5, 3.7)
-    """
+    """Return by how many scales a leader should stand above ``n_classes - 1`` equals."""
     known = np.log([n for n, _ in _HEIGHTS])
     return float(np.interp(np.log(n_classes), known, [height for _, height in _HEIGHTS]))
 
@@ -33,11 +27,6 @@ def wide_bank(scale: float, top: int) -> dict[str, IntArray]:
 
     Among a thousand it stands 3.3 scales above the others: that tells nearly as much of the scale as 3.7, and a third
     more of noise that differs between classes.
-
-    Examples
-    --------
-    >>> {name: (int(row.max()), int(row.min())) for name, row in wide_bank(10.0, 100).items()}
-    {'two classes in all': (100, 79), 'a thousand classes': (100, 67)}
     """
     found = {}
     for m, name, height in ((2, "two classes in all", telling_height(2)), (WIDE, "a thousand classes", 3.3)):

@@ -44,13 +44,6 @@ class Cells:
         Exact; 0 beyond a cell's own outcomes.
     rivals : dict of str to float array of the same shape
         Laws to bet on.
-
-    Examples
-    --------
-    >>> cells = Cells(("fair",), np.array([[0.5, 0.5]]), {"bent": np.array([[0.4, 0.6]])})
-    >>> log_e, values = cells.log_e(np.array([[400, 600]]))
-    >>> log_e > 10, cells.bets[values.argmax()]
-    (True, 'bent')
     """
 
     names: tuple[str, ...]

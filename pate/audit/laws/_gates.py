@@ -69,14 +69,7 @@ def _gate_bank(gate: PTRGate, n_classes: int) -> dict[str, IntArray]:
 
 @dataclass(frozen=True)
 class SmoothRelease:
-    """A sanitised epsilon of GNMax answers: :func:`pate.privacy.publish.smooth_sensitivity.release_smooth`.
-
-    Examples
-    --------
-    >>> made = SmoothRelease(SmoothSensitivity(order=8.0, beta=0.01, noise_scale=5.0), sigma=40.0, delta=1e-5)
-    >>> made.sigma
-    40.0
-    """
+    """A sanitised epsilon of GNMax answers: :func:`pate.privacy.publish.smooth_sensitivity.release_smooth`."""
 
     how: SmoothSensitivity
     sigma: float

@@ -167,13 +167,7 @@ def _pairs(
 
 
 def _class_pairs(n: int) -> dict[str, tuple[IntArray, IntArray]]:
-    """Return pairs of classes by the name of what is tested: no class twice in one test, whose pairs are independent.
-
-    Examples
-    --------
-    >>> [(one.tolist(), other.tolist()) for one, other in _class_pairs(3).values()]
-    [([0], [1]), ([1], [2]), ([0], [2])]
-    """
+    """Return pairs of classes by the name of what is tested: no class twice in one test, so pairs are independent."""
     found = {}
     for start in (0, 1):
         one = np.arange(start, n - 1, 2)

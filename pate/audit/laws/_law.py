@@ -146,13 +146,7 @@ def law(
 
 
 def looks(most: int) -> list[int]:
-    """Return after how many releases the evidence is looked at, ``most`` last.
-
-    Examples
-    --------
-    >>> looks(40)
-    [16, 19, 22, 26, 30, 35, 40]
-    """
+    """Return after how many releases the evidence is looked at, ``most`` last."""
     found = [min(_FIRST, most)]
     while found[-1] < most:
         found.append(min(most, max(found[-1] + 1, math.ceil(found[-1] * _LATER))))

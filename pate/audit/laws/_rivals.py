@@ -27,14 +27,7 @@ _ALIKE = 4.0
 
 
 def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
-    """Return a frozen mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`.
-
-    Examples
-    --------
-    >>> from pate import ConfidentGNMax
-    >>> len(scaled_copies(ConfidentGNMax(200, 150, 40), ("sigma_threshold", "sigma")))
-    36
-    """
+    """Return a frozen mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`."""
     noises = [name for name in noises if getattr(mechanism, name) is not None]
     found = {
         f"{name} x {factor:g}": dataclasses.replace(mechanism, **{name: getattr(mechanism, name) * factor})
@@ -49,13 +42,7 @@ def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
 
 
 def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool = False) -> FloatArray:
-    """Return about how probably each class wins, with noise of its own scale each: (n_classes,).
-
-    Examples
-    --------
-    >>> winner_law(np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])).round(6)
-    array([0.333333, 0.333333, 0.333333])
-    """
+    """Return about how probably each class wins, with noise of its own scale each: (n_classes,)."""
     wide = np.broadcast_to(np.asarray(scales, dtype=float), centres.shape)
     return _winner_law(np.asarray(centres, dtype=float).tobytes(), wide.tobytes(), laplace)
 
@@ -99,14 +86,7 @@ def _log_below(z: FloatArray, laplace: bool) -> FloatArray:
 
 
 def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
-    """Return about the law of a noisy argmax with such exact parameters: quick, and good enough to bet on.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> about(GNMax(1.0).exact_parameters(), np.array([[0, 1]])).round(3)
-    array([[0.24, 0.76]])
-    """
+    """Return about the law of a noisy argmax with such exact parameters: quick, and good enough to bet on."""
     noise, test = exact["noise"], exact["threshold"]
     labels = np.stack([winner_law(row, noise.scale, laplace=is_laplace(noise)) for row in counts.astype(float)])
     if test is None:
@@ -125,14 +105,6 @@ def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
 
     Noise that differs between classes, is missing on empty ones or is left out now and then, of another family or
     truncated, on every count of the threshold test, one noise for test and answer; ties to the lowest index.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> counts = np.array([[0, 1]])
-    >>> made = label_rivals(GNMax(1.0).exact_parameters(), counts, np.exp(GNMax(1.0).log_probs(counts)))
-    >>> made["no noise on empty classes"].round(3)
-    array([[0.159, 0.841]])
     """
     n, m = counts.shape
     scale, laplace, test = exact["noise"].scale, is_laplace(exact["noise"]), exact["threshold"]

@@ -38,14 +38,7 @@ def _noise_bank(mechanism: Any, n_classes: int) -> dict[str, IntArray]:
 
 @dataclass(frozen=True)
 class Batches:
-    """Who takes part in which step of a training mechanism, as one unit of four sees it in two steps of one epoch.
-
-    Examples
-    --------
-    >>> from pate.audit.laws import law
-    >>> law(Batches(PoissonSGD()), noise_seed=0).refuted
-    False
-    """
+    """Who takes part in which step of a training mechanism, as one unit of four sees it in two steps of one epoch."""
 
     mechanism: Any
 

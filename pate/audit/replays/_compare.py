@@ -87,13 +87,7 @@ class Moved:
 
 
 def ranges(numbers: Iterable[int], most: int = 4) -> str:
-    """Return whole numbers as "0 to 4, 7".
-
-    Examples
-    --------
-    >>> ranges([0, 1, 2, 3, 4, 7]), ranges(range(0, 20, 2))
-    ('0 to 4, 7', '0, 2, 4, 6 and 6 more')
-    """
+    """Return whole numbers as "0 to 4, 7"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

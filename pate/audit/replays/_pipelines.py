@@ -31,14 +31,6 @@ def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> 
     ------
     InvalidInputError
         There is no way to run it on private records.
-
-    Examples
-    --------
-    >>> as_pipeline(lambda X, y: None)[1]
-    'the function <lambda>'
-    >>> as_pipeline(3)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: pipeline must be a function of (X, y) or (X, y, groups), or have fit ..., got 3.
     """
     name = type(target).__name__
     if not isinstance(target, type):

@@ -20,13 +20,7 @@ ADJACENCIES = ("replace-one", "add-or-remove")
 
 @dataclass(frozen=True, repr=False)
 class Records:
-    """Rows, labels and owners; **sensitive**.
-
-    Examples
-    --------
-    >>> Records.of(([[1.0], [2.0]], [0, 1])).n
-    2
-    """
+    """Rows, labels and owners; **sensitive**."""
 
     X: Any
     y: Any
@@ -98,14 +92,7 @@ class Records:
 
 
 def row_hashes(X: Any) -> tuple[str, ...]:
-    """Return one digest per row of any table.
-
-    Examples
-    --------
-    >>> a, b, c = row_hashes(np.array([[1.0], [2.0], [1.0]]))
-    >>> a == c, a == b
-    (True, False)
-    """
+    """Return one digest per row of any table."""
     if hasattr(X, "tocsr"):
         X = X.toarray()
     if getattr(X, "ndim", 2) == 1:
@@ -146,16 +133,7 @@ class Distance:
 
 
 def distance(a: Records, b: Records, adjacency: str) -> Distance:
-    """Return how two data sets differ.
-
-    Examples
-    --------
-    >>> a, b = Records.of(([[1.0], [2.0]], [0, 1])), Records.of(([[2.0], [1.0]], [1, 0]))
-    >>> distance(a, b, "replace-one").order
-    True
-    >>> distance(a, a.labelled(1, 0), "replace-one").units
-    1
-    """
+    """Return how two data sets differ."""
     if (a.groups is None) != (b.groups is None):
         raise InvalidInputError("D and D_prime must both have groups, or neither: the unit is the same for neighbours.")
     ours, theirs = a.digests(), b.digests()

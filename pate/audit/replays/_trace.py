@@ -69,13 +69,7 @@ class Run:
 
 
 def digest(value: Any, depth: int = 0) -> str:
-    """Return a digest of anything that is made of arrays and plain values: equal states have equal ones.
-
-    Examples
-    --------
-    >>> digest({"a": np.arange(3)}) == digest({"a": np.arange(3)}), digest([1]) == digest([2])
-    (True, False)
-    """
+    """Return a digest of anything that is made of arrays and plain values: equal states have equal ones."""
     value = _without_torch(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcUSmM":
         head = f"{value.dtype.str} {value.shape} ".encode()
@@ -97,11 +91,6 @@ def summary(value: Any, depth: int = 0) -> str:
     """Return a digest of what may hold records: arrays, tables, plain containers of them, and estimators' state.
 
     Anything else goes by its type's name alone: modules and losses hang on no record, and hold half a library.
-
-    Examples
-    --------
-    >>> summary([np.arange(3)]) == summary([np.arange(3)]), summary([1]) == summary([2]), summary(np) == summary(sys)
-    (True, False, False)
     """
     if depth > _DEEP:
         return ""
@@ -309,15 +298,7 @@ _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
 
 
 class Trace:
-    """Collects the events of a run.
-
-    Examples
-    --------
-    >>> trace = Trace()
-    >>> trace.watch("noise", {"sampler": "real_argmax", "shape": (3, 2), "scale": 4.0})
-    >>> trace.events[0].who, trace.events[0].public["noise scale"]
-    ('real_argmax', 4.0)
-    """
+    """Collects the events of a run."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -298,12 +298,6 @@ def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: st
     ------
     InvalidInputError
         That cannot be done to these records, or gives no neighbour under this adjacency; the error says why.
-
-    Examples
-    --------
-    >>> make_neighbour("add", Records.of(([[0.0], [1.0]], [0, 1])), Choice(), adjacency="replace-one")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: kind 'add' makes no neighbour here: under replace-one adjacency the number of ...
     """
     try:
         if adjacency == "add-or-remove" and kind in _TWO_STEPS:

@@ -20,18 +20,7 @@ _ALPHA = 0.7
 
 
 class PlannedDPSGD(DPSGDClassifier):
-    """DP-SGD whose recipe was planned beforehand, of public facts, with the representation that was kept for it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> X = np.random.default_rng(0).normal(size=(60, 3))
-    >>> plan = RecipePlan.of((3,), X[:30], n_units=30, n_classes=2, budget=Budget(1.0, 1e-3))
-    >>> clf = PlannedDPSGD(budget=Budget(1.0, 1e-3), classes=(0, 1)).along(plan)
-    >>> clf.fit(X[30:], np.arange(30) % 2).recipe_.name
-    'tabular-kernel'
-    """
+    """DP-SGD whose recipe was planned beforehand, of public facts, with the representation that was kept for it."""
 
     def along(self, plan: RecipePlan) -> PlannedDPSGD:
         """Take a plan, and return this object."""
@@ -49,13 +38,7 @@ class PlannedDPSGD(DPSGDClassifier):
 
 
 def is_large(image_shape: tuple[int, ...] | None) -> bool:
-    """Whether rows are images that maps of images are for; smaller ones are tables of pixels.
-
-    Examples
-    --------
-    >>> is_large((28, 28)), is_large((8, 8)), is_large(None)
-    (True, False, False)
-    """
+    """Whether rows are images that maps of images are for; smaller ones are tables of pixels."""
     return image_shape is not None and min(image_shape[-2:]) >= _SMALL_IMAGE
 
 
@@ -65,12 +48,6 @@ def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
     Raises
     ------
     InvalidInputError
-
-    Examples
-    --------
-    >>> check_images("dpsgd-tempered-cnn", (8, 8))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: contestant 'dpsgd-tempered-cnn' is for images of at least 16 pixels a side, ...
     """
     if not is_large(image_shape):
         raise InvalidInputError(
@@ -87,16 +64,6 @@ def by_recipe(setting: Setting, *, name: str | None = None, contestant: str = "d
     ------
     InvalidInputError
         The preset is not for such data.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> by_recipe(setting, name="tempered-cnn", contestant="dpsgd-tempered-cnn")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: contestant 'dpsgd-tempered-cnn' is for images of at least 16 pixels a side...
     """
     if name is not None:
         check_images(contestant, setting.image_shape)
@@ -104,18 +71,7 @@ def by_recipe(setting: Setting, *, name: str | None = None, contestant: str = "d
 
 
 def on_public(setting: Setting) -> DPSGDClassifier:
-    """Return linear DP-SGD on the very representation that PATE's default fits on public rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> X_public = np.random.default_rng(0).normal(size=(30, 3))
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> on_public(setting)._plan_ahead.recipe.name
-    'pretrained'
-    """
+    """Return linear DP-SGD on the very representation that PATE's default fits on public rows."""
     rep = own_representation(setting)
     plan = planned(setting, representation=rep)
     # As the planner does on a representation of its own: as many components as the evidence bears, partly whitened.

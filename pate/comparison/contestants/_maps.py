@@ -14,31 +14,13 @@ from pate.representations import Representation
 
 
 def own_representation(setting: Setting) -> Any:
-    """Return what record voters take by default, fitted on the public rows of this repeat.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> type(own_representation(setting)).__name__
-    'TableMap'
-    """
+    """Return what record voters take by default, fitted on the public rows of this repeat."""
     X, shape = setting.X_public, setting.image_shape
     return setting.fitted(default_representation(kind_of(X, shape), X, image_shape=shape, random_state=setting.seed))
 
 
 def quick_representation(setting: Setting) -> Any:
-    """Return the same but for images of 16 pixels a side and more: scattering, however they look.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> type(quick_representation(setting)).__name__
-    'TableMap'
-    """
+    """Return the same but for images of 16 pixels a side and more: scattering, however they look."""
     if kind_of(setting.X_public, setting.image_shape) != "image":
         return own_representation(setting)
     return setting.fitted(scattered(setting.X_public, setting.image_shape))
@@ -54,15 +36,6 @@ def planned(setting: Setting, *, name: str | None = None, representation: Repres
         Of a preset; None chooses.
     representation : Representation or None
         Fitted on public rows; None takes the recipe's.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> X_public = np.random.default_rng(0).normal(size=(30, 3))
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> planned(setting).recipe.name
-    'tabular-kernel'
     """
     return RecipePlan.of(
         tuple(np.shape(setting.X_public)[1:]),
@@ -79,16 +52,7 @@ def planned(setting: Setting, *, name: str | None = None, representation: Repres
 
 
 def facts_of_setting(setting: Setting) -> TrainingFacts:
-    """Return the public facts that DP-SGD's planner chooses from.
-
-    Examples
-    --------
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> facts_of_setting(setting).kind
-    'mixed'
-    """
+    """Return the public facts that DP-SGD's planner chooses from."""
     return facts_of(
         tuple(np.shape(setting.X_public)[1:]),
         setting.X_public,

@@ -18,13 +18,7 @@ _NO_NOISE = 1e4
 
 
 class Fast(PATEClassifier):
-    """Record voters without a network: components of scattering are columns of a table, whatever images look like.
-
-    Examples
-    --------
-    >>> Fast(voters="records").who_votes()
-    'records'
-    """
+    """Record voters without a network: components of scattering are columns of a table, whatever images look like."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -32,13 +26,7 @@ class Fast(PATEClassifier):
 
 
 class HeadAlone(PATEClassifier):
-    """Record voters whose linear head is the model: nobody learns from it.
-
-    Examples
-    --------
-    >>> HeadAlone(voters="records").who_votes()
-    'records'
-    """
+    """Record voters whose linear head is the model: nobody learns from it."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -46,13 +34,7 @@ class HeadAlone(PATEClassifier):
 
 
 class HeadOfColumns(HeadAlone):
-    """The same on components of scattering.
-
-    Examples
-    --------
-    >>> HeadOfColumns(voters="records").who_votes()
-    'records'
-    """
+    """The same on components of scattering."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -60,13 +42,7 @@ class HeadOfColumns(HeadAlone):
 
 
 class Noiseless(PATEClassifier):
-    """The default road with noise that moves nothing: a ceiling, with no privacy and so no statement.
-
-    Examples
-    --------
-    >>> Noiseless(voters="records").who_votes()
-    'records'
-    """
+    """The default road with noise that moves nothing: a ceiling, with no privacy and so no statement."""
 
     def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
         """Fit as :class:`pate.PATEClassifier` does, and promise nothing."""
@@ -82,88 +58,33 @@ def _as_columns(facts: PublicFacts) -> PublicFacts:
 
 
 def default(setting: Setting) -> PATEClassifier:
-    """Return pate's default: nothing said, records vote on their own road, image student and all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> default(setting).who_votes()
-    'records'
-    """
+    """Return pate's default: nothing said, records vote on their own road, image student and all."""
     return PATEClassifier(**_said(setting), representation=own_representation(setting))
 
 
 def auto(setting: Setting) -> PATEClassifier:
-    """Return whoever pate's public rule chooses, records that vote or DP-SGD.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> auto(setting).who_votes()
-    'auto'
-    """
+    """Return whoever pate's public rule chooses, records that vote or DP-SGD."""
     return PATEClassifier(**{**_said(setting), "voters": "auto"})
 
 
 def fast(setting: Setting) -> PATEClassifier:
-    """Return record voters without networks: of images scattering, of all else the default.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> type(fast(setting)).__name__
-    'Fast'
-    """
+    """Return record voters without networks: of images scattering, of all else the default."""
     return Fast(**_said(setting), representation=quick_representation(setting))
 
 
 def linear(setting: Setting) -> PATEClassifier:
-    """Return record voters with a linear head and no student, on the default's own representation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> type(linear(setting)).__name__
-    'HeadAlone'
-    """
+    """Return record voters with a linear head and no student, on the default's own representation."""
     return HeadAlone(**_said(setting), representation=own_representation(setting))
 
 
 def same(setting: Setting) -> PATEClassifier:
-    """Return record voters with a linear head on the very representation that DP-SGD's recipe takes at this budget.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X_public = np.random.default_rng(0).normal(size=(30, 3))
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> [type(part).__name__ for part in same(setting).representation.parts_]
-    ['RandomFourier', 'PublicPCA', 'UnitRows']
-    """
+    """Return record voters with a linear head on the very representation that DP-SGD's recipe takes at this budget."""
     (map_,) = planned(setting).maps
     return HeadOfColumns(**_said(setting), representation=map_)
 
 
 def noiseless(setting: Setting) -> PATEClassifier:
-    """Return the default's votes without noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> noiseless(setting).budget.epsilon
-    10000.0
-    """
+    """Return the default's votes without noise."""
     said = _said(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
     return Noiseless(**said, representation=own_representation(setting))
 

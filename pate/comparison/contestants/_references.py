@@ -47,13 +47,6 @@ class NoisyMajority(ClassifierMixin, BaseEstimator):
     shares_ : float64 array of shape (n_classes,)
         Noisy shares of the classes, none negative, that sum to 1; public.
     statement_ : PrivacyStatement
-
-    Examples
-    --------
-    >>> y = np.repeat([0, 1], [300, 700])
-    >>> floor = NoisyMajority(budget=Budget(1.0, 1e-5), classes=(0, 1)).fit(np.zeros((1000, 2)), y)
-    >>> floor.predict(np.zeros((2, 2))), floor.statement_.guarantee.epsilon <= 1
-    (array([1, 1]), True)
     """
 
     def __init__(self, *, budget: Budget, classes: Any, noise_seed: int | None = None) -> None:
@@ -107,13 +100,6 @@ class PublicLabels(ClassifierMixin, BaseEstimator):
     y_public : int64 array of shape (n_public,)
         Class indices, -1 where a row has no label.
     classes : sequence
-
-    Examples
-    --------
-    >>> X_public = np.random.default_rng(0).normal(size=(40, 3))
-    >>> floor = PublicLabels(TableMap().fit(X_public), np.r_[(X_public[:20, 0] > 0) * 1, [-1] * 20], classes=(0, 1))
-    >>> floor.fit(None, None, X_public=X_public).predict(np.array([[2.0, 0, 0], [-2.0, 0, 0]]))
-    array([1, 0])
     """
 
     def __init__(self, representation: Any, y_public: Any, *, classes: Any) -> None:
@@ -164,12 +150,6 @@ class Ordinary(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     model : scikit-learn classifier
-
-    Examples
-    --------
-    >>> ceiling = Ordinary(LogisticRegression()).fit(np.eye(4), [0, 0, 1, 1])
-    >>> ceiling.predict(np.eye(4)).tolist()
-    [0, 0, 1, 1]
     """
 
     def __init__(self, model: Any) -> None:
@@ -194,15 +174,7 @@ class Ordinary(ClassifierMixin, BaseEstimator):
 
 
 def majority(setting: Setting) -> NoisyMajority:
-    """Return the commonest class by a noisy count.
-
-    Examples
-    --------
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> majority(setting).classes
-    (0, 1)
-    """
+    """Return the commonest class by a noisy count."""
     return NoisyMajority(budget=setting.budget, classes=setting.classes, noise_seed=setting.noise_seed)
 
 
@@ -213,13 +185,6 @@ def public_labels(setting: Setting) -> PublicLabels:
     ------
     InvalidInputError
         The setting tells no labels of public rows.
-
-    Examples
-    --------
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7, y_public=np.r_[0, 1, [-1] * 28])
-    >>> type(public_labels(setting)).__name__
-    'PublicLabels'
     """
     if setting.y_public is None:
         raise InvalidInputError(
@@ -230,15 +195,7 @@ def public_labels(setting: Setting) -> PublicLabels:
 
 
 def no_privacy(setting: Setting) -> Ordinary:
-    """Return a good ordinary model for this kind of data: on images of 16 pixels and more, of what scattering sees.
-
-    Examples
-    --------
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> no_privacy(setting).model.steps[-1][0]
-    'histgradientboostingclassifier'
-    """
+    """Return a good ordinary model for this kind of data: on images of 16 pixels and more, of what scattering sees."""
     model = ordinary_model(setting.kind, setting.n_records, seed=setting.seed)
     if kind_of(setting.X_public, setting.image_shape) == "image":
         return Ordinary(make_pipeline(FrozenEstimator(quick_representation(setting)), StandardScaler(), model))

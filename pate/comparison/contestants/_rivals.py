@@ -10,32 +10,12 @@ from pate.rivals import PrivateKNN, SparseVectorPATE
 
 
 def private_knn(setting: Setting) -> PrivateKNN:
-    """Return private kNN; images are compared by scattering.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> private_knn(setting).sample_rate
-    1.0
-    """
+    """Return private kNN; images are compared by scattering."""
     return PrivateKNN(**_said(setting))
 
 
 def sparse_vector(setting: Setting) -> SparseVectorPATE:
-    """Return the sparse-vector scheme; images are seen by scattering.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(30), kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
-    >>> sparse_vector(setting).who_votes()
-    'records'
-    """
+    """Return the sparse-vector scheme; images are seen by scattering."""
     return SparseVectorPATE(**_said(setting), n_jobs=setting.n_jobs)
 
 

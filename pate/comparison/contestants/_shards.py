@@ -30,14 +30,7 @@ _TREES = 100
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """What is asked of how many teachers, with which noise.
-
-    Examples
-    --------
-    >>> from pate import GNMax
-    >>> ShardPlan(250, 10, 10, GNMax(sigma=40.0)).n_teachers
-    250
-    """
+    """What is asked of how many teachers, with which noise."""
 
     n_teachers: int
     n_queries: int
@@ -60,16 +53,6 @@ def plan_shards(
     noise : float or None
         Standard deviation on a count, in votes per teacher; None: the paper's.
     records_each : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=tuple(range(10)), X_public=np.zeros((9000, 2)),
-    ...                   kind="table", n_records=60_000, n_units=60_000, seed=7)
-    >>> found = plan_shards(setting, "confident")
-    >>> found.n_teachers, 100 < found.n_queries < 300, found.mechanism.sigma <= 40
-    (250, True, True)
     """
     n_teachers = min(_TEACHERS, max(_FEWEST, setting.n_units // records_each), setting.n_units)
     n_public = len(setting.X_public)
@@ -106,16 +89,6 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
     Teachers are random forests where columns are categories (as the paper's of Adult), support vector machines on
     images, logistic regressions on all other tables; the student is semi-supervised where the rows are numbers (label
     spreading stands for the paper's GAN). Which rows are asked about pate's default says.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pate import Budget
-    >>> X_public = np.random.default_rng(0).normal(size=(40, 3))
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=X_public, kind="table",
-    ...                   n_records=900, n_units=900, seed=7)
-    >>> by_2018(setting, name="gnmax").n_teachers
-    45
     """
     plan = plan_shards(setting, name)
     teacher, student = _models(setting)

@@ -22,26 +22,13 @@ FIRST_MOMENT, LAST_MOMENT = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder and below it, sorted; hidden ones and those that begin with _ are none.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> parquet_parts(Path(tempfile.mkdtemp()))
-    []
-    """
+    """Return the Parquet files in a folder and below it, sorted; hidden ones and those that begin with _ are none."""
     found = (path for path in folder.rglob("*") if path.name.lower().endswith(".parquet") and path.is_file())
     return sorted(p for p in found if not any(part[0] in "._" for part in p.relative_to(folder).parts))
 
 
 def is_key(piece: str) -> bool:
-    """Whether a sub-folder's name is that of a column and a value.
-
-    Examples
-    --------
-    >>> is_key("town=Oslo"), is_key("2020")
-    (True, False)
-    """
+    """Whether a sub-folder's name is that of a column and a value."""
     return "=" in piece
 
 
@@ -170,14 +157,7 @@ def _as_spelt(column: pd.Series) -> pd.Series:
 
 
 def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
-    """Return an arrow table as a DataFrame, decimal numbers as float64.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> arrow_frame(pa.table({"a": pa.array(["1.50"]).cast(pa.decimal128(5, 2))}), nullable=True)["a"].tolist()
-    [1.5]
-    """
+    """Return an arrow table as a DataFrame, decimal numbers as float64."""
     import pandas as pd
     import pyarrow as pa
 
@@ -219,13 +199,7 @@ def _spelt(column: Any) -> Any:
 
 
 def decoded(cell: bytes) -> str | bytes:
-    r"""Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter.
-
-    Examples
-    --------
-    >>> decoded(b"caf\xc3\xa9"), decoded(b"\xff")
-    ('café', b'\xff')
-    """
+    r"""Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter."""
     try:
         return cell.decode()
     except UnicodeDecodeError:

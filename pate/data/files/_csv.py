@@ -52,15 +52,6 @@ class CsvTable:
     format : TableFormat
     zeros : frozenset of str
         Columns of a public file with cells such as ``007``; of a private one none is named.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
-    >>> _ = file.write_text("zip;town\n00501;Holtsville\n")
-    >>> table = open_csv(file, Wanted())
-    >>> table.names, str(table.format), sorted(table.zeros)
-    (('zip', 'town'), 'CSV, semicolons, utf-8', ['zip'])
     """
 
     path: Path
@@ -390,14 +381,7 @@ _POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+(e[+-]?[0-9]+)?", re.IGNORECASE
 
 
 def comma_numbers(column: pd.Series) -> bool:
-    """Whether a public column of texts holds numbers with decimal commas, and whole ones, alone.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> comma_numbers(pd.Series(["1,5", "2", None], dtype=object)), comma_numbers(pd.Series(["2", "x"], dtype=object))
-    (True, False)
-    """
+    """Whether a public column of texts holds numbers with decimal commas, and whole ones, alone."""
     cells = [cell for cell in column.tolist() if isinstance(cell, str)]
     if not any(_COMMA_NUMBER.fullmatch(cell) for cell in cells):
         return False
@@ -405,13 +389,7 @@ def comma_numbers(column: pd.Series) -> bool:
 
 
 def _has_commas(text: str, sep: str) -> bool:
-    r"""Whether some column of a public file holds decimal commas alone, not to be taken for thousands, and none points.
-
-    Examples
-    --------
-    >>> _has_commas("a;b\n1,5;x\n2;y", ";"), _has_commas("a\n1,500", ";"), _has_commas("a;b\n1,5;1.5", ";")
-    (True, False, False)
-    """
+    r"""Whether some column of a public file holds decimal commas alone, not thousands' ones, and none points."""
     columns = zip_longest(*islice(filter(None, _reader(text, sep)), 1, None), fillvalue="")
     there = ([cell.strip() for cell in column if cell.strip() not in MISSING] for column in columns)
     commas = False

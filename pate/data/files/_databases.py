@@ -25,15 +25,7 @@ _ELSEWHERE = re.compile(r"(postgres(?:ql)?|mysql|mariadb|mssql|oracle|snowflake|
 
 @dataclass(frozen=True)
 class Database:
-    """A table in a database file, or what a query gives: ``duckdb:FILE?table=NAME``, ``sqlite:FILE?query=SELECT ...``.
-
-    Examples
-    --------
-    >>> Database.of("duckdb:clinic.db?table=visits")
-    Database(kind='duckdb', path=PosixPath('clinic.db'), table='visits', query='')
-    >>> Database.of("visits.csv") is None
-    True
-    """
+    """A table in a database file, or a query: ``duckdb:FILE?table=NAME``, ``sqlite:FILE?query=SELECT ...``."""
 
     kind: str
     path: Path
@@ -146,25 +138,13 @@ class Database:
 
 
 def beside(source: str | os.PathLike[str], ending: str) -> Path:
-    """Return the place of a file that belongs to a table: beside it, under its name and ``ending``.
-
-    Examples
-    --------
-    >>> str(beside("a/visits.csv", ".ledger.sqlite")), str(beside("duckdb:a/b.db?table=t", ".ledger.sqlite"))
-    ('a/visits.csv.ledger.sqlite', 'a/b.db.t.ledger.sqlite')
-    """
+    """Return the place of a file that belongs to a table: beside it, under its name and ``ending``."""
     base = Database.of(source)
     path = Path(source)
     return path.with_name(path.name + ending) if base is None else base.beside(ending)
 
 
 def file_of(source: str | os.PathLike[str]) -> Path:
-    """Return the file or folder that is read.
-
-    Examples
-    --------
-    >>> str(file_of("sqlite:a/b.db?table=t")), str(file_of("a/b.csv"))
-    ('a/b.db', 'a/b.csv')
-    """
+    """Return the file or folder that is read."""
     base = Database.of(source)
     return Path(source) if base is None else base.path

@@ -27,13 +27,6 @@ class TableFormat:
         ``"."`` or ``","``; of a CSV file.
     part : str
         The sheet, the table, or how many files.
-
-    Examples
-    --------
-    >>> print(TableFormat("CSV", sep=";", encoding="cp1252", decimal=","))
-    CSV, semicolons, cp1252, decimal commas
-    >>> print(TableFormat("Excel", part="sheet 'visits'"))
-    Excel, sheet 'visits'
     """
 
     kind: str
@@ -63,11 +56,6 @@ class Wanted:
     recognise : bool
         Of a public file beside a private one, of which these were said: only what cannot be recognised is taken from
         here.
-
-    Examples
-    --------
-    >>> Wanted(sep=";").said()
-    ['sep']
     """
 
     sep: str | None = None

@@ -44,15 +44,7 @@ _CELLS, _LETTERS = "another number of cells than the header, or quotes that do n
 
 
 def lines_of(data: bytes, encoding: str) -> tuple[str, list[str]]:
-    r"""Return how lines end, by the first one, and the lines, :class:`Odd` where one is not of this encoding.
-
-    Examples
-    --------
-    >>> lines_of(b"a,b\r\n1,\xff\n2,3\n", "utf-8")
-    ('\n', ['a,b\r', '1,�', '2,3'])
-    >>> lines_of(b"a\r1\n2\r", "utf-8")
-    ('\r', ['a', '1\n2'])
-    """
+    r"""Return how lines end, by the first one, and the lines, :class:`Odd` where one is not of this encoding."""
     if encoding in _WIDE:
         text = data.decode(encoding, errors="replace")
         end = _end(text, "\n", "\r")
@@ -98,14 +90,6 @@ def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, en
     -----
     CuratorWarning
         Some lines are no rows; each is a row of empty cells.
-
-    Examples
-    --------
-    >>> print(records_text(Path("a.csv"), ['1,"x', 'y"', '"2", "3"'], ",", 2))
-    "1","x
-    y"
-    "2","3"
-    <BLANKLINE>
     """
     made, letters, cells = io.StringIO(newline=""), [], []
     quoted = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
@@ -146,13 +130,7 @@ def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, en
 
 
 def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]:
-    r"""Return the cells of the header, and how many lines it takes.
-
-    Examples
-    --------
-    >>> header_of(['a,"b', 'c"', "1,2"], ",", "\n")
-    (['a', 'b\nc'], 2)
-    """
+    r"""Return the cells of the header, and how many lines it takes."""
     text = lines[0].removesuffix("\r") if end == "\n" else lines[0]
     found = _cells(text, sep)
     if found is None and text.count('"') % 2:

@@ -63,14 +63,6 @@ def read_npz(path: str | os.PathLike[str], *, what: str, remedy: str) -> dict[st
     ------
     InvalidInputError
         The file is damaged, is no archive of plain arrays, or would unpack to far more than its size.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.npz"
-    >>> np.savez(file, X=np.eye(2))
-    >>> read_npz(file, what="table", remedy="")["X"].shape
-    (2, 2)
     """
     try:
         packed = os.path.getsize(path)
@@ -104,14 +96,6 @@ def read_npy(path: str | os.PathLike[str], *, what: str, remedy: str) -> npt.NDA
     ------
     InvalidInputError
         The file is damaged, or holds Python objects.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.npy"
-    >>> np.save(file, np.eye(2))
-    >>> read_npy(file, what="array", remedy="").shape
-    (2, 2)
     """
     try:
         with open(path, "rb") as stream:
@@ -121,13 +105,7 @@ def read_npy(path: str | os.PathLike[str], *, what: str, remedy: str) -> npt.NDA
 
 
 def reason(error: BaseException) -> str:
-    """Return what may be said of an error about somebody's file: its kind; a library's text may quote the contents.
-
-    Examples
-    --------
-    >>> reason(ValueError("could not convert 'Ms Smith' to float")), reason(TooLargeError("too large"))
-    ('ValueError', 'too large')
-    """
+    """Return what may be said of an error about somebody's file: its kind; a library's text may quote the contents."""
     return str(error) if isinstance(error, TooLargeError) else type(error).__name__
 
 

@@ -55,15 +55,6 @@ class Opened:
     blocks : callable or None
         Of a private table that is better not held as a whole: yields its rows as DataFrames, some at a time, of the
         columns named or of all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "a.tsv"
-    >>> _ = file.write_text("age\ttown\n50\tOslo\n")
-    >>> opened = open_table(file)
-    >>> opened.names, str(opened.format)
-    (('age', 'town'), 'CSV, tabs, utf-8')
     """
 
     path: Path
@@ -78,14 +69,7 @@ class Opened:
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
-    """Whether a path names a table: anything but a folder without Parquet files in it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> is_table("a.csv"), is_table(tempfile.mkdtemp())
-    (True, False)
-    """
+    """Whether a path names a table: anything but a folder without Parquet files in it."""
     place = Path(path)
     return not place.is_dir() or bool(parquet_parts(place))
 
@@ -178,13 +162,7 @@ def _held(frame: pd.DataFrame, path: Path, name: str, known: TableFormat) -> Ope
 
 
 def heeded_by(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Return what may be said of how such a file is written.
-
-    Examples
-    --------
-    >>> heeded_by("a.csv.gz"), heeded_by("a.xlsx"), heeded_by("duckdb:a.csv?table=t")
-    (('sep', 'encoding', 'decimal'), ('sheet',), ())
-    """
+    """Return what may be said of how such a file is written."""
     if Database.of(path) is not None:
         return ()
     name = Path(path).name.lower()
@@ -192,15 +170,7 @@ def heeded_by(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def check_heeded(wanted: Wanted, *paths: str | os.PathLike[str]) -> None:
-    """Refuse what was said of how a table is written where none of these files heeds it.
-
-    Examples
-    --------
-    >>> check_heeded(Wanted(sheet="visits"), "a.xlsx", "b.csv")
-    >>> check_heeded(Wanted(sheet="visits"), "b.csv")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: sheet (--sheet) is for Excel workbooks, and 'b.csv' is none. Leave it out.
-    """
+    """Refuse what was said of how a table is written where none of these files heeds it."""
     known = {said for path in paths for said in heeded_by(path)}
     odd = [said for said in wanted.said() if said not in known]
     if odd:

@@ -34,16 +34,6 @@ def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[
     Notes
     -----
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from pate.data.files._opened import open_table
-    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
-    >>> _ = file.write_text("patient_id,age\n" + "".join(f"p{i // 3},{i}\n" for i in range(60)))
-    >>> about_owners(open_table(file, names=["age"]))[0].text
-    "the column 'patient_id' has 20 values in 60 records, as ids of people do. If one person may ...
     """
     names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]
     if not names:

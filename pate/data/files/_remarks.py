@@ -37,14 +37,6 @@ def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
         As :func:`pate.data.read_table` made it: float64, or text as objects.
     zeros : bool
         Whether cells of the file begin with a needless 0.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> remark_on("zip", pd.Series([501.0, 10115.0]), zeros=True)
-    'cells such as 007 lose their zeros: a code? Then text= (--text), drop= (--drop) or id= (--id)'
-    >>> remark_on("age", pd.Series([50.0, 61.5]))
-    ''
     """
     there = column.dropna()
     n, n_kinds = len(there), int(there.nunique())

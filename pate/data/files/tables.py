@@ -227,15 +227,7 @@ def features_of(
 
 
 def check_one_role(named: Mapping[str, list[str]]) -> None:
-    """Refuse a column of two roles; an id may say whose row it is too.
-
-    Examples
-    --------
-    >>> check_one_role({"group": ["a"], "id": ["a"], "drop": []})
-    >>> check_one_role({"target": ["a"], "drop": ["a"]})
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: column 'a' has two roles among target, group, id and drop. ...
-    """
+    """Refuse a column of two roles; an id may say whose row it is too."""
     used = [n for role, names in named.items() for n in names if not (role == "id" and names == named.get("group"))]
     clash = sorted({n for n in used if used.count(n) > 1})
     if clash:

@@ -76,13 +76,7 @@ class Raw:
 
 
 def parse_idx(data: bytes) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes (the format of MNIST).
-
-    Examples
-    --------
-    >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
-    array([7, 9], dtype=uint8)
-    """
+    """Read an IDX file of unsigned bytes (the format of MNIST)."""
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise ValueError("not an IDX file of unsigned bytes")
     n_dims = data[3]

@@ -20,12 +20,6 @@ def cut_anew(parts: Sequence[Part], rng: np.random.Generator) -> list[Part]:
     ------
     InvalidInputError
         The rows of the parts are not of one kind.
-
-    Examples
-    --------
-    >>> parts = [(np.arange(4), np.arange(4)), (np.arange(4, 6), np.arange(4, 6))]
-    >>> [len(X) for X, _ in cut_anew(parts, np.random.default_rng(0))]
-    [4, 2]
     """
     rows, y = _together([X for X, _ in parts]), np.concatenate([labels for _, labels in parts])
     order = rng.permutation(len(y))

@@ -48,13 +48,7 @@ def list_datasets() -> tuple[str, ...]:
 
 
 def check_dataset(name: str, value: Any, *, remedy: str) -> str:
-    """Return the name of a data set as this package writes it; refuse one that it does not know.
-
-    Examples
-    --------
-    >>> check_dataset("name", "Fashion-MNIST", remedy="")
-    'fashion_mnist'
-    """
+    """Return the name of a data set as this package writes it; refuse one that it does not know."""
     key = value.replace("-", "_").lower().replace("cifar_10", "cifar10") if isinstance(value, str) else value
     return check_choice(name, key, SOURCES, remedy=remedy)
 

@@ -36,13 +36,7 @@ _LARGEST = 1e30
 
 
 def whole_blocks(sizes: Sequence[int], most: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield where each run of blocks begins and their sizes: as many as have ``most`` units together, or one.
-
-    Examples
-    --------
-    >>> list(whole_blocks([3, 4, 9, 2], 8))
-    [(0, [3, 4]), (7, [9]), (16, [2])]
-    """
+    """Yield where each run of blocks begins and their sizes: as many as have ``most`` units together, or one."""
     at, held = 0, list[int]()
     for size in [*sizes, most + 1]:
         if held and sum(held) + size > most:
@@ -206,15 +200,7 @@ def _nothing(x: Tensor, odd: Tensor) -> Tensor:
 
 
 def run(layer: Any, a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the layer's weights were multiplied with, and its output: gradients go through to ``a`` alone.
-
-    Examples
-    --------
-    >>> layer = nn.Linear(2, 3)
-    >>> kept, z = run(layer, torch.ones(4, 2))
-    >>> bool(torch.equal(z, layer(torch.ones(4, 2)))), z.requires_grad
-    (True, False)
-    """
+    """Return what the layer's weights were multiplied with, and its output: gradients go through to ``a`` alone."""
     if isinstance(layer, nn.Embedding):
         return a, F.embedding(a, layer.weight.detach(), layer.padding_idx)
     weight: Any
@@ -253,16 +239,6 @@ def parts(layer: Any, kept: Tensor, g: Tensor, rows_per_unit: int = 1) -> list[P
         The gradient of the units' losses with respect to the output.
     rows_per_unit : int
         K.
-
-    Examples
-    --------
-    >>> layer = nn.Linear(2, 1)
-    >>> [both] = parts(layer, torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0]]))
-    >>> both.names, both.squares()
-    (('weight', 'bias'), tensor([104.], dtype=torch.float64))
-    >>> row, back = torch.tensor([[3.0, 4.0]] * 2), torch.tensor([[2.0], [-2.0]])
-    >>> [float(part.squares()) < 1e-30 for part in parts(layer, row, back, 2)]  # two rows that cancel
-    [True, True]
     """
     learnt = tuple(name for name, p in layer.named_parameters(recurse=False) if p.requires_grad)
     if isinstance(layer, nn.Linear) and g.dim() == 2 and rows_per_unit == 1:
@@ -311,14 +287,7 @@ def _summed(layer: Any, x: Tensor) -> Tensor:
 
 
 def floats(layer: Any, kept: Tensor, z: Tensor) -> int:
-    """Return about how many numbers one record costs here at a time, by one row of :func:`run`.
-
-    Examples
-    --------
-    >>> layer = nn.Linear(2, 3)
-    >>> floats(layer, torch.ones(1, 2), torch.ones(1, 3))
-    8
-    """
+    """Return about how many numbers one record costs here at a time, by one row of :func:`run`."""
     size = kept.numel() + 2 * z.numel()
     if isinstance(layer, nn.Linear) and z.dim() == 2:
         return size

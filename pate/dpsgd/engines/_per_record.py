@@ -213,11 +213,6 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
         A number is the norm of a flat one.
     groups : sequence of int
         The group of each parameter; none for one group of all.
-
-    Examples
-    --------
-    >>> clipped([torch.tensor([[3.0, 4.0], [0.0, 0.5]])], 1.0)
-    [tensor([0.6000, 1.3000], dtype=torch.float64)]
     """
     clip, groups = as_clip(clip), groups or (0,) * len(gradients)
     finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for g in gradients]

@@ -82,13 +82,6 @@ def read_program(module: nn.Module) -> tuple[Step, ...] | None:
     ----------
     module : torch.nn.Module
         Not run: a copy is traced.
-
-    Examples
-    --------
-    >>> [step.name for step in read_program(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)))]
-    ['0', '1', '2']
-    >>> read_program(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))) is None
-    True
     """
     if any(map(_changed, nn.Module.modules(module))):
         return None

@@ -64,14 +64,6 @@ class Cycle:
     rounds : int
         How many turns a group has, at most.
     n_steps : int
-
-    Examples
-    --------
-    >>> Cycle.of(Shape(1000, 0.256, 80, 256))
-    Cycle(separation=3, rate=0.768, rounds=27, n_steps=80)
-    >>> batches = list(Cycle.of(Shape(9, 1 / 3, 6, 3)).batches(9, NoiseSource()))
-    >>> sorted(np.concatenate(batches[:3]).tolist()) == list(range(9)), bool((batches[0] == batches[3]).all())
-    (True, True)
     """
 
     separation: int
@@ -125,12 +117,6 @@ class CyclicCost:
         By how much one unit's gradients of norm 1 move the release, in units of the noise on it.
     apart : bool
         Whether the columns of one unit's turns share no row and none is longer than 1: then coins amplify.
-
-    Examples
-    --------
-    >>> cost = CyclicCost(Cycle(64, 1.0, 8, 512), 8**0.5, apart=True)
-    >>> round(cost.mu(8**0.5, "replace-one"), 6), round(cost.mu(8**0.5, "add-or-remove"), 6)
-    (2.0, 1.0)
     """
 
     cycle: Cycle
@@ -205,13 +191,6 @@ class CyclicCost:
 
 
 def check_separation(separation: int | None) -> None:
-    """Refuse a separation that is no whole number of steps.
-
-    Examples
-    --------
-    >>> check_separation(0)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: separation must be a whole number >= 1, got 0. ...
-    """
+    """Refuse a separation that is no whole number of steps."""
     if separation is not None:
         check_int("separation", separation, low=1, remedy="Pass None for one turn an epoch.")

@@ -48,13 +48,6 @@ def root_coefficients(n: int, *, momentum: float = 0.0, inverse: bool = False) -
     Returns
     -------
     float64 array of shape (n,)
-
-    Examples
-    --------
-    >>> root_coefficients(4).tolist(), root_coefficients(4, inverse=True).tolist()
-    ([1.0, 0.5, 0.375, 0.3125], [1.0, -0.5, -0.125, -0.0625])
-    >>> np.convolve(root_coefficients(4), root_coefficients(4))[:4]
-    array([1., 1., 1., 1.])
     """
     k = np.arange(1, n)
     binomial = np.cumprod(np.r_[1.0, (k - 1.5) / k if inverse else (k - 0.5) / k])
@@ -64,13 +57,7 @@ def root_coefficients(n: int, *, momentum: float = 0.0, inverse: bool = False) -
 
 
 def inverse_coefficients(coefficients: npt.ArrayLike, n: int) -> FloatArray:
-    """Return the first column of the inverse of the Toeplitz matrix with this first column (the rest of it zero).
-
-    Examples
-    --------
-    >>> inverse_coefficients([1.0, -1.0], 4)
-    array([1., 1., 1., 1.])
-    """
+    """Return the first column of the inverse of the Toeplitz matrix with this first column (the rest of it zero)."""
     impulse = np.zeros(n)
     impulse[0] = 1.0
     return np.asarray(lfilter([1.0], np.asarray(coefficients, dtype=np.float64)[:n], impulse))
@@ -84,11 +71,6 @@ def optimised_coefficients(n_bands: int, n_steps: int, *, momentum: float = 0.0)
     with the gradient written out (McKenna 2025, "Scaling up the banded matrix factorization mechanism"). Takes
     milliseconds. Privacy hangs on the columns' norms alone, which are computed of what is returned: multiples of
     2^-20, the same on any machine but for chance.
-
-    Examples
-    --------
-    >>> optimised_coefficients(4, 512).round(2).tolist(), root_coefficients(4).round(2).tolist()
-    ([1.0, 0.82, 0.75, 0.68], [1.0, 0.5, 0.38, 0.31])
     """
     n_bands = min(n_bands, n_steps)
     if n_bands == 1:
@@ -121,14 +103,6 @@ def cyclic_sensitivity(column: Callable[[int], FloatArray], n_steps: int, separa
     column : callable
         t -> the entries of column t of C from row t on, as far as they are not zero.
     n_steps, separation : int
-
-    Examples
-    --------
-    >>> ones = np.ones(6)
-    >>> round(cyclic_sensitivity(lambda t: ones[:1], 6, 2) ** 2, 9)  # three turns that share no row
-    3.0
-    >>> round(cyclic_sensitivity(lambda t: ones[t:], 6, 3) ** 2, 9)  # prefix sums: 1, 1, 1, 2, 2, 2
-    15.0
     """
     worst = 0.0
     for first in range(min(separation, n_steps)):
@@ -152,17 +126,6 @@ class Toeplitz:
         T's first column, as far as it is not zero. Where the inverse is banded, all ``n_steps``.
     lengths : float64 array of shape (n_steps,)
         D's diagonal.
-
-    Examples
-    --------
-    >>> C = Toeplitz.of(root_coefficients(2), n_steps=4, equal_columns=True)
-    >>> C.dense().round(3)
-    array([[0.894, 0.   , 0.   , 0.   ],
-           [0.447, 0.894, 0.   , 0.   ],
-           [0.   , 0.447, 0.894, 0.   ],
-           [0.   , 0.   , 0.447, 1.   ]])
-    >>> round(C.sensitivity(2) ** 2, 9)
-    2.0
     """
 
     column: FloatArray
@@ -214,13 +177,6 @@ class Toeplitz:
 
         A adds up the gradients (:func:`root_coefficients`). Times the sensitivity and over the mu of the budget this
         is the error that has to be lived with.
-
-        Examples
-        --------
-        Prefix sums of independent noise: the mean of 1, ..., n.
-
-        >>> round(Toeplitz.of([1.0], n_steps=9, equal_columns=True).rmse() ** 2, 9)
-        5.0
         """
         return math.sqrt(sum(float(e @ e) for e in self._errors(momentum)) / self.n_steps)
 

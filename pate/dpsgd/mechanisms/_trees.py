@@ -42,14 +42,6 @@ class Forest:
     n_steps : int
     restart : int
         Number of steps after which new trees begin.
-
-    Examples
-    --------
-    >>> forest = Forest(7, 7)
-    >>> forest.trees
-    ((0, 2), (4, 1), (6, 0))
-    >>> round(forest.sensitivity(7) ** 2, 9), round(forest.scale**2, 9)
-    (1.0, 3.0)
     """
 
     n_steps: int
@@ -86,13 +78,6 @@ class Forest:
 
         A node is moved by as many gradients as the unit has steps in its block, and all may point the same way
         (:mod:`pate.dpsgd.mechanisms._matrices`); the first step is tried out.
-
-        Examples
-        --------
-        Every step: 8 leaves, 4 pairs, 2 fours and the root make 8 + 4 4 + 2 16 + 64, in scaled squares over 4 nodes.
-
-        >>> round(Forest(8, 8).sensitivity(1) ** 2, 9)
-        30.0
         """
         low, high = self.nodes().T
         worst = 0
@@ -113,11 +98,6 @@ class Forest:
         """Return the root mean squared error of the iterates for a noise multiplier of one; takes n_steps^3 time.
 
         As :meth:`pate.dpsgd.mechanisms._matrices.Toeplitz.rmse`.
-
-        Examples
-        --------
-        >>> round(Forest(9, 1).rmse() ** 2, 9)
-        5.0
         """
         H = self.dense()
         covariance = np.linalg.inv(H.T @ H)
@@ -141,13 +121,6 @@ def tree_step(step: int, height: int) -> tuple[tuple[tuple[int, float], ...], fl
         Of the summed noise of the finished block of height h left of the path to the step, one pair for each.
     std : float
         Of what is drawn anew.
-
-    Examples
-    --------
-    Two steps: precision 2 for each and 1 for their sum.
-
-    >>> round(tree_step(0, 1)[1] ** -2, 9), tree_step(1, 1)[0]
-    (1.5, ((0, -0.5),))
     """
     p = 0.0
     inner: dict[int, float] = {}

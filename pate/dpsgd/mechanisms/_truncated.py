@@ -183,13 +183,7 @@ class TruncatedPoissonSGD:
 
 
 def sampled_rate(sample_rate: float) -> float:
-    """Return the rate at which units are sampled: rounded down to a multiple of 2^-64, hence a float.
-
-    Examples
-    --------
-    >>> sampled_rate(0.1) == 0.1, sampled_rate(1.0), 0 < sampled_rate(1e-9) <= 1e-9
-    (True, 1.0, True)
-    """
+    """Return the rate at which units are sampled: rounded down to a multiple of 2^-64, hence a float."""
     return min(int(sample_rate * 2.0**64), 2**64) * 2.0**-64
 
 
@@ -204,11 +198,6 @@ def uniform_subset(members: IntArray, size: int, source: NoiseSource) -> IntArra
     size : int
         At least 1; all are returned where there are no more.
     source : NoiseSource
-
-    Examples
-    --------
-    >>> uniform_subset(np.array([4, 7, 9]), 3, NoiseSource(0)), uniform_subset(np.arange(9), 2, NoiseSource()).shape
-    (array([4, 7, 9]), (2,))
     """
     if size >= len(members):
         return members
@@ -220,14 +209,7 @@ def uniform_subset(members: IntArray, size: int, source: NoiseSource) -> IntArra
 
 
 def check_held(shape: Shape, n_units: int) -> None:
-    """Refuse to sample from another number of units than the one that is accounted (public under replace-one).
-
-    Examples
-    --------
-    >>> check_held(Shape(100, 0.1, 5, 10), 99)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: n_units must be the 100 that are accounted for, got 99. ...
-    """
+    """Refuse to sample from another number of units than the one that is accounted (public under replace-one)."""
     if n_units != shape.n_units:
         raise InvalidInputError(
             f"n_units must be the {shape.n_units} that are accounted for, got {n_units}. Make the Shape of the units "

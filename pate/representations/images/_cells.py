@@ -25,12 +25,6 @@ class ImageCells(NumberCells):
         ``low`` and ``high`` are those of all public pixels, at every place.
     seen : tuple of int
         Shape of one public image as it was handed over: (n_pixels,) where they were flattened.
-
-    Examples
-    --------
-    >>> cells = ImageCells.learn(np.arange(32.0).reshape(2, 4, 4))
-    >>> cells.seen, cells.block(cells.read(np.full((1, 4, 4), np.inf)), 0, 1).max()
-    ((4, 4), np.float64(31.0))
     """
 
     seen: tuple[int, ...] = ()
@@ -58,13 +52,7 @@ class ImageCells(NumberCells):
 
 
 def check_image_shape(value: Any) -> tuple[int, int, int] | None:
-    """Return (channels, height, width), or None where it is left to the rows.
-
-    Examples
-    --------
-    >>> check_image_shape((28, 28)), check_image_shape(None)
-    ((1, 28, 28), None)
-    """
+    """Return (channels, height, width), or None where it is left to the rows."""
     if value is None:
         return None
     whole = isinstance(value, tuple | list) and all(isinstance(n, int | np.integer) and n >= 1 for n in value)
@@ -84,11 +72,6 @@ def image_shape_of(cells: ImageCells, wanted: tuple[int, int, int] | None) -> tu
     ------
     InvalidInputError
         The rows have another number of pixels, or flattened ones are not square.
-
-    Examples
-    --------
-    >>> image_shape_of(ImageCells.learn(np.zeros((1, 784))), None)
-    (1, 28, 28)
     """
     n_pixels = cells.n_features
     if wanted is None and len(cells.seen) > 1:

@@ -37,13 +37,6 @@ class Encoder(nn.Module):
     ----------
     n_body : int
         Length of what :meth:`describe` gives.
-
-    Examples
-    --------
-    >>> import torch
-    >>> encoder = Encoder((1, 28, 28), 32)
-    >>> encoder(torch.rand(2, 1, 28, 28)).shape, encoder.describe(torch.rand(2, 1, 28, 28)).shape
-    (torch.Size([2, 256]), torch.Size([2, 2048]))
     """
 
     def __init__(self, image_shape: tuple[int, int, int], width: int, *, expanded: bool = False) -> None:

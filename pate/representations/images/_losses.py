@@ -19,12 +19,6 @@ def simclr(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     ----------
     Chen, Kornblith, Norouzi and Hinton, *A Simple Framework for Contrastive Learning of Visual Representations*, ICML
     2020, equation 1.
-
-    Examples
-    --------
-    >>> twins = torch.eye(4)
-    >>> bool(simclr(twins, twins, 0.2) < simclr(twins, twins.flip(0), 0.2))
-    True
     """
     n = len(one)
     views = F.normalize(torch.cat([one, two]).float(), dim=1)
@@ -46,12 +40,6 @@ def vicreg(one: Tensor, two: Tensor) -> Tensor:
     Bardes, Ponce and LeCun, *VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning*, ICLR
     2022, equation 6 with their weights 25, 25 and 1; as in their code, the first term is a mean over numbers too, and
     the second one is halved.
-
-    Examples
-    --------
-    >>> views = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-    >>> bool(vicreg(views, views) < vicreg(views, views.flip(0))), bool(vicreg(views, views) < vicreg(views * 0, views))
-    (True, True)
     """
     loss = 25 * F.mse_loss(one.float(), two.float())
     for views in (one.float(), two.float()):

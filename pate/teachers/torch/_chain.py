@@ -29,16 +29,7 @@ class Step:
 
 
 def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
-    """Return the module's layers in order, or None if it is anything but one plain chain of known ones.
-
-    Examples
-    --------
-    >>> chain = read_chain(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
-    >>> [step.kind for step in chain]
-    ['linear', 'relu', 'linear']
-    >>> read_chain(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))) is None
-    True
-    """
+    """Return the module's layers in order, or None if it is anything but one plain chain of known ones."""
     # A chain ends in a tensor, which what picks the logits out of an output leaves as it is.
     if any(map(hooked, module.modules())):
         return None
@@ -124,13 +115,6 @@ class FlatParameters:
     chain : tuple of Step
     low : torch.dtype
         What the layers compute in; the vector itself keeps the module's type.
-
-    Examples
-    --------
-    >>> module = nn.Linear(3, 2)
-    >>> flat = FlatParameters(nn.Sequential(module), (Step("linear", "0.weight", "0.bias"),), torch.float32)
-    >>> flat.vector.shape
-    torch.Size([8])
     """
 
     def __init__(self, module: nn.Module, chain: tuple[Step, ...], low: torch.dtype) -> None:
@@ -260,11 +244,6 @@ def logits_gradient(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     logits : tensor of shape (batch, n_classes)
     targets : tensor of shape (batch, n_classes)
         One 1 in each row, at least as precise as float32.
-
-    Examples
-    --------
-    >>> logits_gradient(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
-    tensor([[-0.5000,  0.5000]])
     """
     grad = torch.softmax(logits, 1, targets.dtype)
     return grad.sub_(targets).div_(len(targets)).to(logits.dtype)

@@ -25,15 +25,6 @@ def code_digest(recipe: Recipe) -> str:
 
     Sources are read where there are any, but a global that a function looks up may change without its source: so a
     module's first weights, and what it and the augmentation make of fixed rows, count as well.
-
-    Examples
-    --------
-    >>> from pate.teachers.torch._recipe import Optimizer
-    >>> from pate.networks import MLP, SmallCNN
-    >>> kwargs = {"n_features": 64, "n_classes": 2}
-    >>> a, b = (Recipe(m, kwargs, 2, (64,), 1, 2, Optimizer(), None, "float32", 0) for m in (MLP, SmallCNN))
-    >>> code_digest(a) == code_digest(a), code_digest(a) == code_digest(b)
-    (True, False)
     """
     module = recipe.fresh(0)
     digest = sha256()

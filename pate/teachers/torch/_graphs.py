@@ -26,13 +26,6 @@ def make_stepper(
     trial : tuple of tensors
         A batch of rows that are nobody's: what is chosen must not hang on any shard.
     device : torch.device
-
-    Examples
-    --------
-    >>> def step(rows, labels, weight, active):
-    ...     pass
-    >>> make_stepper(step, [], (), torch.device("cpu")) is step
-    True
     """
     if device.type != "cuda":
         return step

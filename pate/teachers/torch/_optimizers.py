@@ -14,13 +14,7 @@ from pate.teachers.torch._recipe import Optimizer
 
 
 def make_optimizer(settings: Optimizer, module: nn.Module) -> torch.optim.Optimizer:
-    """Return torch's own optimiser over a module's parameters.
-
-    Examples
-    --------
-    >>> type(make_optimizer(Optimizer("adamw"), nn.Linear(2, 2))).__name__
-    'AdamW'
-    """
+    """Return torch's own optimiser over a module's parameters."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
@@ -31,15 +25,7 @@ def make_optimizer(settings: Optimizer, module: nn.Module) -> torch.optim.Optimi
 
 
 class FlatOptimizer:
-    """One optimiser call for a whole teacher on the CPU, through torch's functional forms.
-
-    Examples
-    --------
-    >>> vector = torch.zeros(3)
-    >>> FlatOptimizer(Optimizer("sgd", learning_rate=0.5), vector).step(torch.ones(3))
-    >>> vector
-    tensor([-0.5000, -0.5000, -0.5000])
-    """
+    """One optimiser call for a whole teacher on the CPU, through torch's functional forms."""
 
     def __init__(self, settings: Optimizer, vector: torch.Tensor) -> None:
         self._settings = settings
@@ -93,14 +79,6 @@ class StackedOptimizer:
     ----------
     settings : Optimizer
     stack : tensor of shape (n_teachers, n_parameters)
-
-    Examples
-    --------
-    >>> stack = torch.zeros(2, 3)
-    >>> optimizer = StackedOptimizer(Optimizer("sgd", learning_rate=0.5), stack)
-    >>> optimizer.step(torch.ones(2, 3), torch.tensor([True, False]))
-    >>> stack[:, 0]
-    tensor([-0.5000,  0.0000])
     """
 
     def __init__(self, settings: Optimizer, stack: torch.Tensor) -> None:

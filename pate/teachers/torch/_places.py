@@ -25,12 +25,6 @@ class Places:
     group_size : int
     n_gpus : int
         0 on the CPU.
-
-    Examples
-    --------
-    >>> places = Places(5, 2, 0)
-    >>> list(places.groups({4, 1})), places.group_of(2)
-    ([[0, 1], [4]], [2, 3])
     """
 
     n_teachers: int
@@ -53,11 +47,6 @@ def group_size_on(device: torch.device, group_size: Any, n_teachers: int, n_devi
     """Return how many teachers are trained as one group.
 
     On a CPU one after the other is as fast, and lean; on a GPU as many as there are, up to some hundreds.
-
-    Examples
-    --------
-    >>> group_size_on(torch.device("cpu"), "auto", 250, 1), group_size_on(torch.device("cuda"), "auto", 250, 2)
-    (1, 125)
     """
     if group_size != "auto":
         return check_int("group_size", group_size, low=1, remedy="'auto' chooses by the device.")

@@ -42,13 +42,7 @@ Weights = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The optimiser's public settings, with torch's meanings.
-
-    Examples
-    --------
-    >>> Optimizer("sgd", learning_rate=0.1, momentum=0.9).betas
-    (0.9, 0.999)
-    """
+    """The optimiser's public settings, with torch's meanings."""
 
     name: str = "adam"
     learning_rate: float = 1e-3
@@ -82,13 +76,6 @@ class Recipe:
         The module's layers, when it is one plain chain (see :func:`with_chain`).
     n_steps : int or None
         Steps of the optimiser, as many for every teacher whatever its shard holds.
-
-    Examples
-    --------
-    >>> kwargs = {"in_features": 4, "out_features": 2}
-    >>> recipe = Recipe(nn.Linear, kwargs, 2, (4,), 1, 2, Optimizer(), None, "float32", 0)
-    >>> recipe.order(7, 0, 3).tolist() == recipe.order(7, 0, 3).tolist()
-    True
     """
 
     module: Callable[..., nn.Module]
@@ -177,11 +164,6 @@ def default_steps(n_shard: int, batch_size: int) -> int:
     n_shard : int
         Records (people, with groups) in the average shard: the number of all of them, over that of teachers.
     batch_size : int
-
-    Examples
-    --------
-    >>> default_steps(60, 32), default_steps(4000, 32)
-    (500, 2500)
     """
     return max(_STEPS, _PASSES * math.ceil(n_shard / batch_size))
 
@@ -194,11 +176,6 @@ def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple
     n, batch_size : int
     joined : bool
         Whether a last batch of one row joins the one before it: batch normalisation cannot take one.
-
-    Examples
-    --------
-    >>> batch_bounds(5, 2), batch_bounds(5, 2, joined=True)
-    ([(0, 2), (2, 4), (4, 5)], [(0, 2), (2, 5)])
     """
     bounds = [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
     if joined and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
@@ -207,13 +184,7 @@ def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple
 
 
 def needs_pairs(module: nn.Module) -> bool:
-    """Whether a module normalises over its batch.
-
-    Examples
-    --------
-    >>> needs_pairs(nn.BatchNorm1d(3)), needs_pairs(nn.Linear(3, 2))
-    (True, False)
-    """
+    """Whether a module normalises over its batch."""
     return any(isinstance(m, _BatchNorm) for m in module.modules())
 
 
@@ -224,13 +195,6 @@ def check_output(recipe: Recipe) -> None:
     ------
     InvalidInputError
         It cannot be made, or does not map (batch, ...) to logits of shape (batch, n_classes).
-
-    Examples
-    --------
-    >>> kwargs = {"in_features": 4, "out_features": 3}
-    >>> check_output(Recipe(nn.Linear, kwargs, 2, (4,), 1, 2, Optimizer(), None, "float32", 0))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: module must map rows of shape (4,) to 2 logits, one per class; ... (2, 3). ...
     """
     try:
         module = recipe.fresh(0)
@@ -270,13 +234,6 @@ def with_chain(recipe: Recipe) -> Recipe:
 
     Done once, before teachers are spread out: tracing a module patches torch's classes for as long as it lasts, and
     teachers may run in threads.
-
-    Examples
-    --------
-    >>> kwargs = {"in_features": 4, "out_features": 2}
-    >>> with_chain(Recipe(lambda **k: nn.Sequential(nn.Linear(**k)), kwargs, 2, (4,), 1, 2, Optimizer(), None,
-    ...     "float32", 0)).chain[0].kind
-    'linear'
     """
     module = recipe.fresh(0)
     chain = read_chain(module.train())
@@ -299,11 +256,5 @@ def load_weights(recipe: Recipe, index: int, weights: Weights) -> nn.Module:
 
 
 def finite(weights: Weights) -> bool:
-    """Whether all weights are finite.
-
-    Examples
-    --------
-    >>> finite({"w": np.array([1.0, np.inf])})
-    False
-    """
+    """Whether all weights are finite."""
     return all(value.dtype.kind != "f" or math.isfinite(float(np.abs(value).sum())) for value in weights.values())

@@ -23,15 +23,6 @@ def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward 
 
     One by one are modules with buffers (batch normalisation), with frozen parameters, that draw random numbers
     (dropout), whose output for a row hangs on the other rows of its batch, or that keep a tensor which is no parameter.
-
-    Examples
-    --------
-    >>> from pate.teachers.torch._recipe import Optimizer
-    >>> from torch import nn
-    >>> recipe = Recipe(lambda: nn.Sequential(nn.Dropout(), nn.Linear(4, 2)), {}, 2, (4,), 1, 2, Optimizer(), None,
-    ...     "float32", 0)
-    >>> stacked_forward(recipe) is None
-    True
     """
     modules = [recipe.fresh(index).train(training) for index in (0, 1)]
     named = dict(modules[0].named_parameters())

@@ -227,15 +227,6 @@ def halving(
     """Do ``work`` on groups of ``size`` items, halving the group whenever a GPU's memory does not hold it.
 
     For work whose memory is public: of what the items hold, nothing but the shapes may decide.
-
-    Examples
-    --------
-    >>> def work(group):
-    ...     if len(group) > 2:
-    ...         raise torch.OutOfMemoryError
-    ...     return [len(group)] * len(group)
-    >>> halving(work, list(range(7)), 8, torch.device("cuda"))
-    [1, 1, 1, 1, 1, 1, 1]
     """
     done: list[T] = []
     while len(done) < len(items):

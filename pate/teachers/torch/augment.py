@@ -27,12 +27,6 @@ class RandomShift:
         The largest move up, down, left or right.
     image_shape : tuple of 3 ints
         (channels, height, width) of images, flattened (channels first) or not.
-
-    Examples
-    --------
-    >>> x = torch.rand(4, 784)
-    >>> RandomShift(2)(x, torch.Generator().manual_seed(0)).shape
-    torch.Size([4, 784])
     """
 
     pixels: int = 2
@@ -65,11 +59,6 @@ class RandomFlip:
         (channels, height, width) of images, flattened (channels first) or not.
     p : float
         In [0, 1].
-
-    Examples
-    --------
-    >>> RandomFlip((1, 1, 3), p=1.0)(torch.tensor([[1.0, 2.0, 3.0]]), torch.Generator())
-    tensor([[3., 2., 1.]])
     """
 
     image_shape: tuple[int, int, int]
@@ -94,12 +83,6 @@ class Compose:
     Parameters
     ----------
     augmentations : tuple of callables
-
-    Examples
-    --------
-    >>> both = Compose((RandomShift(4, image_shape=(3, 32, 32)), RandomFlip((3, 32, 32))))
-    >>> both(torch.rand(2, 3072), torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 3072])
     """
 
     augmentations: tuple[Callable[[torch.Tensor, torch.Generator], torch.Tensor], ...]
