@@ -110,7 +110,7 @@ class NothingSelectedError(PateError, RuntimeError):
 
 
 class StudentError(PateError, RuntimeError):
-    """A student could not learn from labels that were released; they are kept, and another one learns from them free."""
+    """A student could not learn from labels that were released; they are kept; another one learns from them free."""
 
 
 class DatasetNotFoundError(PateError, FileNotFoundError):

@@ -117,7 +117,7 @@ def settle(
 
 
 def along(clf: Any, plan: RecipePlan) -> Any:
-    """Return a copy of a classifier in which nothing is open: its own settings, then the plan's, then the plain ones."""
+    """Return a copy of a classifier in which nothing is open: its own settings, the plan's, then the plain ones."""
     settings = dict(plan.settings())
     copies = settings.pop("augmentation", 1)
     if copies > 1:

@@ -221,7 +221,7 @@ class Pupil:
 
 
 class LeavesModel:
-    """What a job does with its labels once they are released; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``."""
+    """What a job does with released labels; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``."""
 
     queries_: npt.NDArray[np.int64]
     _pupil: Pupil | None = None

@@ -198,7 +198,7 @@ def as_csv(
     id_name: str | None = None,
     safe_csv: bool = False,
 ) -> bytes:
-    r"""Return rows as a CSV file; what comes first says which row it is: its id, if it has one, then its place or file."""
+    r"""Return rows as a CSV file; first what says which row it is: its id, if it has one, then its place or file."""
     import pandas as pd
 
     frame = frame.copy()

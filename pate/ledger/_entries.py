@@ -51,7 +51,7 @@ def _version() -> str:
 
 
 def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
-    """Return the body of the first entry: the total, and what is fixed already of its currency; if all is, the limit."""
+    """Return the body of the first entry: the total, what is fixed already of its currency; if all is, the limit."""
     fixed = failure_delta is not None and asked not in (None, "renyi")
     limit = Terms.of(total, Currency.named(str(asked)), failure_delta or 0.0).limit if fixed else None
     return {

@@ -64,7 +64,7 @@ def hooked(module: nn.Module) -> bool:
 def module_arguments(
     module: Callable[..., nn.Module], kwargs: Mapping[str, Any] | None, *, n_features: int, n_classes: int
 ) -> dict[str, Any]:
-    """Return the arguments to make a module with: the user's, and ``n_features`` and ``n_classes`` where it takes them."""
+    """Return the arguments to make a module with: the user's, ``n_features`` and ``n_classes`` where it takes them."""
     found = dict(kwargs or {})
     try:
         names = inspect.signature(module).parameters

@@ -233,7 +233,7 @@ def _tuning(kin: Kin, delta: float) -> Assumption:
 def count_selection(
     candidates: Iterable[Any], guarantee: Guarantee, unit: str, charge: Charge, *, ledger: Any = None
 ) -> None:
-    """Count a private selection among estimators as one fit of each of them: how many runs there were it never tells."""
+    """Count a private selection among estimators as one fit of each: how many runs there were it never tells."""
     kins = {id(kin): kin for kin in (one._kin() for one in candidates if isinstance(one, CountedFits))}
     for kin in kins.values():
         kin.add(guarantee, unit, charge, ledger=ledger)

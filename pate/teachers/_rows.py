@@ -95,7 +95,7 @@ def _own_categories(column: pd.Series) -> pd.Series:
 
 
 def column_kinds(X: Any) -> dict[Any, str] | None:
-    """Return the kind of each column of a DataFrame ("number", "text", "category", or its dtype); None for other rows."""
+    """Return each column's kind of a DataFrame ("number", "text", "category", or its dtype); None for other rows."""
     if not is_frame(X):
         return None
     return {name: _kind(t) for name, t in zip(X.columns, X.dtypes, strict=True)}

@@ -148,7 +148,7 @@ def record_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def loss_gradient(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of :func:`record_loss` with respect to each record's logits: softmax minus one at its label."""
+    """Return the gradient of :func:`record_loss` by each record's logits: softmax minus one at its label."""
     # Class by class in memory: over few numbers that lie side by side torch's softmax is slow.
     g = logits.t().contiguous().softmax(dim=0)
     return g.scatter_add_(0, labels[None], g.new_full((1, len(labels)), -1.0)).t()
