@@ -36,11 +36,11 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import nn
 
 from pate.dpsgd._build import build_engine
-from pate.dpsgd._noise import gaussian
-from pate.dpsgd._training import _parts
+from pate.dpsgd._run import _parts
 from pate.dpsgd._units import Units
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
+from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.networks import make_module
 from pate.noise.source import NoiseSource
 

@@ -25,7 +25,7 @@ from pate.exceptions import BudgetExceededError
 from pate.recipes import RecordsPlan, fitted_representation, kind_of
 from pate.release import ReleaseTerms
 from pate.representations import load
-from pate.studies.baseline import make_dpsgd
+from pate.studies.config import make_dpsgd
 
 #: What images look like in a representation is kept up to so many bytes, then computed again.
 _MOST_KEPT = 6 * 2**30

@@ -26,7 +26,7 @@ KEY = ("data", "protocol", "method", "epsilon", "seed")
 _GROUND = {"core", "data", "mechanisms", "noise", "privacy"}
 _MAPS = {"core", "data", "recipes", "representations"}
 _SHARDS = _GROUND | _MAPS | {"estimator", "heads", "records", "release", "students", "teachers"}
-_DPSGD = _GROUND | {"dpsgd", "networks", "studies/baseline.py"}
+_DPSGD = _GROUND | {"dpsgd", "networks", "studies/config.py"}
 _ROOMS = {
     "representation": _MAPS,
     "dp-sgd": _DPSGD,

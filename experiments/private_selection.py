@@ -30,8 +30,7 @@ import numpy as np
 from pate import Budget, Charge, DPSGDClassifier, PATEClassifier, load_dataset, private_select
 from pate.core.provenance import provenance
 from pate.exceptions import NothingSelectedError
-from pate.privacy.compose.repetitions import Repetitions
-from pate.privacy.compose.selection import deltas_of
+from pate.privacy.compose.repetitions import Repetitions, deltas_of
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "private_selection.json"

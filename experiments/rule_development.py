@@ -41,8 +41,8 @@ from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.recipes import PublicFacts, choose, fitted_representation, kind_of
 from pate.recipes._build import make_head, make_space
-from pate.recipes._expected import fit_law
 from pate.recipes._model import asked_with
+from pate.recipes._worth import fit_law
 from pate.release import measured_shares
 from pate.representations import TableMap
 

@@ -16,7 +16,7 @@ __version__ = metadata.version("pate")
 
 _HOME = {
     "ABSTAIN": "pate.votes",
-    "Accountant": "pate.privacy.compose.accountant",
+    "Accountant": "pate.privacy.compose.filters",
     "BallotRelease": "pate.release",
     "Budget": "pate.privacy.budget",
     "BudgetExceededError": "pate.exceptions",
@@ -91,9 +91,8 @@ if TYPE_CHECKING:
     from pate.ledger import Ledger
     from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
     from pate.privacy.budget import Budget
-    from pate.privacy.compose.accountant import Accountant
     from pate.privacy.compose.calibrate import calibrate
-    from pate.privacy.compose.filters import GDPFilter, RenyiFilter
+    from pate.privacy.compose.filters import Accountant, GDPFilter, RenyiFilter
     from pate.privacy.cost import Charge
     from pate.privacy.words import Guarantee, Sensitive
     from pate.records import RecordVoters

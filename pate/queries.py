@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_int
 from pate.core.frames import plain_rows
 from pate.core.scale import column_scales
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.core.tape import note
 from pate.exceptions import InvalidInputError
 

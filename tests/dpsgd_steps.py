@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from pate import Budget
-from pate.dpsgd._plan import make_plan
-from pate.dpsgd._training import training_steps
+from pate.dpsgd._run import training_steps
+from pate.dpsgd._statement import make_plan
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import FlatClipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape

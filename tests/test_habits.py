@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pate
-from pate.ledger._schema import FORMAT
+from pate.ledger._store import FORMAT
 from pate.statement.model import SCHEMA
 
 ROOT = Path(pate.__file__).parents[1]

@@ -11,8 +11,8 @@ from scipy.stats import laplace, norm
 
 from pate import ABSTAIN, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
 from pate.audit import law
-from pate.core.seeds import training_seed
-from pate.dpsgd._noise import gaussian
+from pate.core.secret import training_seed
+from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import NOT_ASKED, Draw, Mechanism
 from pate.mechanisms._base import MAX_COUNT_SENSITIVITY, VOTE_L2_SENSITIVITY, capped
 from pate.noise.source import NoiseSource

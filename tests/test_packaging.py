@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import pate
-from pate.core.extras import need
+from pate.core.curator import need
 from pate.exceptions import MissingExtraError, PateError
 from pate.privacy.exact import native
 

@@ -10,12 +10,10 @@ from markupsafe import Markup
 from pate.core.pages import render
 from pate.report import plots
 from pate.report._answer import listed
-from pate.report._numbers import number
-from pate.report._parts import picture
-from pate.report._sensitive import BADGE
-from pate.report._sheet import Sheet
+from pate.report._parts import Sheet, number, picture
+from pate.report._public import BADGE
 from pate.report.audit_result import AuditResult, Figure
-from pate.statement.cited import LAYERS, CitedAudit
+from pate.statement.fields import LAYERS, CitedAudit
 
 MARK = "SENSITIVE: made from private data; not for publication"
 #: What every page says, whatever was found.

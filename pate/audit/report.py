@@ -10,15 +10,13 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self
 
 from pate.core.checks import check_choice
-from pate.core.files import write_json, write_text
-from pate.core.pages import cell
+from pate.core.files import read_json_file, write_json, write_text
+from pate.core.pages import cell, lined_up
 from pate.core.provenance import git_commit, now, package_versions
-from pate.core.strict_json import read_json_file
-from pate.core.tables import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report._record import PrivateRecord, Record
 from pate.report.audit_result import SCHEMA, AuditResult
-from pate.statement.cited import CitedAudit
+from pate.statement.fields import CitedAudit
 
 if TYPE_CHECKING:
     from pate.report.plots import Display

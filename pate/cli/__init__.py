@@ -3,7 +3,7 @@
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
-from pate.cli import account, audit, compare, experiment, label, ledger, plan, predict, show, statement, verify
+from pate.cli import account, audit, experiment, label, ledger, plan, statement
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
@@ -14,14 +14,14 @@ add_commands(
     experiment.demo,
     experiment.run,
     label.label,
-    predict.predict,
-    show.show,
+    label.predict,
+    label.show,
     account.account,
     plan.plan,
-    compare.compare,
+    experiment.compare,
     audit.audit,
     statement.statement,
-    verify.verify,
+    statement.verify,
 )
 add_commands(ledger.app, *ledger.COMMANDS, under="ledger ")
 app.add_typer(ledger.app, name="ledger")

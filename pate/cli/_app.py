@@ -2,22 +2,139 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from pate.cli._declared import CommandGroup, GroupedCommand
-from pate.cli._examples import EXAMPLES
+from pate.cli._options import CommandGroup, GroupedCommand
 from pate.cli._output import answer as answer
 from pate.cli._output import as_command, begin, complain, manner
 from pate.cli._output import say as say
 from pate.cli._output import say_json as say_json
-from pate.cli._words import in_own_words
 from pate.exceptions import PateError, PateWarning
+
+# Examples for ``-h``, to copy and adapt: every one is read by its own command in the tests.
+
+#: By the command's name; a line for each, as it would be typed.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": (
+        "pate demo",
+        "pate demo --epsilon 1 --out runs/tight",
+    ),
+    "run": (
+        "pate run --dataset digits --epsilon 3 --out runs/digits",
+        "pate run --dataset mnist --epsilon 2.6 --teachers 250 --mechanism confident --sigma 40 \\",
+        "    --threshold 200 --sigma-threshold 150 --queries 640 --out runs/mnist",
+    ),
+    "label": (
+        "pate label --private patients.csv --target ill --public cohort.csv --classes no,yes \\",
+        "    --epsilon 1 --delta 1e-6 --out labels.csv",
+        "pate label --private patients.csv --target ill --group patient_id --public cohort.csv \\",
+        "    --classes no,yes --epsilon 1 --out labels.csv --plan",
+        "pate label --votes votes.npy --classes no,yes --public cohort.csv --epsilon 1 --out labels.csv",
+    ),
+    "predict": (
+        "pate predict new.csv --model labels.pate --id patient_id --out predictions.csv",
+        "pate predict new.csv --model labels.pate --out predictions.csv --proba",
+    ),
+    "show": (
+        "pate show labels.pate",
+        "pate show labels.pate --out model.html",
+    ),
+    "account": (
+        "pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5",
+        "pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5 --reveal --plot epsilon.png",
+    ),
+    "plan": (
+        "pate plan --epsilon 1 --classes 2 --records 5000 --public 800",
+        "pate plan --epsilon 1 --classes no,yes --records 5000 --public cohort.csv --best 0.9",
+        "pate plan --epsilon 1 --classes 10 --records 60000 --queries 300",
+    ),
+    "compare": ("pate compare --dataset digits --epsilons 0.5,1,3 --out runs/compare",),
+    "audit": (
+        "pate audit runs/digits",
+        "pate audit labels.statement.json --cite labels.audited.json",
+        "pate audit votes.npy --mechanism gnmax --sigma 40 --delta 1e-5",
+        "pate audit votes.npy --mechanism gnmax --sigma 40 --canary votes-without-me.npy --out inside/audit",
+        "pate audit job.toml --pairs 20",
+    ),
+    "statement": (
+        "pate statement labels.statement.json",
+        "pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html",
+        "pate statement --new-catalogue de.toml",
+        "pate statement labels.statement.json --catalogue de.toml --out seite.html",
+    ),
+    "verify": (
+        "pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite",
+        "pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...",
+    ),
+    "ledger begin": ("pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6",),
+    "ledger show": ("pate ledger show patients.csv.ledger.sqlite",),
+    "ledger verify": (
+        "pate ledger verify patients.csv.ledger.sqlite",
+        "pate ledger verify patients.csv.ledger.sqlite --head 3f6c...",
+    ),
+    "ledger bind": ("pate ledger bind patients.csv.ledger.sqlite labels.audited.json",),
+    "ledger export": ("pate ledger export patients.csv.ledger.sqlite labels.csv",),
+    "ledger remaining": ("pate ledger remaining patients.csv.ledger.sqlite --json",),
+    "ledger revise": ("pate ledger revise patients.csv.ledger.sqlite --reason 'two wrong diagnoses corrected'",),
+}
+
+
+# Errors in the words of the command line: what Python calls an argument is called by its option.
+
+#: What follows an argument's name where it begins a sentence; elsewhere the word may be plain English.
+_VERBS = "must|needs|is|are|has|have|holds|says|chose|cannot|and|or|asks"
+#: What was left out is None in Python alone.
+_NOTHING = {"must be None, ": "must be left out, or ", ", got None": ", and was left out"}
+#: A sentence that says what to write in Python instead.
+_PYTHON_CALL = r" [A-Z][^.:;?()]*\b[A-Za-z]+\([^()]*\)(?:[^.()]|\([^()]*\))*\.$"
+_VALUE = r"'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
+
+
+def in_own_words(text: str, options: Mapping[str, str]) -> str:
+    """Return an error or a warning as somebody at a command line would say it.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``n_teachers must be at most 5`` or ``say anyway=True (--anyway)``.
+    options : mapping of str to str
+        The options of the command by their arguments' names.
+    """
+    for left_out, told in _NOTHING.items():
+        text = text.replace(left_out, told)
+    text = re.sub(_PYTHON_CALL, "", text)
+    # A mechanism is written as Python writes it: GNMax(sigma=40.0).
+    parts = re.split(r"([A-Z]\w*\([^()]*\))", text)
+    return "".join(part if i % 2 else _translated(part, options) for i, part in enumerate(parts))
+
+
+def _translated(text: str, options: Mapping[str, str]) -> str:
+    for name in sorted(options, key=len, reverse=True):
+        option = options[name]
+        word, flag = re.escape(name), re.escape(option)
+        # What is said in both tongues is said once: anyway=True (--anyway), groups (--group).
+        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( [^)]*)?)\)", r"\3", text)
+        text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
+        text = re.sub(rf"(?<![\w-]){word}=(?=[\s,;]|\.?$|\.\s)", option, text)
+        text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
+        text = re.sub(rf"(^|(?<=[.:;] )){word}(?= ({_VERBS})\b)", option, text)
+        text = re.sub(rf"(^--[a-z-]+ (?:and|or) ){word}(?= ({_VERBS})\b)", lambda m, o=option: m[1] + o, text)  # type: ignore[misc]
+        if "_" in name:  # no English word
+            text = re.sub(rf"(?<![\w.'\"/-]){word}(?![\w'\"/(])", option, text)
+    return text
+
+
+def _bare(value: str) -> str:
+    inner = value.strip("'\"")
+    return value if not inner or " " in inner else inner
+
 
 #: What typer makes of Ctrl-C.
 _INTERRUPTED = 130

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pate.cli import _options as o
-from pate.cli._declared import Use, uses_of
-from pate.cli._job_file import read_job_file
 from pate.cli._options import (
     IMAGES,
     MODEL,
@@ -28,7 +26,10 @@ from pate.cli._options import (
     TABLES,
     TEACHERS,
     VOTES,
+    Use,
     option,
+    read_job_file,
+    uses_of,
 )
 from pate.exceptions import InvalidInputError
 
@@ -414,7 +415,7 @@ class LabelOptions:
             else None,
         }
         if self.private is not None and self.ledger is None:
-            from pate.data.files._databases import beside
+            from pate.data.files._arrow import beside
 
             made["ledger"] = beside(self.private, ".ledger.sqlite")
         return made

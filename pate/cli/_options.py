@@ -5,13 +5,197 @@ Defaults that mean the same everywhere stand here too.
 
 from __future__ import annotations
 
+import difflib
+import math
+import os
 import re
-from collections.abc import Sequence
+import tomllib
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, replace
+from inspect import Parameter, Signature
+from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from pate.exceptions import InvalidInputError
+
+# Commands made from a declaration: a dataclass whose fields are options, each written once.
+
+#: What every misuse of a command line is to the library that reads it (typer brings one of its own, or takes click's).
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+#: Where :func:`takes_options` leaves what the options are called in Python.
+OPTIONS_OF = "__pate_options__"
+#: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
+_CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target", "max_releases": "releases"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What becomes of an option besides its place on the command line.
+
+    Attributes
+    ----------
+    argument : str or None
+        Who is asked calls it that (several options may make one argument); empty: as the option; None: not handed on.
+    way : str
+        The only way in that heeds it; empty: all do.
+    not_in_file : str
+        Why no job file must hold it; empty: it may.
+    kind : type
+        The option's type, without None; read off the declaration.
+    """
+
+    argument: str | None = ""
+    way: str = ""
+    not_in_file: str = ""
+    kind: Any = None
+
+
+def uses_of(declaration: type) -> dict[str, Use]:
+    """Return what becomes of each option."""
+    found = {}
+    for name, annotation in typing.get_type_hints(declaration, include_extras=True).items():
+        base, *extras = typing.get_args(annotation)
+        kinds = [kind for kind in typing.get_args(base) if kind is not NoneType]
+        use = next((extra for extra in extras if isinstance(extra, Use)), Use())
+        kind = kinds[0] if NoneType in typing.get_args(base) else base
+        found[name] = replace(use, kind=kind, argument=name if use.argument == "" else use.argument)
+    return found
+
+
+def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]:
+    """Return a command's options, such as ``--teachers``, by what errors may call them: ``teachers``, ``n_teachers``.
+
+    Parameters
+    ----------
+    signature : inspect.Signature
+    hints : mapping of str to type
+        The parameters' annotations, resolved.
+    """
+    found: dict[str, str] = {}
+    for name in signature.parameters:
+        (info,) = [x for x in typing.get_args(hints.get(name))[1:] if type(x).__name__ == "OptionInfo"] or [None]
+        if info is not None:
+            flag = next(iter(info.param_decls or ()), "--" + name.replace("_", "-")).split("/")[0]
+            found |= {name: flag, f"n_{name}": flag}
+    return found | {python: found[name] for python, name in _CALLED.items() if name in found}
+
+
+def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
+    """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
+    said = typing.get_type_hints(declaration, include_extras=True)
+    parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for field in fields(declaration):
+        default = Parameter.empty if field.default is MISSING else field.default
+        parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[field.name]))
+
+    def wrap(run: Callable[[typer.Context, Any], None]) -> Callable[..., None]:
+        def command(*, context: typer.Context, **given: Any) -> None:
+            run(context, declaration(**given))
+
+        command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
+        # typer reads both.
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        called: dict[str, str] = {
+            use.argument: "--" + name.replace("_", "-") for name, use in reversed(uses_of(declaration).items())
+            if use.argument is not None
+        }  # fmt: skip
+        setattr(command, OPTIONS_OF, called)
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return wrap
+
+
+@contextmanager
+def _refused_in_one_line(where: str, args: list[str]) -> Iterator[None]:
+    """Say what is wrong with a command line as every other refusal is said: one line, and what would be right."""
+    given = list(args)
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        raise InvalidInputError(_misuse(error, given, where)) from None
+
+
+def _misuse(error: Any, args: list[str], where: str) -> str:
+    # Some versions of typer put their own machinery's words before an error's.
+    told = str(error.format_message()).replace("Value error, ", "").strip()
+    see = f"See {where} -h."
+    if (possible := getattr(error, "possibilities", None)) is not None and getattr(error, "option_name", None):
+        near = f" Did you mean {' or '.join(list(possible)[:2])}?" if possible else ""
+        return f"there is no option {error.option_name}.{near} {see}"
+    if (missing := re.match(r"Missing (?:option|argument|parameter):? '?([^'.]+?)'?\.", told)) is not None:
+        return f"{missing[1]} is missing. {see}"
+    if (invalid := re.match(r"Invalid value for '?([^':]+?)'?(?: / [^:]*)?: (.*)", told, re.DOTALL)) is not None:
+        option, why = invalid[1].split(" ")[0], " ".join(invalid[2].split())
+        if (kind := re.search(r"valid (number|float|integer)", why)) is not None:
+            whole = "a whole number" if kind[1] == "integer" else "a number"
+            return f"{option} must be {whole}{_value_of(option, args)}. {see}"
+        why = why.removeprefix(option.lstrip("-"))
+        if why.startswith(" must"):
+            return f"{option}{why} {see}"
+        return f"{why} {see}" if why.startswith(option) else f"{option}: {why.rstrip('.')}. {see}"
+    return f"{told[:1].lower()}{told[1:].rstrip('.?')}{'?' if told.endswith('?') else '.'} {see}"
+
+
+def _value_of(option: str, args: list[str]) -> str:
+    for i, word in enumerate(args):
+        if word.startswith(option + "="):
+            return f", got {word[len(option) + 1 :]!r}"
+        if word == option and i + 1 < len(args):
+            return f", got {args[i + 1]!r}"
+    return ""
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help has its options in groups, as plain text, and examples to copy below them."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options group by group."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                argument = parameter.param_type_name == "argument"
+                group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "On the screen")
+                groups.setdefault(group, []).append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples as they stand: a line that is broken anew cannot be copied."""
+        if self.epilog:
+            with formatter.section("Examples"):
+                for line in self.epilog.splitlines():
+                    formatter.write(f"  {line}\n")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().parse_args(ctx, args)
+
+
+class CommandGroup(TyperGroup):
+    """Commands under one name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line up to the command's name."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of that name."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().resolve_command(ctx, args)
+
 
 # Groups of ``--help``, in no order: a command's help has them in the order of its options.
 PRIVATE = "Private data"
@@ -173,3 +357,108 @@ def chosen_mechanism(
     if any(value is not None for value in parameters.values()):
         raise InvalidInputError("noise is given without a mechanism. Say --mechanism gnmax, for example.")
     return None
+
+
+# Options of a command in a TOML file: plain values only, so that reading one runs nothing.
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+
+#: What a file must hold for an option of each type: in words, and whether a value is that.
+_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    Path: ("a text (a path)", lambda v: isinstance(v, str) and v != "" and "\0" not in v),
+    str: ("a text", _is_text),
+    Size: ("a text", _is_text),
+    float: ("a number", lambda v: _is_whole(v) or (isinstance(v, float) and math.isfinite(v))),
+    int: ("a whole number", _is_whole),
+    list[str]: ("a list of texts", _are_texts),
+    bool: ("true or false", lambda v: isinstance(v, bool)),
+}
+_MOST_BYTES = 1_000_000
+_MOST_DOTS = 200
+
+
+def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict[str, Any]:
+    r"""Return the options in a TOML file, by the names of the command's options with ``_`` for ``-``.
+
+    Parameters
+    ----------
+    path : path
+        Ends in ``.toml``. One option a line, spelled as on the command line: ``max-answers = 100``.
+    uses : mapping of str to Use
+        Every option of the command; see :func:`pate.cli._options.uses_of`.
+
+    Returns
+    -------
+    dict
+        Only the options that are there. Paths are absolute or start at the file's folder.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, holds an unknown option (the nearest known one is named), or a value of another kind.
+    """
+    path = Path(path)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        raise InvalidInputError(
+            f"config must be a TOML file, got {path.name!r}: YAML reads no and 1e-5 as something else than is written. "
+            "Write NAME = VALUE lines into a .toml file: texts in quotes, lists in [brackets]."
+        )
+    if path.suffix.lower() != ".toml":
+        raise InvalidInputError(f"config must end in .toml, got {path.name!r}. Write the options as a TOML file.")
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}. Check the name and the folder.")
+    if path.stat().st_size > _MOST_BYTES:
+        raise InvalidInputError(f"{path} is larger than a megabyte, which no job file is. Check the name.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        # The parser takes the square of a dotted name's length: a crafted file would keep it busy for days.
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+            raise ValueError(f"a line with more than {_MOST_DOTS} dots")
+        held = tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        raise InvalidInputError(f"{path} is not a readable TOML file: {error}. Write NAME = VALUE lines.") from None
+    found: dict[str, Any] = {}
+    for key, value in held.items():
+        name = key.replace("-", "_")
+        if name not in uses:
+            allowed = [option for option, known in uses.items() if not known.not_in_file]
+            near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0].replace('_', '-')!r}?" if near else ""
+            listed = ", ".join(option.replace("_", "-") for option in allowed)
+            raise InvalidInputError(f"{path} has the unknown option {key[:60]!r}.{hint} Known are: {listed}.")
+        if uses[name].not_in_file:
+            raise InvalidInputError(f"{path} must not hold {key!r}: {uses[name].not_in_file}.")
+        if name in found:
+            raise InvalidInputError(f"{path} has {key!r} twice, with - and with _. Keep one.")
+        found[name] = _checked(path, key, value, uses[name].kind)
+    return found
+
+
+def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
+    allowed = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+    words, fits = _KINDS[str if allowed else kind]
+    if not fits(value):
+        hint = f" Put each in quotes: {key} = ['0', '1']." if fits is _are_texts else ""
+        raise InvalidInputError(f"{path}: {key} must be {words}, got {str(value)[:60]!r}.{hint}")
+    if allowed:
+        from pate.core.checks import check_choice  # --help needs no numpy
+
+        check_choice(f"{path}: {key}", value, allowed)
+    return _placed(path.parent, value) if kind is Path else value
+
+
+def _placed(folder: Path, value: str) -> str:
+    """Return a path that starts at the file's folder; of a database (``duckdb:FILE?table=NAME``) its file's."""
+    kind, sign, place = value.partition(":")
+    return f"{kind}:{folder / place}" if sign and kind in ("duckdb", "sqlite") else str(folder / value)

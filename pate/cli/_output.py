@@ -20,8 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pate.cli._declared import OPTIONS_OF, options_of
-from pate.cli._options import SCREEN
+from pate.cli._options import OPTIONS_OF, SCREEN, options_of
 
 Quiet = Annotated[
     bool,

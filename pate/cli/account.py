@@ -67,7 +67,7 @@ def account(
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
     from pate.core.checks import check_int
-    from pate.core.extras import need
+    from pate.core.curator import need
     from pate.core.files import atomic_path, check_can_write
     from pate.exceptions import InvalidInputError
     from pate.jobs.vote_files import read_votes

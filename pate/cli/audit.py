@@ -75,7 +75,7 @@ def audit(
     """Try to refute what is claimed of a release; ends with 1 where that succeeds."""
     from dataclasses import replace
 
-    from pate.core.extras import need
+    from pate.core.curator import need
     from pate.core.files import check_can_write, write_json
 
     what = _what(target)
@@ -195,9 +195,8 @@ def _statement(target: Path, what: str) -> Any:
 
 def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
     from pate.audit import audit_job
-    from pate.cli._declared import uses_of
-    from pate.cli._job_file import read_job_file
     from pate.cli._label_options import LabelOptions
+    from pate.cli._options import read_job_file, uses_of
 
     held = read_job_file(target, uses_of(LabelOptions))
     paths = {"private", "public", "classes_file", "ledger", "out"}

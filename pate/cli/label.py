@@ -3,16 +3,83 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
-from pate.cli._app import answer, say, say_json
-from pate.cli._declared import takes_options, uses_of
+from pate.cli import _options as o
+from pate.cli._app import answer, in_own_words, say, say_json
 from pate.cli._label_options import LabelOptions
+from pate.cli._options import takes_options, uses_of
 from pate.cli._output import complain, confirmed, is_interactive, manner, show_progress
-from pate.cli._words import in_own_words
 from pate.exceptions import InvalidInputError
+
+# ``pate predict``: what a model says of any rows; free, however often it is asked.
+
+
+def predict(
+    rows: Annotated[Path, typer.Argument(help="Table with the model's columns, or flat folder of images.")],
+    model: Annotated[Path, o.option("Model file that pate label wrote, such as labels.pate.", o.MODEL)],
+    out: Annotated[Path, o.option("CSV file to write; must not exist.", o.OUTPUT)],
+    id: Annotated[str | None, o.option("Column of ids, which stand beside the predictions.", o.TABLES)] = None,
+    sep: Annotated[
+        str | None, o.option("What parts the cells of a CSV file: one character, or tab; seen.", o.TABLES)
+    ] = None,
+    encoding: Annotated[str | None, o.option("How its letters are written; UTF-8.", o.TABLES)] = None,
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        o.option("What stands before its decimals; as in the model's own public table.", o.TABLES),
+    ] = None,
+    sheet: Annotated[str | None, o.option("Which sheet of an Excel workbook that has several.", o.TABLES)] = None,
+    resize: Annotated[bool, o.option("Bring images to the model's size and colour.", o.IMAGES, "--resize")] = False,
+    proba: Annotated[bool, o.option("Also write one column of probabilities per class.", o.OUTPUT, "--proba")] = False,
+    safe_csv: Annotated[
+        bool, o.option("An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, "--safe-csv")
+    ] = False,
+) -> None:
+    """Predict the classes of further rows by a model; this spends nothing."""
+    from pate.jobs import predict_file
+
+    done = predict_file(
+        model, rows, out, id=id, proba=proba, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, resize=resize,
+        safe_csv=safe_csv,
+    )  # fmt: skip
+    if done.left_out:
+        say(f"Left out, as the model does not ask for them: {', '.join(done.left_out)}")
+    say_json(
+        {
+            "rows": done.n_rows,
+            "left_out": done.left_out,
+            "guarantee": done.headline,
+            "measured": done.measured or None,
+            "file": done.path,
+        }
+    )
+    answer(f"{done.n_rows} rows predicted; nothing was spent. The model's own guarantee: {done.headline}")
+    if done.measured:
+        answer(f"The model was measured: {done.measured}.")
+    answer(f"Wrote {done.path}")
+
+
+# ``pate show``: what a model file is, and its statement.
+
+
+def show(
+    model: Annotated[Path, typer.Argument(help="Model file, such as labels.pate.")],
+    out: Annotated[
+        Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
+    ] = None,
+) -> None:
+    """Check a model file, and show what it is and what its release cost; nothing in it is run."""
+    from pate.model import read_model, write_page
+
+    file = read_model(model)
+    if out is not None:
+        write_page(file, out)
+    say_json({**file.to_dict(), "page": out})
+    answer(file.text().rstrip() if out is None else f"Wrote {out}")
+
 
 #: What a person who is asked and says no ends with.
 _DECLINED = 1

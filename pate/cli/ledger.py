@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pate.cli._app import answer, say_json
-from pate.cli._declared import CommandGroup
+from pate.cli._options import CommandGroup
 
 app = typer.Typer(
     cls=CommandGroup,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget

@@ -11,7 +11,7 @@ from pate.comparison.run import compare
 from pate.data import load_dataset
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.studies.baseline import public_rows
+from pate.studies.config import public_rows
 
 
 def compare_on(

@@ -2,31 +2,126 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pate.comparison import _pages as pages
 from pate.comparison._found import Found, find
-from pate.comparison._notes import spent, warnings_of
-from pate.comparison._told import accuracy_table, titled, verdict_table
-from pate.comparison.cells import COLUMNS, Cell
+from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
+from pate.core.files import atomic_path, write_json, write_text
 from pate.core.pages import cell as as_cell
-from pate.core.tables import lined_up
-from pate.exceptions import InvalidInputError
-from pate.report._answer import answer
+from pate.core.pages import lined_up
+from pate.exceptions import InvalidInputError, RunFolderError
+from pate.report._answer import answer, listed, looks
+from pate.report._parts import promised
 from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
 from pate.report.result import SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
-from pate.studies.folders import refuse_other_results
+from pate.studies.folders import read_json, refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
+
+
+# What a comparison says of itself as text: on a terminal, and in a notebook's cell.
+
+
+def titled(names: Sequence[str], dataset: str) -> str:
+    """Return who is compared on what, in a few words."""
+    names = list(dict.fromkeys(names))
+    told = [*names[:2], f"{len(names) - 2} others"] if len(names) > 4 else names
+    return f"{listed(told)} on {dataset}" if told else f"on {dataset}"
+
+
+def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return a table of text: contestant, epsilon, accuracy with its standard deviation, fits."""
+    table: list[tuple[str, ...]] = [("contestant", "epsilon", "accuracy", "fits")]
+    for s in summary:
+        spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
+        epsilon = "" if s["epsilon"] is None else f"{s['epsilon']:g}"
+        table.append((s["contestant"], epsilon, f"{s['mean']:.3f}{spread}" if s["n"] else "refused", str(s["n"])))
+    return table
+
+
+def verdict_table(result: ComparisonResult) -> list[tuple[str, ...]]:
+    """Return a row an epsilon: who is ahead, by how much, and every contestant's accuracy."""
+    said = {card["epsilon"]: (card["word"], card["by"].replace("\n", " ")) for card in looks(result)}
+    means = {(band.contestant, band.epsilon): f"{100 * band.mean:.1f}%" for band in result.bands}
+    names = list(dict.fromkeys(band.contestant for band in result.bands if band.epsilon is not None))
+    table: list[tuple[str, ...]] = [("epsilon", "verdict", "difference", *names)]
+    for epsilon in result.epsilons:
+        word, by = said.get(promised(epsilon), ("", ""))
+        table.append((promised(epsilon), word, by, *(means.get((name, epsilon), "–") for name in names)))
+    return table
+
+
+# The files of a comparison: JSON, page, Markdown and pictures, and how they are read back.
+
+_CELLS = "cells.jsonl"
+
+
+def write(folder: Path, result: ComparisonResult) -> None:
+    """Write all that may be published into a folder that is known to be this comparison's."""
+    from pate.report import render_markdown, write_report
+    from pate.report.plots import figure_to_png, figure_to_svg
+
+    write_json(folder / "results.json", result.to_dict())
+    write_report(folder / "report.html", result)
+    picture = drawn(result)
+    if picture is not None:
+        write_text(folder / "accuracy.svg", figure_to_svg(picture))
+        with atomic_path(folder / "accuracy.png") as goal:
+            goal.write_bytes(figure_to_png(picture))
+    write_text(folder / "report.md", render_markdown(result))
+
+
+def drawn(result: ComparisonResult, ax: Any = None) -> Any:
+    """Return the axes of a comparison's picture; None where no fit has an epsilon."""
+    from pate.report import comparison_picture
+
+    return comparison_picture(result, ax) if result.epsilons else None
+
+
+def write_cells(folder: Path, cells: Sequence[Cell]) -> None:
+    r"""Write the fits, unless a run has left them there."""
+    if not (folder / _CELLS).exists():
+        write_text(folder / _CELLS, "".join(json.dumps(cell.to_dict(), allow_nan=False) + "\n" for cell in cells))
+
+
+def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
+    """Return what a finished comparison left in its folder: the result, and the fits in its order.
+
+    Raises
+    ------
+    RunFolderError
+        There is none, or it is damaged.
+    """
+    try:
+        lines = (folder / _CELLS).read_text(encoding="utf-8").splitlines()
+        told = read_json(folder / "results.json")
+    except OSError:
+        raise RunFolderError(
+            f"{folder} holds no finished comparison (results.json and {_CELLS}). Name the folder of one."
+        ) from None
+    try:
+        result = ComparisonResult.from_dict(told)
+        cells = {cell.key: cell for cell in (Cell.from_dict(json.loads(line)) for line in lines)}
+        kept = tuple(cells[row.contestant, row.epsilon, row.repeat] for row in result.rows)
+        same = all(cell.row() == row for cell, row in zip(kept, result.rows, strict=True))
+    except (InvalidInputError, KeyError, ValueError):
+        same, kept = False, ()
+    if not same:
+        raise RunFolderError(
+            f"{folder / _CELLS} does not have the fits of {folder / 'results.json'}. Make the comparison again."
+        )
+    return result, kept
 
 
 _MEASURES = ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "answers")
@@ -328,10 +423,10 @@ class ComparisonReport:
         """
         from pate.report.plots import Display
 
-        drawn = pages.drawn(self.result(), ax)
-        if drawn is None:
+        picture = drawn(self.result(), ax)
+        if picture is None:
             raise InvalidInputError("cells must hold a fit with an epsilon, got none: there is no curve to draw.")
-        return Display(drawn)
+        return Display(picture)
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write everything that may be published into a folder, and return the folder.
@@ -363,8 +458,8 @@ class ComparisonReport:
         goal = Path(folder)
         result = self.result(command=command)
         refuse_other_results(goal, result.to_dict())
-        pages.write(goal, result)
-        pages.write_cells(goal, self.cells)
+        write(goal, result)
+        write_cells(goal, self.cells)
         return goal
 
     def save_sensitive(self, path: str | os.PathLike[str]) -> None:
@@ -408,7 +503,7 @@ class ComparisonReport:
         Traceback (most recent call last):
         pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
         """
-        result, cells = pages.read(Path(folder))
+        result, cells = read(Path(folder))
         known = {f.name for f in fields(cls)} & {f.name for f in fields(result)}
         told = {name: value for name in known if (value := getattr(result, name)) is not None}
         return cls(cells=cells, costs=result.fit_costs, **told)

@@ -11,28 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from pate.comparison import _pages as pages
-from pate.comparison._entrants import described, entrants_of
-from pate.comparison._fit import Done, Task, fit_tasks, forget_rows, tell
-from pate.comparison._folder import CellFolder
-from pate.comparison._measure import check_column
-from pate.comparison._notes import sizes
-from pate.comparison.cells import Cell, Key
+from pate.comparison import report as pages
+from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, tell
+from pate.comparison._folder import CellFolder, described, entrants_of
+from pate.comparison.cells import Cell, Key, sizes
 from pate.comparison.contract import Contestant
 from pate.comparison.report import ComparisonReport
 from pate.core.checks import check_int
 from pate.core.cluster import on_cluster, workers
-from pate.core.extras import need
+from pate.core.curator import need
 from pate.core.progress import track
 from pate.core.provenance import provenance
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.report.rows import FitCost
 from pate.studies.folders import plain_values
-from pate.teachers._isolated import side_by_side
-from pate.teachers._process import interruptible
+from pate.teachers._isolated import interruptible, side_by_side
 
 
 def compare(

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
-from pate.comparison._spread import Design
-from pate.comparison.statistics import PairedDifference, Word, accuracies, difference_of
+from pate.comparison.statistics import Design, PairedDifference, Word, accuracies, difference_of
 from pate.core.checks import check_int, check_real, did_you_mean, shown
 from pate.exceptions import InvalidInputError
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
-from pate.core.extras import need
+from pate.core.curator import need
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pate.data._fingerprint import recognised_by as recognised_by
-from pate.data._fingerprint import records_fingerprint as records_fingerprint
-from pate.data._fingerprint import votes_fingerprint as votes_fingerprint
 from pate.data._overlap import check_other_file as check_other_file
 from pate.data._overlap import check_public_rows as check_public_rows
+from pate.data._overlap import recognised_by as recognised_by
+from pate.data._overlap import records_fingerprint as records_fingerprint
+from pate.data._overlap import votes_fingerprint as votes_fingerprint
 from pate.data.files.images import ImageFolder as ImageFolder
 from pate.data.files.images import read_images as read_images
 from pate.data.files.pairs import TablePair as TablePair
 from pate.data.files.pairs import align_columns as align_columns
 from pate.data.files.pairs import read_both as read_both
+from pate.data.files.tables import ColumnUse as ColumnUse
 from pate.data.files.tables import Table as Table
 from pate.data.files.tables import read_table as read_table
-from pate.data.files.uses import ColumnUse as ColumnUse
 from pate.data.named.dataset import Dataset as Dataset
 from pate.data.named.dataset import HeldOutRows as HeldOutRows
 from pate.data.named.dataset import PrivateRows as PrivateRows

@@ -55,7 +55,7 @@ from dp_accounting import pld, rdp
 
 from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
-from pate.privacy.compose.dp_events import sampled_gaussian_rdp
+from pate.privacy.compose.dpsgd_accountants import sampled_gaussian_rdp
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, gdp_from_budget, gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.exact.sampled_gaussian import tilted_epsilon
 from pate.privacy.losses import LEAST_NOISE, needs_tilt, rounding_slack

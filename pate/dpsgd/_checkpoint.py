@@ -32,7 +32,7 @@ from pate.core.tensors import load_tensors, save_tensors
 from pate.dpsgd._checks import close, made_up_rows
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError
-from pate.networks._generators import own_generator
+from pate.networks._contract import own_generator
 
 FORM = "DP-SGD checkpoint 2"
 FILE = "run.safetensors"

@@ -11,19 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from pate.core.clock import timed
 from pate.core.frames import plain_rows
-from pate.core.seeds import training_seed
+from pate.core.progress import timed
+from pate.core.secret import training_seed
 from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
-from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
 from pate.dpsgd._optimizers import make_optimizer
-from pate.dpsgd._plan import Plan, make_plan, priced
 from pate.dpsgd._rows import (
     check_apart,
     check_map,
@@ -36,21 +35,25 @@ from pate.dpsgd._rows import (
 )
 from pate.dpsgd._run import charge_run, open_run, run_training
 from pate.dpsgd._settings import (
+    along,
+    check_recipe,
     check_settings,
+    determining,
+    filled,
+    is_planned,
     read_averaging,
     read_clipping,
     read_mechanism,
     read_schedule,
+    settle,
     shape_of,
 )
-from pate.dpsgd._settle import along, check_recipe, determining, filled, is_planned, settle
-from pate.dpsgd._statement import dpsgd_statement
+from pate.dpsgd._statement import Plan, dpsgd_statement, make_plan, priced
 from pate.dpsgd._units import Units
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
-from pate.networks._devices import held_threads, one_device
-from pate.networks._generators import own_generator
+from pate.networks._contract import held_threads, one_device, own_generator
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_from_budget
 from pate.statement.files import bind_statement

@@ -17,7 +17,6 @@ from torch import nn
 from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly, unmasked
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
-from pate.data._declared import declared_rows
 from pate.data._door import (
     as_texts,
     by_name,
@@ -30,6 +29,7 @@ from pate.data._door import (
     read_rows,
 )
 from pate.data._ids import distinct_ids
+from pate.data._like import declared_rows
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._cells import private_cells

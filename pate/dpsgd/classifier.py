@@ -14,18 +14,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pate.dpsgd._augmentation import ImageAugmentation
-from pate.dpsgd._averaging import Averaging
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately
-from pate.dpsgd._optimizers import LearningRateSchedule
+from pate.dpsgd._optimizers import Averaging, LearningRateSchedule
 from pate.dpsgd._rows import keep_columns, map_rows, read_features, rows_for
 from pate.dpsgd._run import TrainingStep
+from pate.dpsgd._units import ImageAugmentation
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
 from pate.ledger import Ledger
-from pate.networks._devices import held_threads
+from pate.networks._contract import held_threads
 from pate.privacy.budget import Budget
 from pate.statement._fits import CountedFits
 

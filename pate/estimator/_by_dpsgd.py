@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate.core.checks import check_int
-from pate.core.clock import timed
 from pate.core.curator import tell
 from pate.core.frames import plain_rows
+from pate.core.progress import timed
 from pate.core.types import FloatArray
 from pate.data import check_public_rows
 from pate.data._columns import holds_numbers
-from pate.data._declared import declared_rows
 from pate.data._door import is_frame
+from pate.data._like import declared_rows
 from pate.data._shift import about_shift
 from pate.estimator._by_records import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of
@@ -35,13 +35,12 @@ from pate.representations import Representation
 from pate.statement.assumptions import NAMED, check_stated
 from pate.statement.plain import as_plain_text
 from pate.students import try_student
-from pate.teachers._told import about_labels
-from pate.teachers._usable import units_of
+from pate.teachers._usable import about_labels, units_of
 
 if TYPE_CHECKING:
     from pate.dpsgd import DPSGDClassifier
     from pate.dpsgd._checkpoint import Checkpoint
-    from pate.dpsgd._plan import Plan
+    from pate.dpsgd._statement import Plan
     from pate.dpsgd.recipes import RecipePlan
 
 #: What a ledger calls a run.
@@ -92,7 +91,7 @@ class TrainingPlan:
     @property
     def charge(self) -> Charge:
         """What the run costs, as charges add up."""
-        from pate.dpsgd._plan import priced
+        from pate.dpsgd._statement import priced
 
         found = priced(self.plan)
         assert found is not None  # replace-one
@@ -205,9 +204,8 @@ def plan_training(
     """
     from pate.dpsgd import DPSGDClassifier
     from pate.dpsgd._measured import with_counts
-    from pate.dpsgd._plan import make_plan
-    from pate.dpsgd._settings import read_mechanism, shape_of
-    from pate.dpsgd._settle import along
+    from pate.dpsgd._settings import along, read_mechanism, shape_of
+    from pate.dpsgd._statement import make_plan
     from pate.dpsgd.recipes import RecipePlan
 
     if check_decide(decide) == "balanced" and X_public is None:

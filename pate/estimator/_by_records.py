@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.clock import timed
 from pate.core.curator import tell
+from pate.core.progress import timed
 from pate.data import check_public_rows
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.data._shift import about_shift
@@ -22,7 +22,7 @@ from pate.statement.model import PrivacyStatement
 from pate.students import try_student
 from pate.teachers import ShardEnsemble
 from pate.teachers._around import check_has_target, check_several
-from pate.teachers._told import about_labels
+from pate.teachers._usable import about_labels
 
 
 class ByRecords(PublicModel):

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from pate.core.checks import check_int
-from pate.core.clock import timed
 from pate.core.curator import tell
 from pate.core.frames import plain_column, plain_rows
+from pate.core.progress import timed
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
 from pate.data._door import flat_rows, image_shape, read_rows
@@ -48,8 +48,7 @@ from pate.students import try_student
 from pate.students._asked import as_public, measured_labels
 from pate.teachers import ShardEnsemble, make_ensemble
 from pate.teachers._rows import is_frame, takes_missing
-from pate.teachers._told import about_labels
-from pate.teachers._usable import class_indices, label_column, units_of
+from pate.teachers._usable import about_labels, class_indices, label_column, units_of
 from pate.votes import Votes
 
 

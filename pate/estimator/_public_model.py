@@ -14,14 +14,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import shown
-from pate.core.seeds import training_seed
+from pate.core.checks import check_real, shown
+from pate.core.secret import training_seed
 from pate.core.tape import playing
 from pate.data import recognised_by
 from pate.data._door import flat_rows
 from pate.data.files.tables import quoted
 from pate.estimator._roads import any_rows
-from pate.estimator._threshold import threshold_for
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.privacy.cost import Charge
@@ -36,6 +35,48 @@ from pate.teachers._around import TeachersRows
 from pate.teachers._rows import hash_rows, is_frame
 from pate.teachers._usable import class_indices, owned, units_of
 from pate.votes import ABSTAIN
+
+# Thresholds on one class's probability, for a wanted precision or recall: from public rows and calibrated odds.
+
+
+def threshold_for(p: npt.NDArray[np.float64], *, precision: float | None, recall: float | None) -> float:
+    """Return the threshold at which rows of these probabilities are expected to have that precision or recall.
+
+    Parameters
+    ----------
+    p : float64 array of shape (n_rows,)
+        Probability of the class, of each row.
+    precision : float or None
+        Wanted: the mean of p over the rows that reach the threshold; the least threshold with so much is returned.
+    recall : float or None
+        Wanted: the part of all p that those rows have; the largest threshold with so much is returned.
+
+    Raises
+    ------
+    InvalidInputError
+        Not exactly one of both is given, it is not between 0 and 1, or no threshold has that precision.
+    """
+    if (precision is None) == (recall is None):
+        raise InvalidInputError("threshold needs exactly one of precision and recall. Say precision=0.9, for one.")
+    at, counts = np.unique(p, return_counts=True)
+    at, counts = at[::-1], counts[::-1]  # the rows that reach at[i] are those of at[: i + 1]
+    reached = np.cumsum(at * counts)
+    if precision is not None:
+        wanted = _share("precision", precision)
+        fine = np.flatnonzero(reached / np.cumsum(counts) >= wanted)
+        if not len(fine):
+            raise InvalidInputError(
+                f"precision must be at most {np.floor(at[0] * 1e4) / 1e4:.4g} for this class, got {precision:g}: no "
+                "public row is surer of it. Ask for less, or say recall=..."
+            )
+        return float(at[fine[-1]])
+    wanted = _share("recall", recall)
+    return float(at[np.flatnonzero(reached >= wanted * reached[-1])[0]])
+
+
+def _share(name: str, value: float | None) -> float:
+    return check_real(name, value, low=0, high=1, low_open=True, high_open=True)
+
 
 _HASH_ROWS = 4096
 #: Who leaves a model with the labels, so that no student need learn from them.

@@ -18,9 +18,8 @@ from pate.estimator._roads import VOTERS
 from pate.model import Door, Manifest, ModelFile, check_model_path, read_model, write_model
 from pate.model._archive import damaged
 from pate.recipes import MappedLinear, RecordModel
-from pate.recipes._kept import keep_record_model, read_record_model
-from pate.recipes._kept import made_of as made_of_ballots
-from pate.recipes._linear import keep_linear, made_of_linear, read_linear
+from pate.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model
+from pate.recipes._model import made_of as made_of_ballots
 from pate.statement.files import bind_released, bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.students._kept import keep_student, made_of, read_student

@@ -2,11 +2,10 @@
 
 from pate.heads._linear import Head, LinearHead, load_head
 from pate.heads._moments import ReleasedBallots
-from pate.heads.corrected import CorrectedHead
 from pate.heads.descent import DescentHead
 from pate.heads.forest import ForestHead
 from pate.heads.least_squares import LeastSquaresHead
-from pate.heads.likelihood import LikelihoodHead
+from pate.heads.likelihood import CorrectedHead, LikelihoodHead
 from pate.heads.logistic import MomentLogisticHead
 from pate.heads.propagation import LabelPropagationHead
 from pate.heads.residual import residual_step

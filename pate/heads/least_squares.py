@@ -12,8 +12,7 @@ from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import LinearHead
-from pate.heads._moments import Moments, ReleasedBallots, read_moments, softmax
-from pate.heads._spectrum import Fold, eigen, folds
+from pate.heads._moments import Fold, Moments, ReleasedBallots, eigen, folds, read_moments, softmax
 
 #: Shapes of shrinkage that Stein's risk may choose among.
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0)

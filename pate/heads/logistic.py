@@ -13,8 +13,7 @@ from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import LinearHead
-from pate.heads._moments import Moments, ReleasedBallots, log_sum_exp, read_moments, softmax
-from pate.heads._spectrum import eigen, fold_rows, folds
+from pate.heads._moments import Moments, ReleasedBallots, eigen, fold_rows, folds, log_sum_exp, read_moments, softmax
 from pate.heads.least_squares import least_lambda
 
 #: Random directions for the divergence in Stein's risk, the same at every penalty.

@@ -11,8 +11,7 @@ from pate.core.checks import check_int
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head, LinearHead
-from pate.heads._moments import ReleasedBallots, log_sum_exp, read_moments
-from pate.heads._spectrum import eigen, folds
+from pate.heads._moments import ReleasedBallots, eigen, folds, log_sum_exp, read_moments
 from pate.heads.least_squares import least_lambda, shapes, shrunk
 
 #: A step is at most so many times the Newton step.

@@ -3,8 +3,7 @@
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._ledgers import find_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, VotePlan
-from pate.jobs._predict import Predictions, predict_file
-from pate.jobs._public import read_public
+from pate.jobs._predict import Predictions, predict_file, read_public
 from pate.jobs._tables import PREPROCESSING, LabelJob
 from pate.jobs._votes import VoteJob
 from pate.jobs._writing import check_new_files, check_proba

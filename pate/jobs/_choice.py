@@ -3,18 +3,60 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
+from pate.estimator._roads import chosen_voters
 from pate.exceptions import InvalidInputError, StudentError, StudentWarning
 from pate.queries import STRATEGIES, least_sure, select_queries
 from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.votes import ABSTAIN
+
+# Who votes in a job where nobody says, and what speaks of teachers on shards.
+
+#: Parameters of a job that speak of teachers on shards, their options, and what says nothing.
+_OF_SHARDS: dict[str, tuple[str, Any]] = {
+    "teacher": ("--teacher", None),
+    "n_teachers": ("--teachers", None),
+    "mechanism": ("--mechanism", None),
+    "n_queries": ("--queries", None),
+    "gap": ("--gap", None),
+    "select": ("--select", "auto"),
+    "rounds": ("--rounds", None),
+    "max_answers": ("--max-answers", None),
+    "on_exhausted": ("--on-exhausted", "raise"),
+    "preprocess": ("--preprocess", "public"),
+    "partition_seed": ("--partition-seed", None),
+}
+
+
+def who_votes(voters: str | None, said: Mapping[str, Any]) -> str:
+    """Return who votes, by the rule of :class:`pate.PATEClassifier`: ``"auto"``, unless something is said of shards.
+
+    Parameters
+    ----------
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
+    said : mapping
+        Parameters of the job by name, as they were given.
+
+    Raises
+    ------
+    InvalidInputError
+        They do not go together.
+    """
+    given = {
+        f"{name} ({option})": said[name]
+        for name, (option, silent) in _OF_SHARDS.items()
+        if name in said and not (isinstance(said[name], str) and said[name] == silent)
+    }
+    not_of_heads = [f"{name} ({_OF_SHARDS[name][0]})" for name in ("teacher", "preprocess")]
+    return chosen_voters(voters, given, not_of_heads=not_of_heads)
+
 
 #: Strategies by name.
 CHOICES = (*STRATEGIES, "uncertain")

@@ -16,14 +16,13 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.data import TableEncoder
 from pate.data._columns import column_kind
 from pate.data._door import is_texts
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
-from pate.jobs._inputs import take
-from pate.jobs._reading import Sources
+from pate.jobs._reading import Sources, take
 from pate.jobs._records import in_planes
 from pate.jobs._shards import ShardRoad
 from pate.jobs._writing import write_labels

@@ -16,20 +16,16 @@ from pate.core.curator import Told, tell
 from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
-from pate.data.files._databases import file_of
+from pate.data.files._arrow import file_of
 from pate.estimator._roads import check_likeliest, check_ranges, measured_with, road_of
 from pate.exceptions import InvalidInputError, StudentError
-from pate.jobs._choice import make_choice
-from pate.jobs._classes import as_classes, read_classes
-from pate.jobs._dpsgd import GradientRoad, check_heeded
-from pate.jobs._inputs import chosen_teacher, units_of
+from pate.jobs._choice import make_choice, who_votes
 from pate.jobs._ledgers import check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
-from pate.jobs._reading import read_sources
-from pate.jobs._records import BallotRoad, in_planes
+from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources, units_of
+from pate.jobs._records import BallotRoad, GradientRoad, check_heeded, in_planes
 from pate.jobs._shards import ShardRoad
 from pate.jobs._student import LeavesModel, measured_for, pupil_of_ballots, pupil_of_shards
-from pate.jobs._voters import who_votes
 from pate.jobs._writing import write_statement
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import Mechanism
@@ -45,8 +41,7 @@ from pate.release import (
 )
 from pate.students._asked import measured_labels
 from pate.teachers import class_indices
-from pate.teachers._told import about_labels
-from pate.teachers._usable import owned
+from pate.teachers._usable import about_labels, owned
 from pate.votes import hash_queries
 
 if TYPE_CHECKING:

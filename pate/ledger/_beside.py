@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.exceptions import CuratorWarning, LedgerError
-from pate.ledger._key import key_path
+from pate.ledger._chain import key_path
 from pate.ledger._looks import LedgerLooks
 from pate.ledger._rows import Registration
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate.core.strict_json import parse_json
+from pate.core.files import parse_json
 from pate.exceptions import InvalidInputError
-from pate.ledger._chain import canonical
-from pate.ledger._key import mac
+from pate.ledger._chain import canonical, mac
 
 #: What such an entry's body begins with; bodies are canonical.
 BINDS = '{"bound":'

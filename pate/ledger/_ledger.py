@@ -167,7 +167,7 @@ class Ledger(LedgerOfOne):
         seeded: bool = False,
         open_ended: bool = False,
     ) -> int:
-        """Charge something that is no label release; see :class:`pate.privacy.compose.purse.Purse`, and :meth:`record`.
+        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.Purse`, :meth:`record`.
 
         Examples
         --------

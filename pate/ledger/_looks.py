@@ -13,14 +13,12 @@ from typing import Any
 
 from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger import _entries
-from pate.ledger._chain import pack_query, unpack_counts, unpack_query
-from pate.ledger._export import write_answers
+from pate.ledger._chain import mac, pack_query, read_key, unpack_counts, unpack_query
 from pate.ledger._files import BINDS, Thing
-from pate.ledger._key import mac, read_key
 from pate.ledger._registration import SENSITIVE_KEYS, macs, overlap, sealed
 from pate.ledger._rows import Answer, LedgerRow, Registration, Remaining, Verification
 from pate.ledger._store import transaction
-from pate.ledger._verify import verify_ledger
+from pate.ledger._verify import verify_ledger, write_answers
 from pate.privacy.budget import Budget
 from pate.privacy.compose.currency import Opening
 from pate.privacy.cost import Charge

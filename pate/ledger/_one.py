@@ -17,8 +17,8 @@ from pate.core.tape import playing
 from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._beside import MEANT, ledgers_in, look_beside
+from pate.ledger._chain import mac, read_key
 from pate.ledger._files import Thing, described, head_named, read_thing, releases_named, signature
-from pate.ledger._key import mac, read_key
 from pate.ledger._looks import LedgerLooks
 from pate.ledger._registration import SENSITIVE_KEYS, merge, sealed
 from pate.ledger._rows import Registration

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pate.core.seeds import unreplayed_bytes
+from pate.core.secret import unreplayed_bytes
 from pate.exceptions import LedgerError
-from pate.ledger._chain import canonical
+from pate.ledger._chain import canonical, mac, read_key
 from pate.ledger._entries import read_registration
-from pate.ledger._key import mac, read_key
 from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.

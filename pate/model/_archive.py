@@ -16,9 +16,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from pate.core.files import atomic_path, write_text
+from pate.core.files import atomic_path, parse_json, write_text
 from pate.core.pages import render
-from pate.core.strict_json import parse_json
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.model._manifest import KINDS, Manifest
 from pate.statement.model import PrivacyStatement

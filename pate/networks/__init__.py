@@ -7,10 +7,18 @@ whole protocol of a custom one. Flattened images are channels first.
 
 from __future__ import annotations
 
-from pate.networks._named import make_module, named_modules
-from pate.networks._papernot import PapernotCNN, PapernotDeepCNN, TanhCNN
-from pate.networks._parts import square_image_shape
-from pate.networks._small import MLP, Linear, SmallCNN, SmallResNet
+from pate.networks._named import (
+    MLP,
+    Linear,
+    PapernotCNN,
+    PapernotDeepCNN,
+    SmallCNN,
+    SmallResNet,
+    TanhCNN,
+    make_module,
+    named_modules,
+    square_image_shape,
+)
 
 __all__ = [
     "MLP",

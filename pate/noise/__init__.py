@@ -1,6 +1,6 @@
 """Exact samplers: what is drawn has the law that is charged, bit by bit."""
 
-from pate.noise._shared import WordSource
+from pate.noise._endless import WordSource
 from pate.noise.integers import discrete_gaussian, discrete_laplace, noisy_argmax, uniform_below
 from pate.noise.reals import real_argmax, real_at_least, rounded_counts, rounded_up
 from pate.noise.source import NoiseSource

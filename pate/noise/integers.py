@@ -16,8 +16,7 @@ from pate.core.checks import check_choice
 from pate.core.tape import settled
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
-from pate.noise._endless import LazyUniform, below_exp
-from pate.noise._shared import CHUNK, TAIL, WordSource, check_counts, check_scale
+from pate.noise._endless import CHUNK, TAIL, LazyUniform, WordSource, below_exp, check_counts, check_scale
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-6, 2.0**20
 _TRUST = 2.0**-36  # relative error granted to float64 exp, log; they are 2^-50

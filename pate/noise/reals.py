@@ -20,8 +20,7 @@ from pate.core.checks import check_choice, check_real
 from pate.core.tape import settled
 from pate.core.types import FloatArray, IntArray, Mask, WordArray
 from pate.exceptions import InvalidInputError
-from pate.noise._endless import RealNoise
-from pate.noise._shared import CHUNK, TAIL, WordSource, check_counts, check_scale
+from pate.noise._endless import CHUNK, TAIL, RealNoise, WordSource, check_counts, check_scale
 
 _CLEAR = 1e-9  # distance, in standard deviations, beyond which floats decide; ndtri is good to 1e-12
 

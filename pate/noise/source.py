@@ -6,8 +6,7 @@ import hashlib
 
 import numpy as np
 
-from pate.core.secret import check_secret, derive
-from pate.core.seeds import unreplayed_bytes
+from pate.core.secret import check_secret, derive, unreplayed_bytes
 from pate.core.tape import playing
 from pate.core.types import WordArray
 from pate.exceptions import InvalidInputError

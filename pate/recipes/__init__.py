@@ -1,15 +1,19 @@
 """Recipes: how record voters are set, chosen from public facts alone, and the road from public rows to a model."""
 
 from pate.recipes._build import default_representation, fitted_representation, kind_of
-from pate.recipes._expected import Expectation, expected
-from pate.recipes._facts import PublicFacts
-from pate.recipes._linear import MappedLinear
-from pate.recipes._model import RecordModel, some_rows
-from pate.recipes._recipe import Recipe, Round
-from pate.recipes._road import FEWEST_PUBLIC, chosen_road
-from pate.recipes._rule import choose, without_student
+from pate.recipes._model import MappedLinear, RecordModel, some_rows
+from pate.recipes._rule import FEWEST_PUBLIC, PublicFacts, Recipe, Round, choose, chosen_road, without_student
 from pate.recipes._run import RecordsPlan
-from pate.recipes._worth import EPSILONS, at_epsilon, better_budget, check_expected, least_worth, without_privacy
+from pate.recipes._worth import (
+    EPSILONS,
+    Expectation,
+    at_epsilon,
+    better_budget,
+    check_expected,
+    expected,
+    least_worth,
+    without_privacy,
+)
 
 __all__ = [
     "EPSILONS",

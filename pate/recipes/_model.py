@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pate.core.progress import track
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
+from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data.files._blocks import let_go
-from pate.recipes._answers import Answers, decided
+from pate.exceptions import InvalidInputError
+from pate.heads import CorrectedHead, ForestHead, load_head
+from pate.recipes._answers import Answers, decided, read_answering
 from pate.records import RecordVoters
 from pate.records._maps import in_blocks, is_own, n_rows, own_throughout, rows_of, take
 from pate.records._work import HeldRecords
-from pate.records.ballots import GRID
-from pate.representations import Representation
+from pate.records.ballot_sum import GRID
+from pate.records.spaces import load_space
+from pate.representations import Representation, load
 
 _SEED_PATH = (0x20B11C,)
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
@@ -180,3 +186,243 @@ def slabs(n: int) -> Iterator[IntArray]:
     """Yield the positions of rows that are asked about at once."""
     for start in range(0, n, _SLAB):
         yield np.arange(start, min(start + _SLAB, n))
+
+
+# What DP-SGD of a planned recipe ends in: a linear model of public maps, as arrays alone.
+
+_LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
+
+
+class MappedLinear(Answers):
+    """Public maps, one behind the other, then a linear model: raw rows in, probabilities out.
+
+    Parameters
+    ----------
+    maps : tuple of Representation
+        Fitted on public rows or constants; empty where rows are taken as they are.
+    coef : float32 array of shape (n_classes, n_features)
+        Of the logits.
+    temperature, weights
+        As of :class:`RecordModel`.
+
+    Attributes
+    ----------
+    classes_ : int64 array of shape (n_classes,)
+        Class *indices*, as of every student here.
+
+    Examples
+    --------
+    >>> MappedLinear((), np.eye(2, dtype=np.float32)).predict(np.array([[0.2, 0.1], [0.0, 3.0]]))
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        maps: tuple[Representation, ...],
+        coef: npt.NDArray[np.float32],
+        *,
+        temperature: float = 1.0,
+        weights: tuple[float, ...] = (),
+    ) -> None:
+        self.maps = maps
+        self.coef = coef
+        self.temperature = temperature
+        self.weights = weights
+
+    @property
+    def classes_(self) -> IntArray:
+        """Class indices."""
+        return np.arange(len(self.coef), dtype=np.int64)
+
+    def untempered(self, X: Any) -> FloatArray:
+        """Return the trained weights' own probabilities of shape (n_rows, n_classes)."""
+        n = int(np.shape(X)[0])
+        parts = [self._asked(take(X, slab)) for slab in slabs(n)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.coef)))
+
+    def _asked(self, rows: Any) -> FloatArray:
+        for each in self.maps:
+            rows = each.vectors(rows)
+        seen = np.asarray(rows, dtype=np.float32).astype(np.float64)
+        logits = seen @ self.coef.astype(np.float64).T
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # its maps read cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
+
+
+def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
+    """Write a model into a folder, and return what :func:`read_linear` needs to know besides.
+
+    Raises
+    ------
+    InvalidInputError
+        A map of it is somebody's own class, which no file can hold.
+    """
+    for i, each in enumerate(model.maps):
+        each.save(folder / _map(i))
+    save_tensors(folder / _WEIGHTS, {"coef": model.coef}, {}, form=_LINEAR_FORM)
+    return {"maps": [each.fingerprint() for each in model.maps], **model.answering()}
+
+
+def read_linear(folder: Path, told: Any, *, module: Any = None) -> MappedLinear:
+    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers.
+
+    Parameters
+    ----------
+    folder : path
+    told : dict
+        What it returned.
+    module : torch module, or list of them
+        Of the caller's own representation, see :func:`pate.representations.load`.
+
+    Raises
+    ------
+    InvalidInputError
+        The parts are damaged, or not those that belong together.
+    """
+    known = told["maps"]
+    maps = tuple(load(folder / _map(i), module=module if i == 0 else None) for i in range(len(known)))
+    coef = load_tensors(folder / _WEIGHTS, form=_LINEAR_FORM)[0]["coef"]
+    wide = maps[-1].n_features_out_ if maps else coef.shape[-1]
+    fine = coef.ndim == 2 and coef.dtype == np.float32 and coef.shape[1] == wide and np.isfinite(coef).all()
+    if not fine or [each.fingerprint() for each in maps] != known:
+        raise InvalidInputError("the model's maps and weights are not those that were saved.")
+    return MappedLinear(maps, coef, **read_answering(told, len(coef)))
+
+
+def made_of_linear(model: MappedLinear) -> tuple[str, ...]:
+    """Return in lines what a model is made of."""
+    n_classes, n_features = model.coef.shape
+    return (
+        *(f"rows: {each.provenance_}" for each in model.maps),
+        f"weights: {n_classes} classes by {n_features} features, trained by DP-SGD",
+        *model.decides,
+    )
+
+
+def _map(i: int) -> str:
+    return f"map{i}.safetensors"
+
+
+# The model of records' ballots as files: its public maps, its ballot space and its head, each as arrays.
+
+_MAP, _SPACE, _HEAD, _COLUMNS = (f"{name}.safetensors" for name in ("representation", "space", "head", "columns"))
+_FORM = "corrected head 1"
+#: Where the features of an image student come from.
+_STUDENTS = "pate.students._features"
+
+
+def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
+    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides.
+
+    Raises
+    ------
+    InvalidInputError
+        A part of it is somebody's own class, which no file can hold.
+    """
+    voters, head, seen = model.voters, model.head, model.voters.representation
+    if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
+        raise InvalidInputError(
+            "a model with a space or a head of your own cannot be kept in a file: it holds no code."
+        )
+    of_student = type(seen).__module__ == _STUDENTS
+    if of_student:
+        from pate.students._features import keep_features  # torch, which few need
+
+        keep_features(seen, folder)
+    elif isinstance(seen, Representation):
+        seen.save(folder / _MAP)
+    elif seen is not None:
+        raise InvalidInputError(
+            f"a {type(seen).__name__} cannot be kept in a model file. Wrap it in pate.representations.FromTransformer."
+        )
+    voters.space.save(folder / _SPACE)
+    if isinstance(head, CorrectedHead):
+        facts = {"tau": head.tau, "max_iter": head.max_iter, "n_components": head.n_components_}
+        save_tensors(folder / _HEAD, {"coef": head.coef_}, facts, form=_FORM)
+    else:
+        head.save(folder / _HEAD)
+    if model.columns is not None:
+        model.columns.save(folder / _COLUMNS)
+    return {
+        "representation": "student" if of_student else "none" if seen is None else "map",
+        "corrected": isinstance(head, CorrectedHead),
+        "columns": model.columns is not None,
+        "classes_inferred": voters.classes_inferred,
+        "fingerprints": [voters.fingerprint(), head.fingerprint()],
+        **model.answering(),
+    }
+
+
+def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
+    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers.
+
+    Parameters
+    ----------
+    folder : path
+    told : dict
+        What it returned.
+    classes : tuple
+    module : torch module, or list of them
+        See :func:`pate.representations.load`.
+
+    Raises
+    ------
+    InvalidInputError
+        The parts are damaged, or not those that belong together.
+    """
+    seen: Any = None
+    if told["representation"] == "student":
+        from pate.students._features import read_features
+
+        seen = read_features(folder)
+    elif told["representation"] != "none":
+        seen = load(folder / _MAP, module=module)
+    space = load_space(folder / _SPACE)
+    voters = RecordVoters(seen, space, classes=classes, classes_inferred=bool(told["classes_inferred"]))
+    head: Any
+    if told["corrected"]:
+        arrays, facts = load_tensors(folder / _HEAD, form=_FORM)
+        head = CorrectedHead(space, tau=facts["tau"], max_iter=facts["max_iter"])
+        head.coef_, head.n_components_ = arrays["coef"], int(facts["n_components"])
+        head.takes, head.scale_, head.constant_ = "representation", 1.0, 0.0
+    else:
+        head = load_head(folder / _HEAD)
+    head.classes_ = voters.classes
+    if isinstance(head, ForestHead):
+        _check_forest(head)
+    if [voters.fingerprint(), head.fingerprint()] != told["fingerprints"]:
+        raise InvalidInputError("the model's maps and head are not those that were saved.")
+    columns = load(folder / _COLUMNS) if told["columns"] else None
+    return RecordModel(voters, head, columns, **read_answering(told, len(classes)))
+
+
+def made_of(model: RecordModel) -> tuple[str, ...]:
+    """Return in lines what a model is made of."""
+    voters, head = model.voters, model.head
+    seen = getattr(voters.representation, "provenance_", None)
+    return (
+        *((f"rows: {seen}",) if seen else ()),
+        f"directions: {voters.space.provenance_}",
+        f"head: {type(head).__name__} of {len(voters.classes)} classes",
+        *model.decides,
+    )
+
+
+def _check_forest(head: ForestHead) -> None:
+    """Refuse trees in which whoever walks down does not arrive."""
+    n, (column, left, right) = len(head.splits_), head.splits_.T
+    inner = column >= 0
+    here = np.arange(n)[inner]
+    fine = all(((child[inner] > here) & (child[inner] < n)).all() for child in (left, right))
+    fine = fine and (column < head.n_components_ - len(head.coef_)).all()
+    if not fine or not ((head.roots_ >= 0) & (head.roots_ < n)).all() or len(head.values_) != n:
+        raise InvalidInputError("the model's trees point out of themselves.")

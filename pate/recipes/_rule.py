@@ -7,10 +7,281 @@ and on made tables, by ``experiments/rule_development.py``.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from pate.recipes._facts import PublicFacts
-from pate.recipes._recipe import Recipe, Round
+import numpy as np
+
+from pate.core.checks import check_choice, check_int, check_real, shown
+from pate.exceptions import InvalidInputError
+from pate.records.ballot_sum import check_clip
+
+# What a rule may look at: numbers that are public before any private record is read.
+
+KINDS = ("table", "mixed", "image", "glyph", "text")
+ADJACENCIES = ("replace-one", "add-or-remove")
+#: A component whose public variance is below this share of the largest one's is rounding.
+_LEAST_VARIANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """The public facts that a recipe is chosen from; nothing here may be counted on private cells.
+
+    Parameters
+    ----------
+    n_units : int
+        How many private records (persons, where they are protected) vote. Public where neighbours replace one; else
+        the nominal number.
+    n_classes : int
+        At least 2.
+    mu : float
+        What may be spent, as Gaussian differential privacy: all rounds together.
+    n_public : int
+        Public rows, which fit the representation and carry the head; 0 where there are none.
+    kind : {"table", "mixed", "image", "glyph", "text"}
+        ``table``: all columns are numbers; ``mixed``: some are categories; ``glyph``: images made of strokes.
+    spectrum : sequence of float or None
+        Variances of the representation's components over the public rows.
+    adjacency : {"replace-one", "add-or-remove"}
+
+    Raises
+    ------
+    InvalidInputError
+        A value out of its range.
+
+    Examples
+    --------
+    >>> facts = PublicFacts(n_units=10_000, n_classes=10, mu=0.14, n_public=2_000)
+    >>> round(facts.evidence)
+    99
+    >>> PublicFacts(n_units=10_000, n_classes=1, mu=0.14, n_public=2_000)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: n_classes must be a whole number >= 2, got 1.
+    """
+
+    n_units: int
+    n_classes: int
+    mu: float
+    n_public: int
+    kind: str = "table"
+    spectrum: tuple[float, ...] | None = None
+    adjacency: str = "replace-one"
+
+    def __post_init__(self) -> None:
+        check_int("n_units", self.n_units, low=1)
+        check_int("n_classes", self.n_classes, low=2)
+        check_real("mu", self.mu, low=0, low_open=True)
+        check_int("n_public", self.n_public, low=0)
+        check_choice("kind", self.kind, KINDS)
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        object.__setattr__(self, "spectrum", _variances(self.spectrum))
+
+    @property
+    def evidence(self) -> float:
+        """A class's share of the ballots over the noise on one cell: n mu / (m Delta), Delta that of a soft ballot.
+
+        Records and budget count through this product alone: twice the records are worth twice the mu.
+        """
+        delta = math.sqrt(2) if self.adjacency == "replace-one" else math.sqrt(1 - 1 / self.n_classes)
+        return self.n_units * self.mu / (self.n_classes * delta)
+
+    @property
+    def most_components(self) -> int:
+        """How many components public rows can tell apart: half of their number, and no rounding."""
+        half = max(self.n_public // 2, 1)
+        if self.spectrum is None:
+            return half
+        return min(half, sum(v > _LEAST_VARIANCE * max(self.spectrum) for v in self.spectrum))
+
+
+def _variances(spectrum: Iterable[float] | None) -> tuple[float, ...] | None:
+    if spectrum is None:
+        return None
+    try:
+        values = np.asarray(tuple(spectrum), dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"spectrum must hold public variances, got {shown(spectrum)}.") from None
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
+        raise InvalidInputError(
+            f"spectrum must hold at least one public variance, finite, none negative and not all 0, got "
+            f"{shown(values)}. Take None where there is none."
+        )
+    return tuple(values.tolist())
+
+
+# A recipe: every setting of record voters, with why it was chosen.
+
+#: What :attr:`Recipe.student` may be, beside None.
+STUDENTS = ("ridge", "forest", "image")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of ballots.
+
+    Parameters
+    ----------
+    share : float
+        Of mu^2: the shares of a recipe sum to 1.
+    clip : float or None
+        None: records vote with their class. Else with their disagreement with the model so far, clipped to this norm.
+    of_student : bool
+        The model is the image student, and the ballots' space its features.
+
+    Examples
+    --------
+    >>> Round(1)
+    Round(share=1.0, clip=None, of_student=False)
+    """
+
+    share: float
+    clip: float | None = None
+    of_student: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("share", "clip"):  # a ledger knows a plan by its words, and 1 is 1.0
+            value = getattr(self, name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How records vote and what is made of it; printed, one line of reason for each choice.
+
+    Attributes
+    ----------
+    representation : {"kernel", "encoded", "given"}
+        ``kernel``: principal components of a kernel of the encoded columns; ``encoded``: of the encoded columns
+        (quantiles, thermometers, one-hot); ``given``: of what the caller's representation makes.
+    space : {"soft", "signed"}
+        Kind of ballot: :class:`pate.records.SoftSpace` or :class:`pate.records.SignedSpace`.
+    n_components : int
+        Numbers per class in a ballot: centres of a soft space, components of a signed one.
+    k : int or None
+        Nearest centres that a soft ballot goes to.
+    alpha, constant : float or None
+        Whitening of a signed space, and its constant coordinate.
+    rounds : tuple of Round
+    prior_scale : float or None
+        Of the weights of a :class:`pate.heads.LikelihoodHead`. None: the head is a :class:`pate.heads.DescentHead`, and
+        every round has a clip, the first one too.
+    student : {"ridge", "forest", "image"} or None
+        Who learns what the head says of the public rows: a ridge on their own coordinates
+        (:class:`pate.heads.SelfTrainedHead`), trees on their columns (:class:`pate.heads.ForestHead`), or a network on
+        public images (:class:`pate.students.ImageStudent`).
+    reasons : tuple of (str, str)
+        What was chosen, and why.
+
+    Examples
+    --------
+    >>> from pate.recipes import PublicFacts, choose
+    >>> print(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))  # doctest: +ELLIPSIS
+    representation kernel: ...
+    """
+
+    representation: str
+    space: str
+    n_components: int
+    k: int | None
+    alpha: float | None
+    constant: float | None
+    rounds: tuple[Round, ...]
+    prior_scale: float | None
+    student: str | None
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{what}: {why}" for what, why in self.reasons)
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast.
+
+    Raises
+    ------
+    InvalidInputError
+        The first round has a clip or is of the student; a later one has no clip; one of the student is not among the
+        last, or there is no image student; a share, a clip, the prior or the student is none.
+    """
+    rounds = recipe.rounds
+    if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
+        raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")
+    descent = recipe.prior_scale is None
+    if descent and recipe.space != "signed":
+        raise InvalidInputError(
+            "recipe must have a prior_scale, got None: rounds that all have a clip are of signed ballots."
+        )
+    for i, one in enumerate(rounds):
+        name = f"recipe.rounds[{i}]"
+        check_real(f"{name}.share", one.share, low=1e-9, high=1e9)
+        if not isinstance(one.of_student, bool):
+            raise InvalidInputError(f"{name}.of_student must be True or False, got {shown(one.of_student)}.")
+        if i == 0 and (one.of_student or (not descent and one.clip is not None)):
+            raise InvalidInputError(
+                f"{name} must have {'' if descent else 'clip=None and '}of_student=False, got {one}: there is no model "
+                "yet that records could disagree with. Put a round of the head's own first."
+            )
+        if i or descent:
+            if one.clip is None:
+                raise InvalidInputError(
+                    f"{name} must have a clip, got {one}: later rounds are of disagreements. Try clip=0.5, or a single "
+                    "round."
+                )
+            check_clip(one.clip)
+        if one.of_student and recipe.student != "image":
+            raise InvalidInputError(
+                f"{name} must have of_student=False, got {one}: it is for student='image', and the recipe's is "
+                f"{shown(recipe.student)}."
+            )
+        if i and rounds[i - 1].of_student and not one.of_student:
+            raise InvalidInputError(
+                f"{name} must be of the student, as the round before it is, got {one}: the head is done when the "
+                "student learns from it. Put the student's rounds last."
+            )
+    if recipe.student is not None:
+        check_choice("recipe.student", recipe.student, STUDENTS)
+    if recipe.prior_scale is not None:
+        check_real("recipe.prior_scale", recipe.prior_scale, low=0, low_open=True)
+
+
+# Which road a budget takes, records that vote or DP-SGD: a rule of public facts alone, in one function.
+
+#: Fewer public rows make no map of the private ones.
+FEWEST_PUBLIC = 20
+
+
+def chosen_road(facts: PublicFacts) -> tuple[str, str]:
+    """Return ``"records"`` or ``"dpsgd"``, and why: what ``voters="auto"`` means.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+        Of no private cell. Only the number of public rows counts so far.
+
+    Returns
+    -------
+    road : {"records", "dpsgd"}
+    reason : str
+        For the statement.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> facts = PublicFacts(n_units=10_000, n_classes=10, mu=0.14, n_public=2_000)
+    >>> chosen_road(facts)[0], chosen_road(replace(facts, n_public=0))
+    ('records', ('dpsgd', 'there are no public rows for a map that records could vote on'))
+    """
+    if not facts.n_public:
+        return "dpsgd", "there are no public rows for a map that records could vote on"
+    if facts.n_public < FEWEST_PUBLIC:
+        return (
+            "dpsgd",
+            f"{facts.n_public} public rows make no map that records could vote on: that takes {FEWEST_PUBLIC}",
+        )
+    return "records", f"{facts.n_public:,} public rows make a map that records can vote on"
+
 
 #: Below this evidence tables of numbers take soft ballots of few clusters, which a ridge of public rows smooths: noise
 #: costs more there than a public law that is trusted wrongly. So many public rows make the clusters.

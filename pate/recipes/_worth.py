@@ -2,16 +2,300 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from pate.core.checks import check_real
+from pate.core.types import FloatArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
-from pate.recipes._expected import LABELLED, Expectation, by_hand, expected
-from pate.recipes._facts import PublicFacts
-from pate.recipes._recipe import Recipe
-from pate.recipes._rule import choose
+from pate.recipes._rule import PublicFacts, Recipe, choose
+
+# What a recipe is expected to give, before any private record is read, and where that is not known.
+
+_FILE = "expected.json"
+#: An interval holds so many of the runs on tables that the law was not fitted to; a wider one is not called knowledge.
+_INSIDE, _WIDEST = 0.9, 0.16
+#: Half widths are kept at these levels of evidence, each from runs whose log evidence is about so near; those of tables
+#: of the other sort (two classes, or more) count so much less.
+_KNOTS = (2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 250.0, 500.0)
+_NEAR = 0.4
+_OTHERS = 0.2
+#: Residuals beyond this size pull the law by their direction alone.
+_OUTLYING = 0.05
+#: Public rows labelled by hand, for a logistic regression without private records: where evidence is below this, that
+#: reaches about as much (a hundredth less at most) in most development runs.
+LABELLED = 100
+_BY_HAND_BELOW = {"two": 40.0, "more": 20.0}
+_ABOUT = 0.01
+_PLURAL = {"image": "images", "glyph": "images", "text": "texts", "mixed": "tables with categories", "table": "tables"}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What share of the accuracy without noise is expected, and whether that is known.
+
+    How hard the data is no public fact says: "without noise" is what the rule would reach with the same records and
+    public rows at mu = 50, whatever that is.
+
+    Attributes
+    ----------
+    share : float
+        Accuracy, over what the rule reaches without noise: 1 / n_classes at least.
+    plus_minus : float
+        Half of the interval, which holds nine in ten of the development runs on tables that the law was not fitted to,
+        at that level of evidence.
+    within : bool
+        Whether that is knowledge: the facts are like those of the development runs, and the interval is narrow.
+    n_runs, n_tables : int
+        How many runs the law was fitted to, on how many tables.
+    doubt : str
+        Why it is not known, where it is not.
+
+    Examples
+    --------
+    >>> print(Expectation(0.95, 0.03, True))
+    92% to 98% of the accuracy without noise
+    """
+
+    share: float
+    plus_minus: float
+    within: bool
+    n_runs: int = 0
+    n_tables: int = 0
+    doubt: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends, from 0 to 1."""
+        return _ends(self.share, self.plus_minus)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        if self.within:
+            return f"{math.floor(100 * low)}% to {math.ceil(100 * high)}% of the accuracy without noise"
+        return f"not known: {self.doubt or 'nothing like it was measured'}"
+
+
+def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
+    """Return the accuracy to expect, as a share of what the rule reaches without noise, and whether that is known.
+
+    The share above chance is a logistic function of log evidence, log public rows and whether there are two classes,
+    fitted by ``experiments/rule_development.py`` to its stored runs; the constants are those of its file.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+    recipe : Recipe
+        What :func:`choose` says.
+
+    Returns
+    -------
+    Expectation
+
+    Examples
+    --------
+    >>> from pate.recipes import choose
+    >>> facts = PublicFacts(n_units=20_000, n_classes=10, mu=0.14, n_public=1_000)
+    >>> expected(facts, choose(facts)).share > 0.9
+    True
+    >>> none = PublicFacts(n_units=450, n_classes=10, mu=0.03, n_public=1_000)
+    >>> print(expected(none, choose(none)))
+    not known: with so few records for this noise (evidence 0.955) tables differ too much
+    """
+    law = _law()
+    share, half = _said(law, facts.evidence, facts.n_classes, facts.n_public)
+    doubt = _unlike(law, facts, recipe)
+    low, high = _ends(share, half)
+    if not doubt and high - low > _WIDEST:
+        doubt = f"with so few records for this noise (evidence {facts.evidence:.3g}) tables differ too much"
+        if facts.evidence >= law["evidence"][0] and high - low < 0.5:
+            doubt += f", {low:.0%} to {high:.0%} of the accuracy without noise"
+    return Expectation(share, half, not doubt, law["n_runs"], len(law["tables"]), doubt)
+
+
+def by_hand(facts: PublicFacts) -> tuple[int, int] | None:
+    """Return in how many of how many development runs 100 public rows labelled by hand reached about as much.
+
+    None where evidence is too large for that to be likely, where there are not 100 public rows, and where nothing like
+    it was measured.
+    """
+    law, key = _law(), _key(facts.n_classes)
+    if facts.n_public < LABELLED or facts.kind not in law["kinds"] or facts.n_classes > law["classes"][1]:
+        return None
+    held, n = law["by_hand"][key]
+    return (held, n) if facts.evidence < _BY_HAND_BELOW[key] else None
+
+
+def _unlike(law: Mapping[str, Any], facts: PublicFacts, recipe: Recipe) -> str:
+    """Return in what the facts are unlike those of all development runs, or nothing."""
+    if facts.kind not in law["kinds"]:
+        return f"{_PLURAL[facts.kind]} were not measured"
+    if recipe.student not in (None, "ridge"):
+        return f"a student of kind {recipe.student!r} was not measured"
+    most = law["classes"][1]
+    if facts.n_classes > most:
+        return f"{facts.n_classes} classes are more than were measured ({most})"
+    for name, value in (("public rows", facts.n_public), ("private records", facts.n_units)):
+        least = law[name.replace(" ", "_")][0]
+        if value < least:
+            return f"{value:,} {name} are fewer than were measured ({least:,})"
+    return ""
+
+
+def _key(n_classes: int) -> str:
+    return "two" if n_classes == 2 else "more"
+
+
+def _said(law: Mapping[str, Any], evidence: float, n_classes: int, n_public: int) -> tuple[float, float]:
+    """Return the share that the law expects, and half of its interval."""
+    n_public = min(max(n_public, law["public_rows"][0]), law["public_rows"][1])
+    x, chance = _inputs(evidence, n_classes, n_public), 1 / n_classes
+    share = chance + (1 - chance) * float(expit(x @ np.asarray(law["coefficients"])))
+    half = np.interp(math.log(max(evidence, 1e-300)), np.log(_KNOTS), law["half_width"][_key(n_classes)])
+    return share, float(half)
+
+
+def _ends(share: float, half: float) -> tuple[float, float]:
+    return max(0.0, share - half), min(1.0, share + half)
+
+
+def _inputs(evidence: float, n_classes: int, n_public: int) -> FloatArray:
+    return np.array([1.0, math.log(max(evidence, 1e-300)), float(n_classes == 2), math.log(n_public)])
+
+
+@lru_cache(maxsize=1)
+def _law() -> dict[str, Any]:
+    return dict(json.loads(files("pate.recipes").joinpath(_FILE).read_text(encoding="utf-8")))
+
+
+def fit_law(rows: Iterable[Mapping[str, Any]], *, check: bool = True) -> dict[str, Any]:
+    """Return the constants of the law, fitted to development runs; intervals are those of errors on tables left out.
+
+    A run that beats its own accuracy without noise counts as all of it.
+
+    Parameters
+    ----------
+    rows : iterable of mappings
+        With ``table``, ``kind``, ``evidence``, ``n_classes``, ``n_public``, ``n_records``, ``accuracy``,
+        ``without_noise`` and ``by_hand`` (what 100 labelled public rows reach); ``family`` where several tables are
+        left out together.
+    check : bool
+        Also fit the whole law, intervals and all, without each family of tables, and tell how well it did there.
+    """
+    rows = list(rows)
+    law = _fitted(rows)
+    if check:
+        law["left_out"] = _left_out(rows)
+    return law
+
+
+def _fitted(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    X = np.array([_inputs(r["evidence"], r["n_classes"], r["n_public"]) for r in rows])
+    chance = np.array([1 / r["n_classes"] for r in rows])
+    share = np.array([_share(r) for r in rows])
+    family = np.array([_family(r) for r in rows])
+    table = np.array([r["table"] for r in rows])
+    weight = np.array([1 / np.count_nonzero(table == t) for t in table])
+
+    def law_of(some: Mask) -> FloatArray:
+        return _coefficients(X[some], chance[some], share[some], weight[some])
+
+    error = np.zeros(len(rows))
+    for f in np.unique(family):
+        out = family == f
+        w = law_of(~out) if not out.all() else law_of(out)
+        error[out] = np.abs(chance[out] + (1 - chance[out]) * expit(X[out] @ w) - share[out])
+    two = chance == 0.5
+    groups = {"two": two, "more": ~two}
+    ends = {
+        name: [int(min(r[key] for r in rows)), int(max(r[key] for r in rows))]
+        for name, key in (("classes", "n_classes"), ("public_rows", "n_public"), ("private_records", "n_records"))
+    }
+    few = {k: [r for r in rows if _key(r["n_classes"]) == k and r["evidence"] < _BY_HAND_BELOW[k]] for k in groups}
+    return {
+        "coefficients": [round(float(w), 4) for w in law_of(np.ones(len(rows), dtype=bool))],
+        "half_width": {
+            # Tables of the other sort count too, but little.
+            k: _half_widths(X[:, 1], error, weight * np.where(g, 1.0, _OTHERS)) for k, g in groups.items()
+        },
+        "evidence": [round(float(np.exp(q)), 3) for q in (X[:, 1].min(), X[:, 1].max())],
+        **ends,
+        "kinds": sorted({str(r["kind"]) for r in rows}),
+        "by_hand": {k: [sum(r["by_hand"] >= r["accuracy"] - _ABOUT for r in of), len(of)] for k, of in few.items()},
+        "n_runs": len(rows),
+        "tables": sorted({str(t) for t in table}),
+    }  # fmt: skip
+
+
+def _coefficients(X: FloatArray, chance: FloatArray, share: FloatArray, weight: FloatArray) -> FloatArray:
+    """Fit the law: every table counts as much as another, and outlying runs are not followed."""
+
+    def loss(w: FloatArray) -> tuple[float, FloatArray]:
+        p = expit(X @ w)
+        r = chance + (1 - chance) * p - share
+        long = np.sqrt(1 + (r / _OUTLYING) ** 2)
+        slope = X.T @ (weight * r / (_OUTLYING**2 * long) * (1 - chance) * p * (1 - p))
+        # A weak pull towards 0 keeps the fit finite.
+        return float((weight * long).sum() / weight.sum() + 1e-4 * w @ w), slope / weight.sum() + 2e-4 * w
+
+    start = np.array([-1.0, 1.0, 0.0, 0.0])
+    # More evidence and more public rows never do harm.
+    bounds = [(None, None), (0.0, None), (None, None), (0.0, None)]
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
+
+
+def _half_widths(log_evidence: FloatArray, error: FloatArray, weight: FloatArray) -> list[float]:
+    """Return what so many errors near each level of evidence are below, and no more where there is more evidence."""
+    order, found = np.argsort(error), []
+    for knot in np.log(_KNOTS):
+        near = weight * np.maximum(np.exp(-0.5 * ((log_evidence - knot) / _NEAR) ** 2), 1e-300)
+        below = np.cumsum(near[order]) / near.sum()
+        found.append(error[order][min(int(np.searchsorted(below, _INSIDE)), len(error) - 1)])
+    return [round(float(h), 4) for h in np.maximum.accumulate(found[::-1])[::-1]]
+
+
+def _share(r: Mapping[str, Any]) -> float:
+    return float(min(1.0, r["accuracy"] / r["without_noise"]))
+
+
+def _family(r: Mapping[str, Any]) -> str:
+    return str(r.get("family", r["table"]))
+
+
+def _left_out(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how the law did on families of tables that neither it nor its intervals were fitted to."""
+    widths: list[float] = []
+    inside: dict[str, list[bool]] = {"two": [], "more": []}
+    families = sorted({_family(r) for r in rows})
+    for family in families if len(families) > 2 else ():
+        law = _fitted([r for r in rows if _family(r) != family])
+        for r in rows:
+            if _family(r) == family:
+                share, half = _said(law, r["evidence"], r["n_classes"], r["n_public"])
+                low, high = _ends(share, half)
+                if high - low <= _WIDEST:
+                    widths.append(high - low)
+                    inside[_key(r["n_classes"])].append(low <= _share(r) <= high + 1e-9)
+    if not widths:
+        return {"known": 0.0}
+    return {
+        "known": round(len(widths) / len(rows), 3),
+        "inside": round(sum(map(sum, inside.values())) / len(widths), 3),
+        "median_width": round(float(np.median(widths)), 3),
+        "inside_by_classes": {k: [sum(of), len(of)] for k, of in inside.items()},
+    }
+
 
 #: Of the accuracy without noise, above guessing: less is refused.
 LEAST_WORTH = 0.05

@@ -2,19 +2,226 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int
+from pate.core.checks import check_choice, check_int, check_real, quietly
 from pate.core.tape import note
-from pate.core.types import IntArray
+from pate.core.types import FloatArray, IntArray, WordArray
+from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
-from pate.records._whose import Whose
-from pate.records.ballots import ADJACENCIES, KINDS, ballot_scale, check_clip, delta_squared
+
+# Whose records were cast: what a ledger recognises them by, and that nobody comes in two parts: **sensitive**.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Whose:
+    """Labels and owners of the records of a sum, in their order, part by part."""
+
+    labels: tuple[npt.NDArray[np.int32], ...]
+    owners: tuple[str, ...] | None
+    #: 64 bits of each person's id, sorted.
+    persons: WordArray | None
+    n_units: int
+
+    @classmethod
+    def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> Whose:
+        """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data._ids.distinct_ids`)."""
+        kept = (labels.astype(np.int32),)
+        if ids is None:
+            return cls(kept, None, None, len(labels))
+        hashed = (int.from_bytes(hashlib.sha256(i).digest()[:8], "little") for i in ids)
+        persons = np.sort(np.fromiter(hashed, dtype=np.uint64, count=len(ids)))
+        return cls(kept, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
+
+    def __add__(self, other: Whose) -> Whose:
+        if {id(part) for part in self.labels} & {id(part) for part in other.labels}:
+            raise InvalidInputError(
+                "a ballot sum was added twice: its records would count double, which the noise is not made for. Add "
+                "sums of different records."
+            )
+        if self.persons is None or other.persons is None or self.owners is None or other.owners is None:
+            return Whose((*self.labels, *other.labels), None, None, self.n_units + other.n_units)
+        if np.isin(other.persons, self.persons, assume_unique=True).any():
+            raise InvalidInputError(
+                "a person has records in two parts (chunks, or ballot sums that were added): their ballots could not "
+                "be clipped together. Sort the records by person, and cut them between persons."
+            )
+        persons = np.sort(np.concatenate([self.persons, other.persons]))
+        owners = (*self.owners, *other.owners)
+        return Whose((*self.labels, *other.labels), owners, persons, self.n_units + other.n_units)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the unit is the person."""
+        return self.persons is not None
+
+    def fingerprint(self) -> str:
+        """Return the digest that teachers and DP-SGD on the same records give: one ledger, one data set."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        labels = np.concatenate([np.zeros(0, dtype=np.int32), *self.labels]).astype(np.int64)
+        return records_fingerprint(labels, None if self.owners is None else list(self.owners))
+
+
+# One record's ballot in whole numbers, and how far a replaced unit can move their sum.
+
+#: Whole numbers per unit of phi, and of a residual.
+GRID = 1 << 16
+KINDS = ("soft", "hard", "signed")
+ADJACENCIES = ("replace-one", "add-or-remove")
+#: Largest clip of a residual that makes sense: no e_y - q is longer.
+MOST_CLIP = math.sqrt(2.0)
+#: Norms above it are scaled in floating point; what rounding makes of those below is left to whole numbers.
+_LONG = 1.0 + 2.0**-30
+#: Rows of one exact product, which stay in the processor's cache. Up to 2^18 entries below 2^16 times entries below
+#: 2^17 stay below 2^53 in every partial sum.
+_CACHED_ROWS = 256
+_SHRINK = 1.0 - 2.0**-12
+
+
+def quantised(phi: FloatArray, kind: str) -> IntArray:
+    """Return rows in whole numbers: |p|^2 <= G^2 exactly, and p >= 0 unless ``kind`` is signed.
+
+    Each row depends on its own numbers alone: one that is not finite becomes zero, one that is too long is scaled.
+
+    Parameters
+    ----------
+    phi : float64 array of shape (n, d)
+    kind : {"soft", "hard", "signed"}
+
+    Returns
+    -------
+    int64 array of shape (n, d)
+    """
+    check_choice("kind", kind, KINDS)
+    rows = np.array(phi, dtype=np.float64, order="C")
+    if rows.ndim != 2 or rows.shape[1] < 1:
+        raise InvalidInputError(f"phi must have shape (n, d), got {rows.shape}.")
+    rows[~np.isfinite(rows).all(axis=1)] = 0.0
+    if kind != "signed":
+        np.maximum(rows, 0.0, out=rows)
+    return _certified(rows, GRID, 1.0)
+
+
+def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float) -> IntArray:
+    """Return trunc(2^16 clip_C(e_y - q)) in whole numbers, |r| <= floor(2^16 C) exactly; zero where y is none.
+
+    Parameters
+    ----------
+    probabilities : float64 array of shape (n, m)
+        A row that is not finite gives the zero residual.
+    labels : int64 array of shape (n,)
+        Class indices; -1 gives the zero residual.
+    clip : float
+        C, in (0, sqrt 2].
+    """
+    clip = check_clip(clip)
+    r = -np.array(probabilities, dtype=np.float64, order="C")
+    known = (labels >= 0) & np.isfinite(r).all(axis=1)
+    r[known, labels[known]] += 1.0
+    r[~known] = 0.0
+    return _certified(r, residual_norm(clip), clip)
+
+
+def check_clip(clip: float) -> float:
+    """Return a residual's clip."""
+    remedy = "It is the norm to which e_y - p is clipped; none is longer than sqrt 2."
+    return check_real("clip", clip, low=2.0**-10, high=MOST_CLIP, remedy=remedy)
+
+
+def residual_norm(clip: float) -> int:
+    """Return R = floor(2^16 C), exactly (a power of two times a float rounds nothing)."""
+    return math.floor(clip * GRID)
+
+
+def _certified(rows: FloatArray, most: int, unit: float) -> IntArray:
+    """Return trunc(G rows) with every row's norm at most ``most``, and rows longer than ``unit`` scaled to it."""
+    peak = np.abs(rows).max(axis=1, initial=0.0)
+    # By its largest entry first, so that no square overflows or vanishes.
+    safe = np.where(peak > 0, peak, 1.0)
+    with np.errstate(over="ignore"):  # a row as long as that becomes zero
+        long = peak * np.sqrt(np.square(rows / safe[:, None]).sum(axis=1)) / unit
+    scale = np.where(long > _LONG, 1.0 / np.maximum(long, 1.0), 1.0)
+    made = np.trunc(rows * scale[:, None] * GRID)
+    np.clip(made, -most, most, out=made)
+    for _ in range(8):
+        # Squares of whole numbers up to 2^34: exact while the sum is below 2^53, and far above most^2 where it is not.
+        over = np.square(made).sum(axis=1) > most * most
+        if not over.any():
+            return made.astype(np.int64)
+        made[over] = np.trunc(made[over] * _SHRINK)
+    made[np.square(made).sum(axis=1) > most * most] = 0.0
+    return made.astype(np.int64)
+
+
+def class_sums(p: npt.NDArray[np.signedinteger[Any]], labels: IntArray, n_classes: int) -> IntArray:
+    """Return the exact sum over rows of p (x) e_y, shape (d, m); rows with label -1 count for nothing.
+
+    Exact: float64 products of whole numbers in blocks of rows in which every partial sum, in whatever order a BLAS
+    takes it, stays below 2^53; the blocks are added as int64.
+    """
+    hot = np.zeros((len(p), n_classes))
+    known = np.flatnonzero(labels >= 0)
+    hot[known, labels[known]] = 1.0
+    return exact_product(p, hot)
+
+
+def exact_product(p: npt.NDArray[np.signedinteger[Any]] | FloatArray, r: IntArray | FloatArray) -> IntArray:
+    """Return p' r exactly, for whole numbers |p| <= 2^31 and |r| <= 1, or |p| <= 2^16 and |r| <= 2^17."""
+    total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
+    r = r.astype(np.float64, copy=False)
+    for start in range(0, len(p), _CACHED_ROWS):
+        part = p[start : start + _CACHED_ROWS].astype(np.float64, copy=False)
+        total += (part.T @ r[start : start + _CACHED_ROWS]).astype(np.int64)
+    return total
+
+
+def centred(sums: IntArray) -> IntArray:
+    """Return m S - (S 1) 1': the sum of class ballots from the sum of p (x) e_y, exactly.
+
+    Examples
+    --------
+    >>> centred(np.array([[3, 1]]))
+    array([[ 2, -2]])
+    """
+    return np.asarray(sums * sums.shape[1] - sums.sum(axis=1, keepdims=True))
+
+
+def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None = None) -> int:
+    """Return the square of how far one unit can move a sum of ballots, an exact whole number: the module's table.
+
+    Parameters
+    ----------
+    kind : {"soft", "hard", "signed"}
+    n_classes : int
+    adjacency : {"replace-one", "add-or-remove"}
+    clip : float or None
+        Of residual ballots; None for class ballots.
+    """
+    check_choice("kind", kind, KINDS)
+    check_choice("adjacency", adjacency, ADJACENCIES)
+    m, replace = n_classes, adjacency == "replace-one"
+    if clip is not None:
+        return (4 if replace else 1) * (GRID * residual_norm(clip)) ** 2
+    if not replace:
+        return m * (m - 1) * GRID**2
+    return 2 * (m * GRID) ** 2 if kind != "signed" else 4 * m * (m - 1) * GRID**2
+
+
+def ballot_scale(n_classes: int, clip: float | None = None) -> int:
+    """Return how many whole numbers make one unit: |phi| = 1 with the centred one-hot, or with a residual."""
+    return n_classes * GRID if clip is None else GRID * GRID
+
 
 #: A sum of so many ballots, of norm below 2^33 each, stays within 64 bits.
 MOST_RECORDS = 1 << 29
@@ -94,7 +301,7 @@ class BallotFacts:
 
     @property
     def delta_squared(self) -> int:
-        """The square of how far one unit moves the sum, see :mod:`pate.records.ballots`."""
+        """The square of how far one unit moves the sum, see :mod:`pate.records.ballot_sum`."""
         return delta_squared(self.kind, self.n_classes, self.adjacency, self.clip)
 
     def to_dict(self) -> dict[str, Any]:

@@ -46,9 +46,7 @@ from pate.core.types import IntArray
 from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
-from pate.records._whose import Whose
-from pate.records.ballot_sum import _plain
-from pate.records.ballots import ADJACENCIES, GRID
+from pate.records.ballot_sum import ADJACENCIES, GRID, Whose, _plain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Ballot spaces: from a public representation z to a direction phi, |phi| <= 1, by what public rows alone say.
 
-The guarantee relies on none of them: what :mod:`pate.records.ballots` casts is cut and certified in whole numbers.
+The guarantee relies on none of them: what :mod:`pate.records.ballot_sum` casts is cut and certified in whole numbers.
 A space decides only how much a ballot says, and it must be fitted on public rows.
 """
 
@@ -20,8 +20,8 @@ from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray
 from pate.data._door import is_frame
 from pate.exceptions import InvalidInputError
+from pate.representations._base import private_kind
 from pate.representations._exact import ExactMap, one_sign
-from pate.representations._private import private_kind
 
 _FORM = "ballot space 1"
 
@@ -142,7 +142,7 @@ class SoftSpace(BallotSpace):
 
     The weight of a centre is its similarity minus that of the (k+1)-th nearest, and 0 beyond; rows are then brought to
     norm 1. Similarity is minus the squared distance, in which a row's own length cancels. All weights are >= 0, which
-    is why a soft vote costs no more than a hard one (:mod:`pate.records.ballots`).
+    is why a soft vote costs no more than a hard one (:mod:`pate.records.ballot_sum`).
 
     Parameters
     ----------

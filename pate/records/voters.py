@@ -3,27 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, quietly, shown
+from pate.core.checks import check_choice, check_classes, check_int, check_real, quietly, shown
 from pate.core.cluster import in_order, on_cluster
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._ids import distinct_ids
-from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
 from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
-from pate.records._maps import PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
-from pate.records._whose import Whose
+from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
 from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
-from pate.records.ballot_sum import BallotFacts, BallotSum
-from pate.records.ballots import ADJACENCIES, KINDS, centred, check_clip
-from pate.records.capped import CappedVotes, near_labels
+from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, Whose, centred, check_clip
 from pate.teachers._usable import class_indices, label_column, owned
-from pate.votes import hash_queries
+from pate.votes import ABSTAIN, hash_queries
+
+# Records that vote where they have something to say, and abstain elsewhere: for :func:`pate.open_vote_cap`.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CappedVotes:
+    """What every record votes on public rows, or that it abstains: **sensitive**.
+
+    Attributes
+    ----------
+    labels : int array of shape (n_records, n_queries)
+        Class indices, ABSTAIN where the public row is farther from the record than the radius.
+    classes : tuple
+    n_units : int
+        Number of records, each a teacher of its own (public under replace-one adjacency).
+    query_hashes : tuple of str
+    fingerprint : str
+        By which a ledger recognises the records. **Sensitive.**
+    """
+
+    labels: Any
+    classes: tuple[Any, ...]
+    n_units: int
+    query_hashes: tuple[str, ...]
+    fingerprint: str = field(repr=False)
+
+    @property
+    def n_teachers(self) -> int:
+        """As many as records."""
+        return self.n_units
+
+    def __repr__(self) -> str:
+        return f"CappedVotes(n_queries={self.labels.shape[1]}, n_teachers={self.n_units}, labels=<sensitive>)"
+
+
+def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray, radius: float) -> Any:
+    """Return each record's class for the public rows within ``radius`` of it, ABSTAIN for the others.
+
+    Parameters
+    ----------
+    maps : PublicMap
+    rows : private rows, n of them
+    labels : int64 array of shape (n,)
+        -1 abstains everywhere.
+    public : float64 array of shape (n_queries, d)
+        phi of public rows.
+    radius : float
+        Between directions: |phi_i - phi_j|, at most 2.
+    """
+    radius = check_real("radius", radius, low=0, low_open=True, high=2)
+    found = np.full((n_rows(rows), len(public)), ABSTAIN, dtype=np.int16 if labels.max(initial=0) < 2**15 else np.int32)
+    lengths = np.square(public).sum(axis=1)
+    block = np.zeros((BLOCK_ROWS, maps.d))
+    for start, end in slabs(len(found), BLOCK_ROWS):
+        phi = maps.phi(rows, np.arange(start, end))
+        block[: end - start] = phi
+        apart = np.square(block).sum(axis=1)[:, None] + lengths - 2.0 * (block @ public.T)
+        near = apart[: end - start] <= radius * radius
+        found[start:end] = np.where(
+            near & np.isfinite(phi).all(axis=1, keepdims=True), labels[start:end, None], ABSTAIN
+        )
+    return found
+
 
 #: Rows of one piece of work.
 _SLAB = 8192
@@ -211,7 +271,7 @@ class RecordVoters:
         Notes
         -----
         A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
-        it, though it were so with all of them (:mod:`pate.data._unusable`). A row of a list is one if it has as many
+        it, though it were so with all of them (:mod:`pate.data._ids`). A row of a list is one if it has as many
         cells as the map's public rows; where the map does not say how many (no ``n_features_in_``), rows are texts.
 
         The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,

@@ -1,20 +1,19 @@
 """The lock: terms, prices, plans, the one door, and what was released."""
 
-from pate.release._assumptions import check_release_stated
 from pate.release._ballot_release import BallotRelease, Decisions
-from pate.release._ballot_session import BallotSession, open_ballot_session, stored_rounds
+from pate.release._ballot_session import BallotSession, open_ballot_session, release_ballots, stored_rounds
 from pate.release._ballot_statement import check_ballots_stated
-from pate.release._ballots import release_ballots
-from pate.release._doubts import doubted, tell_doubts
+from pate.release._kept import session_left
 from pate.release._labels import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
 from pate.release._lock import release_labels
 from pate.release._measured import (
     ReleasedCounts,
     check_measure,
+    doubted,
     measured_accuracy,
     measured_shares,
+    tell_doubts,
 )
-from pate.release._open_session import open_session, opened
 from pate.release._pipeline import (
     Asking,
     BatchPlan,
@@ -24,12 +23,11 @@ from pate.release._pipeline import (
     cast_votes,
     plan_release,
 )
-from pate.release._quote import Quote, affordable_answers, price_of, quote, warn_if_weak
-from pate.release._resume import session_left
+from pate.release._quote import Quote, ReleaseTerms, affordable_answers, price_of, quote, warn_if_weak
 from pate.release._rounds import share_rounds
 from pate.release._sanitised import sanitised_epsilon
-from pate.release._session import LabelSession
-from pate.release._terms import ReleaseTerms
+from pate.release._session import LabelSession, open_session, opened
+from pate.release._statement import check_release_stated
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
 from pate.release._worth import (
     NOISE_PER_TEACHER,

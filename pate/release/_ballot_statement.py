@@ -11,13 +11,12 @@ from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.records import BallotFacts, RightFacts
+from pate.release._quote import ReleaseTerms
 from pate.release._rounds import counted
 from pate.release._statement import _NOISE, _others
-from pate.release._terms import ReleaseTerms
 from pate.statement.assumptions import Assumption, check_stated
 from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text
-from pate.statement.promises import promises
+from pate.statement.plain import as_plain_text, promises
 
 _PUBLIC = "public rows"
 _MODEL = "public model"

@@ -20,13 +20,13 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.privacy.convert import gdp_from_budget
 from pate.records import RightCounts, RightFacts
+from pate.release._ballot_session import right_facts_of, right_request_of, stored_statistics
 from pate.release._ballot_statement import counts_in_words
-from pate.release._ballots import right_facts_of, right_request_of, stored_statistics
 from pate.release._door import PaidBallots
 from pate.release._kept import round_key, rounds_in
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
+from pate.release._quote import ReleaseTerms
 from pate.release._rounds import sum_of_rounds
-from pate.release._terms import ReleaseTerms
 from pate.statement.assumptions import Assumption
 from pate.statement.model import PrivacyStatement
 

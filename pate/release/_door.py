@@ -32,11 +32,9 @@ from pate.noise.source import NoiseSource
 from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum, RightCounts
-from pate.release._kept import counts_to_store, statistics_to_store, with_counts
-from pate.release._quote import Quote
-from pate.release._resume import Left, StoredSoFar
+from pate.release._kept import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts
+from pate.release._quote import Quote, ReleaseTerms
 from pate.release._rounds import sum_of_rounds
-from pate.release._terms import ReleaseTerms
 
 T = TypeVar("T")
 

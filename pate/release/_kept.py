@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.types import FloatArray
+from pate.exceptions import LedgerError
+from pate.ledger import Ledger
 from pate.ledger._chain import NewAnswer
 from pate.mechanisms import NOT_ASKED, Draw, GaussianSum, Mechanism
+from pate.privacy.budget import Budget
+from pate.release._quote import Quote, ReleaseTerms
 from pate.votes import ABSTAIN, Votes
 
 
@@ -65,3 +73,135 @@ def answers_to_store(
             labels[position],
             None if draw.noisy_counts is None else draw.noisy_counts[position],
         )
+
+
+# Going on with a named session: how it is recognised, what it has left, and who may hold it.
+
+try:
+    import fcntl
+except ImportError:  # no POSIX
+    fcntl = None  # type: ignore[assignment]
+
+
+def session_left(
+    mechanism: Mechanism, terms: ReleaseTerms, *, n_queries: int, n_teachers: int, name: str
+) -> int | None:
+    """Return how many queries a named session has left, or None when there is none: what opening it would not charge.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from pate import Budget, GNMax, Ledger, open_session
+    >>> given = {"budget": Budget(10.0, 1e-5), "ledger": Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite")}
+    >>> asked = {"n_queries": 3, "n_teachers": 9, "name": "May"}
+    >>> session_left(GNMax(2.0), ReleaseTerms(**given), **asked)
+    >>> open_session(GNMax(2.0), classes=2, **asked, **given).close()
+    >>> session_left(GNMax(2.0), ReleaseTerms(**given), **asked)
+    3
+    """
+    mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
+    left = None if mark is None or terms.ledger is None else left_over(terms.ledger, mark, terms.budget)
+    return None if left is None else max(0, left.price.n_queries - left.n_used)
+
+
+def mark_of(name: str | None, mechanism: Mechanism, terms: ReleaseTerms, n_queries: int, n_teachers: int) -> str | None:
+    """Return what a named session is recognised by: its name and everything that its price depends on."""
+    if name is None or fcntl is None:
+        return None
+    budget, caps = terms.budget, sorted(terms.caps.items())
+    parts = (name, str(mechanism), n_queries, n_teachers, budget.epsilon, budget.delta, caps, terms.seeded)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+class Left(NamedTuple):
+    """What an earlier session has used: queries, and of its counts of right answers which, and how many are stored."""
+
+    release: int
+    price: Quote
+    n_used: int
+    counts_used: int
+    n_counts: int
+
+
+def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
+    """Return what an earlier session has used, or None."""
+    row = ledger.find(mark)
+    if row is None:
+        return None
+    n_stored = ledger.n_answers(row.id)
+    row = ledger.releases([row.id])[0]  # after the number: what is stored between is then found out
+    drawn = rounds_in(row.facts)
+    guarantee, counts = row.charge.guarantee(budget.delta), counts_stored(row.facts)
+    price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, guarantee, counts)
+    return Left(row.id, price, n_stored - len(drawn), max(drawn, default=-1) + 1, len(drawn))
+
+
+class StoredSoFar:
+    """How many answers of a release its one holder has stored: the ledger refuses more once somebody else added any."""
+
+    def __init__(self, ledger: Ledger, release: int, n: int) -> None:
+        self._ledger, self._release, self._n = ledger, release, n
+        self._in_doubt = 0
+
+    def add(self, answers: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str:
+        """Store ``n`` answers and return the digest of their entry; they may be shown only after that."""
+        if self._in_doubt:
+            # The last write failed, or was broken off, perhaps just after it was committed.
+            if self._ledger.n_answers(self._release) == self._n + self._in_doubt:
+                self._n += self._in_doubt
+            self._in_doubt = 0
+        self._in_doubt = n
+        digest = self._ledger.add_answers(self._release, answers, self._n, facts)
+        self._n += n
+        self._in_doubt = 0
+        return digest
+
+
+class Claim:
+    """The right to go on with a named session: a lock that ends with its process, however that ends.
+
+    It spares its holder surprises; what makes double use impossible is the ledger (:class:`StoredSoFar`), which no
+    deleted lock file or second name of a folder can mislead.
+    """
+
+    def __init__(self, ledger: Path, mark: str) -> None:
+        # Resolved: a link to the ledger is the same ledger.
+        real = ledger.resolve()
+        self._path = path = real.with_name(f"{real.name}.session-{mark[:12]}.lock")
+        self._file: int | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while not self._hold():
+                self.let_go()
+        except OSError as error:
+            self.let_go()
+            raise LedgerError(
+                f"the session is held by another process, or its lock {str(path)!r} cannot be used "
+                f"({error.strerror}). Wait until that process has ended; nothing was charged."
+            ) from error
+
+    def _hold(self) -> bool:
+        """Lock the file; False when it was taken away between opening and locking, so that the lock is nobody's."""
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        assert fcntl is not None
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = os.fstat(self._file)
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+
+    def let_go(self, *, remove: bool = False) -> None:
+        """End the claim; ``remove`` takes the lock's file away, for a session that has nothing left."""
+        if self._file is not None:
+            if remove:
+                with suppress(OSError):
+                    self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.let_go()

@@ -13,14 +13,12 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
 from pate.privacy.budget import Budget
-from pate.release._assumptions import check_release_stated
 from pate.release._counts import PaidCounts
 from pate.release._door import Door, PaidBallots
 from pate.release._kept import answers_to_store, rounds_in, weaknesses
 from pate.release._labels import LabelRelease
-from pate.release._quote import Quote, price_as_planned, request_digest, warn_if_weak
-from pate.release._statement import make_statement
-from pate.release._terms import ReleaseTerms
+from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
+from pate.release._statement import check_release_stated, make_statement
 from pate.statement.files import bind_statement
 from pate.votes import ABSTAIN, Votes
 

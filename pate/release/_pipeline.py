@@ -17,18 +17,17 @@ from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.cost import Charge
-from pate.release._assumptions import (
+from pate.release._counts import PaidCounts
+from pate.release._labels import LabelRelease
+from pate.release._lock import released
+from pate.release._measured import SHARE, check_measure, measured_shares
+from pate.release._quote import Quote, ReleaseTerms, count_fresh, is_paid, price_of
+from pate.release._statement import (
     classes_were_named,
     drawn_here,
     vouch_for_training,
     with_public_rows,
 )
-from pate.release._counts import PaidCounts
-from pate.release._labels import LabelRelease
-from pate.release._lock import released
-from pate.release._measured import SHARE, check_measure, measured_shares
-from pate.release._quote import Quote, count_fresh, is_paid, price_of
-from pate.release._terms import ReleaseTerms
 from pate.release._worth import FEWEST, affordable_queries, check_worth
 from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes

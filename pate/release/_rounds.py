@@ -13,8 +13,7 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhil
 from pate.ledger import Ledger, Remaining
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.calibrate import calibrate
-from pate.privacy.compose.purse import Allowance
+from pate.privacy.compose.calibrate import Allowance, calibrate
 from pate.privacy.cost import Charge
 
 #: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.

@@ -15,7 +15,7 @@ from pate.privacy.convert import check_delta
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee
 from pate.release._door import Door
-from pate.release._terms import ReleaseTerms
+from pate.release._quote import ReleaseTerms
 from pate.votes import Votes
 
 

@@ -17,15 +17,12 @@ from pate.mechanisms import Draw
 from pate.mechanisms.vote_cap import VoteCap
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
-from pate.release._assumptions import check_release_stated, make_assumptions
 from pate.release._door import Door, PaidVotes
-from pate.release._quote import warn_if_weak
-from pate.release._statement import _ACCOUNTING, _NOISE, _others
-from pate.release._terms import ReleaseTerms
+from pate.release._quote import ReleaseTerms, warn_if_weak
+from pate.release._statement import _ACCOUNTING, _NOISE, _others, check_release_stated, make_assumptions
 from pate.statement.files import bind_statement
 from pate.statement.model import Assumption, PrivacyStatement
-from pate.statement.plain import as_plain_text
-from pate.statement.promises import promises
+from pate.statement.plain import as_plain_text, promises
 
 
 class VoteCapRun:

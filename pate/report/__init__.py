@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pate.report._comparison import comparison_picture, render_markdown
-    from pate.report._public import render_report, write_report
-    from pate.report._sensitive import BADGE, MARK, render_sensitive_report, write_sensitive_report
+    from pate.report._public import (
+        BADGE,
+        MARK,
+        render_report,
+        render_sensitive_report,
+        write_report,
+        write_sensitive_report,
+    )
 
 _PLACES = {"_comparison": ("comparison_picture", "render_markdown"),
-           "_public": ("render_report", "write_report"),
-           "_sensitive": ("BADGE", "MARK", "render_sensitive_report", "write_sensitive_report")}  # fmt: skip
+           "_public": ("BADGE", "MARK", "render_report", "render_sensitive_report", "write_report",
+                       "write_sensitive_report")}  # fmt: skip
 
 __all__ = [
     "BADGE",

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pate.report._numbers import percent, promised
-from pate.report._sheet import Sheet
+from pate.report._parts import Sheet, percent, promised
 from pate.report.comparison_result import ComparisonResult, SideVerdict, Verdict
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}

@@ -2,14 +2,89 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from importlib import resources
+from itertools import groupby
 from typing import Any
 
-from pate.report._numbers import number, percent, promised
-from pate.report._sheet import Sheet
-from pate.report.result import Result
+from markupsafe import Markup
+
+from pate.report._parts import Sheet, number, percent, promised
+from pate.report.result import Example, Result
 from pate.report.rows import FitCost, Row
+
+# Who was ahead in this project's own measurements, PATE or DP-SGD, at the same epsilon, delta and split.
+
+#: A verdict of PATE's side, and the heading of its column.
+VERDICTS = {"ahead": "PATE ahead", "undecided": "undecided", "behind": "DP-SGD ahead"}
+
+
+@lru_cache(maxsize=1)
+def measurements() -> dict[str, Any]:
+    """Return ``rows`` (data, epsilon, and the verdict of a comparison of ours), ``delta`` and ``sources``.
+
+    They are written by ``experiments/who_wins.py`` from stored comparisons.
+    """
+    file = resources.files("pate") / "_templates" / "measured.json"
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def who_wins() -> dict[str, Any]:
+    """Return a sentence, a table by epsilon, and where the figures are."""
+    told = measurements()
+    rows = told["rows"]
+    counts = {name: sum(row["verdict"] == name for row in rows) for name in VERDICTS}
+    lines = []
+    for epsilon in sorted({row["epsilon"] for row in rows}):
+        here = [row for row in rows if row["epsilon"] == epsilon]
+        cells = ("; ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
+        lines.append((f"ε = {epsilon:g}", *cells))
+    n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
+    sentence = (
+        f"In {len(rows)} comparisons on {n_data} tasks at δ = {delta}, our defaults on both sides, by paired "
+        f"intervals: PATE ahead in {counts['ahead']}, DP-SGD in {counts['behind']}, undecided in {counts['undecided']}."
+    )
+    return {"sentence": sentence, "heads": ["", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}
+
+
+# Public images and what was released of them, drawn small.
+
+
+def thumbnails(examples: Sequence[Example]) -> list[dict[str, Any]]:
+    """Return each image as markup, with its label and how sure the release is of it."""
+    return [
+        {"image": _drawn(e), "label": "none" if e.label is None else str(e.label), "sure": _sure(e)} for e in examples
+    ]
+
+
+def _sure(example: Example) -> str:
+    if example.confidence is not None:
+        return f"{percent(example.confidence)} sure"
+    return "" if example.lead is None else f"lead of {example.lead:.0f} votes"
+
+
+def _drawn(example: Example) -> Markup:
+    """Return one path for each shade: runs of equal points, line by line."""
+    runs: dict[str, list[str]] = {}
+    for y, line in enumerate(example.image):
+        x = 0
+        for shade, points in groupby(line):
+            n = len(list(points))
+            if shade != "0":
+                runs.setdefault(shade, []).append(f"M{x} {y}h{n}v1h-{n}z")
+            x += n
+    paths = Markup("").join(
+        Markup("<path d='{}' fill-opacity='{}'/>").format("".join(places), f"{int(shade) / 9:.2g}")
+        for shade, places in sorted(runs.items())
+    )
+    box = f"0 0 {len(example.image[0])} {len(example.image)}"
+    told = "no label" if example.label is None else f"an image labelled {example.label}"
+    return Markup("<svg class='thumb' viewBox='{}' role='img' aria-label='{}'>{}</svg>").format(box, told, paths)
+
 
 #: A class or group is starved where its answer rate is below this share of the overall one ...
 STARVED = 0.5

@@ -9,8 +9,8 @@ from typing import Any, Self
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.report._record import PrivateRecord, Record, Setting
-from pate.statement.cited import LAYERS as LAYERS
-from pate.statement.cited import CitedAudit
+from pate.statement.fields import LAYERS as LAYERS
+from pate.statement.fields import CitedAudit
 from pate.statement.plain import as_plain_text
 
 #: The version of ``audit.json``; ``_templates/audit.schema.json`` describes it.

@@ -13,8 +13,7 @@ from typing import Any, Self
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.report._image import Example
-from pate.report._record import PrivateRecord, Record, Scalar, Setting
+from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting
 from pate.report.rows import Entrant, FitCost, Row
 from pate.statement.model import PrivacyStatement
 

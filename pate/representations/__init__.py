@@ -16,45 +16,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pate.representations._base import Representation as Representation
-    from pate.representations._cache import cached as cached
+    from pate.representations._base import RowMemory as RowMemory
+    from pate.representations._files import cached as cached
     from pate.representations._files import load as load
-    from pate.representations._memory import RowMemory as RowMemory
-    from pate.representations.features import PublicPCA as PublicPCA
-    from pate.representations.features import RandomFourier as RandomFourier
     from pate.representations.join import Chain as Chain
     from pate.representations.join import Combined as Combined
+    from pate.representations.join import PublicPCA as PublicPCA
+    from pate.representations.join import RandomFourier as RandomFourier
     from pate.representations.join import chain as chain
     from pate.representations.join import combine as combine
     from pate.representations.kernel import KernelPCA as KernelPCA
+    from pate.representations.kernel import PublicNeighbours as PublicNeighbours
     from pate.representations.module import FromModule as FromModule
-    from pate.representations.neighbours import PublicNeighbours as PublicNeighbours
     from pate.representations.own import FromTransformer as FromTransformer
-    from pate.representations.scale import AboveLeast as AboveLeast
-    from pate.representations.scale import GroupedRows as GroupedRows
-    from pate.representations.scale import PublicScale as PublicScale
-    from pate.representations.scale import UnitRows as UnitRows
+    from pate.representations.tables import AboveLeast as AboveLeast
+    from pate.representations.tables import GroupedRows as GroupedRows
+    from pate.representations.tables import PublicScale as PublicScale
     from pate.representations.tables import TableMap as TableMap
+    from pate.representations.tables import UnitRows as UnitRows
     from pate.representations.text import TextMap as TextMap
 
 #: Loaded when first used: scikit-learn takes a second.
 _HOME = {
-    "AboveLeast": "scale",
+    "AboveLeast": "tables",
     "Chain": "join",
     "Combined": "join",
     "FromModule": "module",
     "FromTransformer": "own",
-    "GroupedRows": "scale",
+    "GroupedRows": "tables",
     "KernelPCA": "kernel",
-    "PublicNeighbours": "neighbours",
-    "PublicPCA": "features",
-    "PublicScale": "scale",
-    "RandomFourier": "features",
+    "PublicNeighbours": "kernel",
+    "PublicPCA": "join",
+    "PublicScale": "tables",
+    "RandomFourier": "join",
     "Representation": "_base",
-    "RowMemory": "_memory",
+    "RowMemory": "_base",
     "TableMap": "tables",
     "TextMap": "text",
-    "UnitRows": "scale",
-    "cached": "_cache",
+    "UnitRows": "tables",
+    "cached": "_files",
     "chain": "join",
     "combine": "join",
     "load": "_files",

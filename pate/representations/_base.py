@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +17,156 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import quietly, shown
+from pate.core.checks import check_int, quietly, shown
 from pate.core.tape import note
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._cells import NumberCells
-from pate.representations._memory import memory_for
 from pate.representations._packing import digest_of, save
-from pate.representations._private import refuse_private
+
+# What slow maps made of rows, remembered for a while: in this process alone, bounded, and to the very bits.
+
+#: Rows that are remembered together: a multiple of every map's block, so that no row's place in its block changes.
+_TOGETHER = 1024
+_ACTIVE: ContextVar[RowMemory | None] = ContextVar("pate_row_memory", default=None)
+
+
+class RowMemory:
+    """Vectors that slow maps (scattering, networks) made, for whoever maps the same rows again.
+
+    Fits at several budgets, or of several methods, map the same private rows by the same public maps; scattering of
+    60,000 images takes minutes. Within :meth:`on`, maps look here first. What they give is the same to the last bit.
+
+    Parameters
+    ----------
+    max_bytes : int
+        What was used longest ago is forgotten beyond that.
+
+    Notes
+    -----
+    **Sensitive**: vectors of private rows stay in this process until :meth:`forget`, or until they are crowded out;
+    they are never written. Which rows were seen before shows in how long a map takes, and in nothing else.
+
+    Examples
+    --------
+    >>> from pate.representations.images import Scattering
+    >>> images = np.random.default_rng(0).uniform(size=(5, 28, 28))
+    >>> scattering, memory = Scattering(device="cpu").fit(images), RowMemory()
+    >>> with memory.on():
+    ...     first, again = scattering.transform(images), scattering.transform(images)
+    >>> bool((first == again).all()), memory.hits, memory
+    (True, 1, RowMemory(<sensitive>))
+    """
+
+    def __init__(self, max_bytes: int = 2 << 30) -> None:
+        self.max_bytes = check_int("max_bytes", max_bytes, low=1)
+        self.hits = 0
+        self._kept: OrderedDict[tuple[str, bytes], npt.NDArray[Any]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return "RowMemory(<sensitive>)"
+
+    def __reduce__(self) -> Any:
+        return RowMemory, (self.max_bytes,)  # what is remembered leaves no process
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Let slow maps of this thread look here first."""
+        token = _ACTIVE.set(self)
+        try:
+            yield
+        finally:
+            _ACTIVE.reset(token)
+
+    def forget(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+    def vectors(self, rep: Any, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return what ``rep`` makes of rows, piece by piece from here where it is known."""
+        known, made = rep.fingerprint(), []
+        for start in range(0, len(X), _TOGETHER):
+            rows = np.ascontiguousarray(X[start : start + _TOGETHER])
+            digest = hashlib.sha256(f"{rows.dtype.str} {rows.shape}\n".encode())
+            digest.update(rows.data)
+            made.append(self._piece((known, digest.digest()), rep._vectors, rows))
+        return np.concatenate(made)
+
+    def _piece(
+        self, key: tuple[str, bytes], compute: Callable[[Any], npt.NDArray[Any]], rows: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                self.hits += 1
+                return self._kept[key]
+        piece = compute(rows)
+        with self._lock:
+            if key not in self._kept and piece.nbytes <= self.max_bytes:
+                self._kept[key] = piece
+                self._bytes += piece.nbytes
+                while self._bytes > self.max_bytes:
+                    self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return piece
+
+
+def memory_for(rep: Any, X: Any) -> RowMemory | None:
+    """Return the memory that is on, where this map is slow and these are rows that are cheaply told apart."""
+    memory = _ACTIVE.get()
+    if memory is None or not rep.slow_ or type(X) is not np.ndarray or X.dtype.kind not in "biuf" or not len(X):
+        return None
+    return memory
+
+
+# What nothing public may be fitted on (representations, ballot spaces, students), told by its type.
+
+#: Types of this package that hold private things, or rows beside the public ones. By name: some stand on upper floors.
+_REFUSED = {
+    "BallotSum": "the sum of private ballots",
+    "CappedVotes": "votes of private records",
+    "Dataset": "private and public rows together",
+    "HeldOutRows": "rows to measure on",
+    "HeldRecords": "directions of private records",
+    "Partition": "the cut of the private rows",
+    "PrivateRows": "the private rows",
+    "ReadRows": "private rows",
+    "Sensitive": "a private value",
+    "SensitiveResult": "private results",
+    "Votes": "votes of teachers of private rows",
+}
+
+
+def private_kind(X: Any) -> str | None:
+    """Return the name of the private type that ``X`` is of, or something in a list or dict is; None: it is of none."""
+    kinds = {type(X)} | (set(map(type, X)) if isinstance(X, list | tuple) else set())
+    if isinstance(X, dict):
+        kinds |= set(map(type, X.values()))
+    for kind in kinds:
+        for base in kind.__mro__:
+            if base.__name__ in _REFUSED and base.__module__.split(".")[0] == "pate":
+                return base.__name__
+    return None
+
+
+def refuse_private(name: str, X: Any) -> None:
+    """Refuse what is private by its type, alone or in a list: a representation is fitted on public rows only.
+
+    Arrays carry no type of their own: who passes private ones has broken the rule where no code can see it.
+
+    Raises
+    ------
+    SensitiveValueError
+    """
+    found = private_kind(X)
+    if found is not None:
+        raise SensitiveValueError(
+            f"{name} must be public rows, got a {found}: {_REFUSED[found]}. A representation "
+            "is fitted on public rows only: pass those, such as data.public.X."
+        )
+
 
 #: Rows that go through a map at once, always this many: behind the last ones stand public rows.
 BLOCK = 1024

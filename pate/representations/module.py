@@ -15,10 +15,9 @@ from torch import nn
 from pate.core.checks import check_int, shown
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.networks._devices import one_device
-from pate.representations._apart import as_vectors, check_rows_apart
+from pate.networks._contract import one_device
 from pate.representations._base import Representation
-from pate.representations.own import _of_width, check_provenance
+from pate.representations.own import _of_width, as_vectors, check_provenance, check_rows_apart
 
 _SEED = 0x9B0E
 #: Made-up rows by whose vectors a file tells an architecture from another with the same weights.

@@ -12,7 +12,7 @@ from pate.core.checks import check_choice, check_int, shown
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
-from pate.representations._text_cells import TextCells
+from pate.representations._cells import TextCells
 
 
 class TextMap(Representation):

@@ -20,8 +20,16 @@ from pate.core.types import FloatArray
 from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER
 from pate.dpsgd._fit import fit_privately
 from pate.dpsgd._rows import check_apart, read_records
-from pate.dpsgd._settings import check_settings, read_clipping, read_mechanism, shape_of
-from pate.dpsgd._settle import check_recipe, filled, is_planned, settle
+from pate.dpsgd._settings import (
+    check_recipe,
+    check_settings,
+    filled,
+    is_planned,
+    read_clipping,
+    read_mechanism,
+    settle,
+    shape_of,
+)
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
@@ -31,9 +39,8 @@ from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval, rounding_slack
 from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
-from pate.selection._contestant import Contestant, made_up, public_in_turn
-from pate.selection._price import share_of
-from pate.selection._rows import PrivateRows
+from pate.selection._contestant import Contestant, PrivateRows, made_up, public_in_turn
+from pate.selection._statement import share_of
 from pate.statement.model import PrivacyStatement
 
 

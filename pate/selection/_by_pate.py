@@ -15,8 +15,7 @@ from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import RecordLabels, quote
-from pate.selection._contestant import Contestant, public_in_turn
-from pate.selection._rows import PrivateRows
+from pate.selection._contestant import Contestant, PrivateRows, public_in_turn
 from pate.statement.model import Assumption, PrivacyStatement
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from pate.core.checks import shown
 from pate.exceptions import InvalidInputError
-from pate.selection._contestant import Candidate, Contestant, StatedContestant
-from pate.selection._facts import Facts
+from pate.selection._contestant import Candidate, Contestant, Facts, StatedContestant
 
 
 def read_candidates(candidates: Any, facts: Facts) -> tuple[Contestant, ...]:

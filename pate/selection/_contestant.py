@@ -6,23 +6,102 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 
 from pate.core.checks import shown
-from pate.core.types import FloatArray
+from pate.core.types import FloatArray, IntArray
 from pate.data._door import by_name, is_frame, read_rows
 from pate.exceptions import InvalidInputError, PateError
-from pate.privacy.compose.selection import deltas_of
+from pate.privacy.budget import Budget
+from pate.privacy.compose.repetitions import Repetitions, deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge, check_charge
 from pate.privacy.words import Guarantee
-from pate.selection._facts import Facts
-from pate.selection._rows import PrivateRows
 from pate.statement.model import Assumption, PrivacyStatement
+
+# The public numbers of one private selection: what every price and every check follows from.
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is public before anything is trained; under replace-one adjacency neighbours agree on all of it.
+
+    Attributes
+    ----------
+    classes : tuple
+    unit : {"record", "group"}
+    n_units : int
+        Records, or persons where groups are given.
+    n_held : int
+        Of these, how many are held out to score.
+    budget : Budget
+        Of the whole selection.
+    X_public : rows or None
+    row_shape : tuple of int
+        Shape of one private row.
+    law : Repetitions
+        Of the number of runs.
+    """
+
+    classes: tuple[Any, ...]
+    unit: str
+    n_units: int
+    n_held: int
+    budget: Budget
+    X_public: Any = None
+    row_shape: tuple[int, ...] = ()
+    law: Repetitions = field(default_factory=partial(Repetitions, "poisson", 10.0))
+
+    @property
+    def n_trained(self) -> int:
+        """Units that every run trains on."""
+        return self.n_units - self.n_held
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a unit is a person with all records."""
+        return self.unit == "group"
+
+
+# Private records as a selection holds them.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivateRows:
+    """Private records, read and checked: **sensitive**.
+
+    Attributes
+    ----------
+    X : array, DataFrame, sparse matrix or texts, shape (n, ...)
+    y : array of shape (n,)
+        Class values; None for a record that has none of the classes.
+    groups : array of shape (n,) or None
+    unit_of : int array of shape (n,)
+        The unit of every record, 0 to n_units - 1.
+    """
+
+    X: Any
+    y: npt.NDArray[Any]
+    groups: npt.NDArray[Any] | None
+    unit_of: IntArray
+
+    def of_units(self, units: IntArray) -> PrivateRows:
+        """Return the records of these units, in the file's order."""
+        places = np.flatnonzero(np.isin(self.unit_of, units))
+        X = self.X.iloc[places] if hasattr(self.X, "iloc") else self.X[places]
+        owners = None if self.groups is None else self.groups[places]
+        return PrivateRows(X, self.y[places], owners, self.unit_of[places])
+
+    def copied(self) -> PrivateRows:
+        """Return the same records in arrays of their own, for whoever may write into them."""
+        return self.of_units(self.unit_of)
+
 
 #: A run may cost this much more than was said of it, relative: rounding.
 _ROUNDING = 1e-8

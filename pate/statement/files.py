@@ -14,8 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pate.core.files import write_text
-from pate.core.strict_json import read_json_file
+from pate.core.files import read_json_file, write_text
 from pate.core.tape import playing
 from pate.exceptions import InvalidInputError, LedgerError, PateWarning
 from pate.ledger import Ledger, verify_ledger

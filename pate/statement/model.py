@@ -15,11 +15,10 @@ from typing import Any
 
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.statement import page, render
+from pate.statement import people
 from pate.statement.assumptions import NAMED, Assumption, check_stated
 from pate.statement.catalogue import open_catalogue
-from pate.statement.cited import check_audits
-from pate.statement.fields import OPEN_TUNING, SCHEMA, UNITS, StatementFields, versions
+from pate.statement.fields import OPEN_TUNING, SCHEMA, UNITS, StatementFields, check_audits, versions
 from pate.statement.plain import as_plain_text, check_keys
 
 __all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "versions"]
@@ -96,12 +95,12 @@ class PrivacyStatement(StatementFields):
     @property
     def headline(self) -> str:
         """One line: the guarantee in words, or why there is none."""
-        return render.headline(self)
+        return people.headline(self)
 
     @property
     def meaning(self) -> str:
         """The number in plain words: what the release can tell an attacker about one unit."""
-        return render.meaning(self)
+        return people.meaning(self)
 
     @property
     def digest(self) -> str:
@@ -220,8 +219,8 @@ class PrivacyStatement(StatementFields):
             "schema": self.schema,
             "headline": self.headline,
             "private": not self.seeded,
-            "tier": "none" if self.seeded else render.tier(self),
-            "meaning": {"text": self.meaning, "bounds": None if self.seeded else render.bounds(self)},
+            "tier": "none" if self.seeded else people.tier(self),
+            "meaning": {"text": self.meaning, "bounds": None if self.seeded else people.bounds(self)},
             **values,
         }
         canonical = json.dumps(made, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -287,7 +286,7 @@ class PrivacyStatement(StatementFields):
         ...     accounting="GDP").rows()[4]
         ('Released', 'labels')
         """
-        return render.rows(self, self.digest)
+        return people.rows(self, self.digest)
 
     def text(self) -> str:
         """Return the page of text.
@@ -299,7 +298,7 @@ class PrivacyStatement(StatementFields):
         ...     accounting="GDP").text().splitlines()[0])
         PRIVACY STATEMENT
         """
-        return render.text(self.rows())
+        return people.text(self.rows())
 
     def html(self, *, language: str = "en", catalogue: str | os.PathLike[str] | None = None) -> str:
         """Return the page for a data-protection officer: it asks nothing of the network and runs no script.
@@ -326,10 +325,10 @@ class PrivacyStatement(StatementFields):
         ...     mechanism="m", guarantee=g, accounting="GDP").html()
         True
         """
-        return page.html(self, self.rows(), self.digest, open_catalogue(language, catalogue))
+        return people.html(self, self.rows(), self.digest, open_catalogue(language, catalogue))
 
     def _repr_html_(self) -> str:
-        return page.card(self, open_catalogue())
+        return people.card(self, open_catalogue())
 
     def __repr__(self) -> str:
         return f"PrivacyStatement({self.headline!r})"

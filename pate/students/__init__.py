@@ -1,9 +1,16 @@
 """Students: learn from released labels and unlabelled public data."""
 
-from pate.students._default import default_student, mapped_student
-from pate.students._fit import check_is_student, fit_student, try_student, uses_unlabelled
+from pate.students._fit import (
+    check_is_student,
+    default_student,
+    fit_student,
+    make_student,
+    mapped_student,
+    named_students,
+    try_student,
+    uses_unlabelled,
+)
 from pate.students._image import ImageStudent
-from pate.students._registry import make_student, named_students
 from pate.students._spreading import VoteSpreading
 
 __all__ = [

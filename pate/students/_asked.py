@@ -24,7 +24,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
-from pate.core.seeds import global_generators
+from pate.core.secret import global_generators
 from pate.core.types import IntArray, Mask
 from pate.data._door import is_frame
 from pate.exceptions import StudentWarning

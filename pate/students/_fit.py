@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,113 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
-from pate.core.checks import check_int
+from pate.core.checks import check_choice, check_int
 from pate.core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
 from pate.students._image import ImageStudent
-from pate.students._spreading import VoteSpreading
-from pate.teachers._classes import OwnClasses, has_gaps
+from pate.students._spreading import LabelSpreads, VoteSpreading
+from pate.teachers import make_teacher, named_teachers
+from pate.teachers._shards import OwnClasses, has_gaps
 from pate.votes import ABSTAIN
+
+# The student where nobody names one.
+
+#: Public rows beyond which a neighbour graph of them takes too long.
+_MOST_ROWS = 20_000
+
+
+def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | LogisticRegression:
+    """Return the student of public rows that a public map made vectors of, whose scale is the map's own affair.
+
+    Parameters
+    ----------
+    n_public : int
+    noisy_counts : bool
+        Whether noisy counts will be released, or labels alone.
+
+    Examples
+    --------
+    >>> mapped_student(500, noisy_counts=True), mapped_student(500, noisy_counts=False)
+    (VoteSpreading(), LogisticRegression(max_iter=500))
+    """
+    return VoteSpreading() if noisy_counts and 2 <= n_public <= _MOST_ROWS else LogisticRegression(max_iter=500)
+
+
+def default_student(X_public: Any, *, noisy_counts: bool) -> VoteSpreading | None:
+    """Return the student that measurement says is best for these public rows; None where teachers' own kind is.
+
+    :class:`VoteSpreading` on columns of one scale, where noisy counts are released and the public rows are 2 to 20,000
+    rows of finite numbers: the figures stand in ``docs/defaults.md``. Public facts alone decide.
+
+    Parameters
+    ----------
+    X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
+    noisy_counts : bool
+        Whether noisy counts will be released, or labels alone.
+
+    Examples
+    --------
+    >>> default_student(np.eye(3), noisy_counts=True)
+    VoteSpreading(scale=True)
+    >>> default_student(np.array(["a note", "another"]), noisy_counts=True) is None
+    True
+    """
+    if not noisy_counts or hasattr(X_public, "toarray") or not 2 <= np.shape(X_public)[0] <= _MOST_ROWS:
+        return None
+    try:
+        rows = np.asarray(X_public, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return VoteSpreading(scale=True) if rows.ndim == 2 and np.isfinite(rows).all() else None
+
+
+# Students by name, for the command line.
+
+_SEMI_SUPERVISED_NAMES: dict[str, Callable[[], Any]] = {
+    "vote-spreading": VoteSpreading,
+    "label-spreading": lambda: LabelSpreads(kernel="knn", n_neighbors=7, alpha=0.2, max_iter=200),
+    "image": ImageStudent,
+}
+
+
+def named_students() -> tuple[str, ...]:
+    """Return the names that :func:`make_student` knows: every classifier's, and semi-supervised ones.
+
+    Examples
+    --------
+    >>> "label-spreading" in named_students()
+    True
+    """
+    return (*_SEMI_SUPERVISED_NAMES, *named_teachers(torch=False))
+
+
+def make_student(name: Any) -> Any:
+    """Return an unfitted student by name; a classifier is returned as it is.
+
+    ``label-spreading`` (Zhou et al. 2004) passes the released labels on to public rows that resemble one another, and
+    so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts, and ``image`` (for
+    rows that are square images) with a convolutional network.
+
+    Raises
+    ------
+    InvalidInputError
+        The name is not known.
+
+    Examples
+    --------
+    >>> make_student("label-spreading").kernel
+    'knn'
+    """
+    if not isinstance(name, str) and hasattr(name, "fit"):
+        return name
+    known = check_choice("student", name, named_students())
+    return _SEMI_SUPERVISED_NAMES[known]() if known in _SEMI_SUPERVISED_NAMES else make_teacher(known)
+
 
 _SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier, VoteSpreading, ImageStudent)
 #: A student is tried on so many rows first.

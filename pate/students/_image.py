@@ -12,19 +12,96 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_choice, check_int, check_real, shown
+from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
 from pate.core.files import atomic_path, check_can_write
 from pate.core.progress import track
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.core.types import FloatArray
 from pate.data._door import read_numbers
-from pate.exceptions import InvalidInputError
-from pate.students._image_input import read_shape, read_targets, refuse_private
+from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.representations._base import private_kind
+from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:
     import torch
 
     from pate.students._image_training import Recipe
+
+
+# What an image student is given, checked at the door.
+
+
+def read_shape(given: Any, found: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return (channels, height, width) of the images, as given or as they are."""
+    from pate.networks import square_image_shape
+
+    if given is not None:
+        if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+            raise InvalidInputError(f"image_shape must be (channels, height, width), got {shown(given)}.")
+        sides = tuple(check_int(f"image_shape[{i}]", side, low=1) for i, side in enumerate(given))
+        shape = sides if len(sides) == 3 else (1, *sides)
+    elif len(found) == 2:
+        shape = square_image_shape(found[1])
+    elif len(found) in (3, 4):
+        shape = tuple(found[1:]) if len(found) == 4 else (1, *found[1:])
+    else:
+        raise InvalidInputError(f"X must be images of shape (channels, height, width) or flat ones, got {found[1:]}.")
+    if min(shape[1:]) < 4:
+        raise InvalidInputError(f"image_shape must have at least 4 pixels each way, got {shape}.")
+    return (shape[0], shape[1], shape[2])
+
+
+def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities and weights; rows without an answer are even, and of weight 0."""
+    table = np.asarray(y)
+    if table.ndim == 2:
+        table = read_numbers(y, name="y", user="ImageStudent", missing=True).astype(np.float64)
+        if len(table) != n_rows or table.shape[1] < 2:
+            raise InvalidInputError(
+                f"y must have shape ({n_rows}, n_classes), the probabilities of every public row, got {table.shape}."
+            )
+        answered = ~np.isnan(table).any(axis=1)
+        sums = table[answered].sum(axis=1, keepdims=True)
+        if (table[answered] < 0).any() or (sums <= 0).any():
+            raise InvalidInputError(
+                "y must hold probabilities >= 0 with a sum > 0 in each row, NaN rows where there is no answer. A "
+                "head's predict_proba gives them; scores are none."
+            )
+        even = np.full_like(table, 1 / table.shape[1])
+        even[answered] = table[answered] / sums
+        table = even
+    else:
+        labels = check_labels("y", y, n_rows)
+        if labels.dtype.kind not in "iu" or (labels < ABSTAIN).any():
+            raise InvalidInputError(
+                "y must hold released class indices 0, 1, ..., and -1 where there is no answer, as whole numbers. "
+                "release.labels has them; release.values() has the class values."
+            )
+        answered = labels != ABSTAIN
+        n_classes = max(2, int(labels.max(initial=0)) + 1)
+        table = np.full((n_rows, n_classes), 1 / n_classes)
+        table[answered] = label_error / n_classes + (1 - label_error) * np.eye(n_classes)[labels[answered]]
+    if weights is None:
+        given = np.ones(n_rows)
+    else:
+        given = (
+            read_numbers(np.reshape(weights, (-1, 1)), name="weights", user="ImageStudent").ravel().astype(np.float64)
+        )
+        if len(given) != n_rows or (given < 0).any() or (given > 1).any():
+            raise InvalidInputError(f"weights must be {n_rows} numbers from 0 to 1, one per public row.")
+    given = given * answered
+    if not given.any():
+        raise InvalidInputError("y must hold at least one answer of weight > 0, got none. Ask about more public rows.")
+    return table, given
+
+
+def refuse_private(name: str, value: Any) -> None:
+    private = private_kind(value)
+    if private is not None:
+        raise SensitiveValueError(
+            f"{name} must be public, got a {private}. A student sees public rows and what was released alone."
+        )
+
 
 _KEY = "pate.image-student"
 _FORMAT = 1
@@ -200,9 +277,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         recipe, device = self._recipe(len(images))
         targets, given = read_targets(y, weights, len(images), self.label_error)
 
-        from pate.networks._generators import own_generator
-        from pate.students._image_network import make_network
-        from pate.students._image_training import Training
+        from pate.networks._contract import own_generator
+        from pate.students._image_training import Training, make_network
 
         file = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / FILE
         if file is not None:
@@ -243,7 +319,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     def _on_device(self, ask: Any, images: npt.NDArray[np.float32], **how: Any) -> Any:
         import torch
 
-        from pate.networks._devices import one_device
+        from pate.networks._contract import one_device
 
         device = one_device(self.device)
         try:
@@ -287,9 +363,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         InvalidInputError
             There is no such file, it is damaged or of something else, or the architecture is not its own.
         """
-        from pate.networks._generators import own_generator
-        from pate.students._image_network import make_network
-        from pate.students._image_training import read_file
+        from pate.networks._contract import own_generator
+        from pate.students._image_training import make_network, read_file
 
         tensors, told = read_file(path, _KEY)
         if told.get("format") != _FORMAT:
@@ -323,7 +398,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, n_rows: int) -> tuple[Recipe, torch.device]:
         """Return the checked settings, and the device."""
-        from pate.networks._devices import has_bf16, one_device
+        from pate.networks._contract import has_bf16, one_device
         from pate.students._image_training import Recipe
 
         device = one_device(self.device)

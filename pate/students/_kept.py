@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree._tree import Tree
 
-from pate.core.skops import pack_estimator, settled, unpack_estimator
+from pate.core.tensors import pack_estimator, settled, unpack_estimator
 from pate.exceptions import InvalidInputError
 from pate.representations import Representation, load
 from pate.students._image import ImageStudent
-from pate.teachers._skops import TRUSTED_TYPES
+from pate.teachers.checkpoints import TRUSTED_TYPES
 
 #: Beside what is trusted in teachers: holders of public numbers, whose code is this package's.
 TYPES = (

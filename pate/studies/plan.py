@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pate.core.checks import check_int
-from pate.core.pages import cell
-from pate.core.tables import lined_up
+from pate.core.pages import cell, lined_up
 from pate.estimator._roads import FEWEST_PUBLIC
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
@@ -16,8 +15,14 @@ from pate.mechanisms import ConfidentGNMax
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.convert import format_up
 from pate.release import warn_if_weak
-from pate.studies._forecast import RecordsForecast, forecast, forecast_rows
-from pate.studies._recommend import Recommendation, recommend_records, recommend_shards
+from pate.studies._recommend import (
+    Recommendation,
+    RecordsForecast,
+    forecast,
+    forecast_rows,
+    recommend_records,
+    recommend_shards,
+)
 from pate.studies._shard_rows import ADVICE, CONFIDENT_SHARE, FEW_RECORDS, LEADS, PlanRow, needed_gap, shard_rows
 
 __all__ = ["LEADS", "Plan", "PlanRow", "Recommendation", "needed_gap", "plan"]
@@ -225,7 +230,7 @@ def plan(
     image_shape : tuple or None
         Of public rows that are flattened images.
     kind : {"table", "mixed", "image", "text"}
-        Of the data, for record voters; see :func:`pate.studies._forecast.forecast`.
+        Of the data, for record voters; see :func:`pate.studies._recommend.forecast`.
     commonest : float or None
         Share of the commonest class, where that is publicly known: what does no better is worth nothing.
     best : float or None

@@ -18,20 +18,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_int, quietly
 from pate.core.frames import plain_column, plain_rows
-from pate.core.secret import derive, fresh_secret, kept_secret
-from pate.core.seeds import system_bytes
+from pate.core.secret import derive, fresh_secret, kept_secret, system_bytes
 from pate.core.tape import note, playing
 from pate.core.types import Mask
-from pate.data._fingerprint import records_fingerprint
-from pate.data._unusable import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data._overlap import records_fingerprint
 from pate.data.partition import Partition, partition
 from pate.exceptions import InvalidInputError
-from pate.teachers._failed import fixed_vote, tell_of_failures
-from pate.teachers._records import read_labels, warn_of_duplicates
 from pate.teachers._rows import hash_rows, slices
-from pate.teachers._shards import Asked, Failure
+from pate.teachers._shards import Asked, Failure, fixed_vote, tell_of_failures
 from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
-from pate.teachers._usable import owned
+from pate.teachers._usable import owned, read_labels, warn_of_duplicates
 from pate.teachers.checkpoints import CheckpointStore
 from pate.votes import Votes
 

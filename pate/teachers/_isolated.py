@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import gc
 import re
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from joblib import delayed
 from joblib.parallel import get_active_backend
+from threadpoolctl import threadpool_limits
 
 from pate.core.cluster import (
     ATTEMPTS,
@@ -30,9 +33,48 @@ from pate.core.cluster import (
     raise_given_up,
     workers,
 )
-from pate.core.seeds import global_generators
+from pate.core.secret import global_generators
 from pate.exceptions import PerformanceWarning
-from pate.teachers._process import contained
+
+# What a process has once, and every task must give back as it was: threads, warnings, Ctrl-C.
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the end if Ctrl-C came meanwhile and was swallowed.
+
+    scikit-learn's MLPClassifier stops early then and says nothing: a half-trained teacher would be kept.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    pressed = False
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Hold inner threads to one and silence warnings; both are as before afterwards.
+
+    Hundreds of small problems side by side lose tenfold to threads that fight over each of them.
+    """
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
 
 _KILLED = "its worker process was killed twice, the second time alone in it: most likely its shard needs more memory"
 #: Seconds to wait before each attempt to start a process.

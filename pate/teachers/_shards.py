@@ -6,23 +6,112 @@ teacher's estimator says (warnings, the text of an exception) leaves a task: it 
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import sklearn
 from joblib import parallel_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
+from sklearn.utils.metaestimators import available_if
 
-from pate.core.seeds import global_generators, training_seed
-from pate.exceptions import InvalidInputError
-from pate.teachers._classes import OwnClasses, has_gaps
-from pate.teachers._isolated import NO_MEMORY, out_of_memory
-from pate.teachers._process import contained, interruptible
+from pate.core.secret import global_generators, training_seed
+from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.teachers._isolated import NO_MEMORY, contained, interruptible, out_of_memory
 from pate.teachers._rows import slices
 from pate.teachers.checkpoints import pack
+
+# Classifiers that want their classes numbered without gaps, where some class is missing.
+
+
+def _estimator_can(name: str) -> Any:
+    return available_if(lambda self: hasattr(self.estimator, name))
+
+
+class OwnClasses(ClassifierMixin, BaseEstimator):
+    """Fit a classifier on the ranks 0 .. k-1 of the classes that are there, and answer with the classes.
+
+    XGBoost, for one, refuses classes {0, 2}. A ``class_weight`` that names classes, nested ones too, is renumbered.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Fitted in place.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+        The classes in ``y``, sorted.
+    """
+
+    classes_: npt.NDArray[Any]
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit on ranks."""
+        self.classes_, ranks = np.unique(y, return_inverse=True)
+        weights = {
+            name: {rank: value[c] for rank, c in enumerate(self.classes_.tolist()) if c in value}
+            for name, value in self.estimator.get_params(deep=True).items()
+            if (name == "class_weight" or name.endswith("__class_weight")) and isinstance(value, dict)
+        }
+        self.estimator.set_params(**weights).fit(X, ranks)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return classes, shape (n_rows,)."""
+        ranks = np.asarray(self.estimator.predict(X)).reshape(-1)
+        if (ranks != np.floor(ranks)).any() or ranks.min(initial=0) < 0 or ranks.max(initial=0) >= len(self.classes_):
+            raise ValueError("predicted a class it was not trained on")
+        return np.asarray(self.classes_[ranks.astype(np.int64)])
+
+    @_estimator_can("predict_proba")
+    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+        """Return probabilities in the order of ``classes_``."""
+        return np.asarray(self.estimator.predict_proba(X))
+
+
+def has_gaps(classes: npt.NDArray[Any]) -> bool:
+    """Whether sorted class indices are other than 0 .. k-1."""
+    return bool((classes != np.arange(len(classes))).any())
+
+
+# What becomes of a teacher that failed: it votes as nobody's data say, and the curator alone is told.
+
+#: How many failures are told one by one.
+_NAMED = 5
+
+
+def fixed_vote(index: int, n_classes: int) -> int:
+    """Return the class (its index) that teacher ``index`` votes for, on every row, when it failed.
+
+    A function of public facts, so a shard that has its teacher fail changes that teacher's vote as any other change of
+    the shard would: one vote per query, and the accounting holds. Failed teachers are dealt out over the classes: many
+    of them together favour none. The same on every row, so that a row keeps its votes whenever it is asked.
+    """
+    return index % n_classes
+
+
+def tell_of_failures(failures: Mapping[int, str], n_teachers: int, *, what: str, remedy: str) -> None:
+    """Warn the curator of failed teachers; nothing is said when there are none."""
+    if not failures:
+        return
+    named = "; ".join(f"teacher {i}: {failures[i]}" for i in sorted(failures)[:_NAMED])
+    more = f"; and {len(failures) - _NAMED} more" if len(failures) > _NAMED else ""
+    everybody = " NO TEACHER IS LEFT: labels would be noise." if len(failures) == n_teachers else ""
+    warnings.warn(
+        f"{len(failures)} of {n_teachers} teachers could not {what} ({named}{more}). Each votes for a fixed class "
+        f"instead, which hangs on no record.{everybody} {remedy}(Which teachers failed is private: do not publish it.)",
+        CuratorWarning,
+        stacklevel=4,
+    )
+
 
 #: The place of the teachers in the tree of training seeds.
 _SEED_PATH = 0x7EAC

@@ -1,18 +1,26 @@
-"""Which private records have a class, an owner and whole rows: see :mod:`pate.data._unusable` for the rest of them."""
+"""Which private records have a class, an owner and whole rows: see :mod:`pate.data._ids` for the rest of them."""
 
 from __future__ import annotations
 
+import difflib
+import re
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_labels, quietly
+from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly
+from pate.core.curator import Told
 from pate.core.frames import plain_column
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
 from pate.data._ids import distinct_ids, has_id
+from pate.data.partition import Partition, count_cross_shard_duplicates
+from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.teachers._rows import hash_rows
 
 
 def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -141,3 +149,134 @@ def units_of(groups: Any, n_records: int) -> tuple[int, str]:
         return n_records, "record"
     owners, _ = owned(groups, n_records)
     return len(distinct_ids(owners, n_records)[1]), "group"
+
+
+# What ensembles read of private labels, and what they tell the curator of private rows.
+
+
+def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
+    """Return the classes and y as class indices, -1 for what is no class.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_records,)
+    classes : iterable or None
+        None reads them from ``y``, and warns.
+    n_records : int
+    """
+    y = plain_column(y)
+    values = check_labels("y", y, n_records) if classes is None else label_column(y, n_records)
+    if classes is None:
+        try:
+            found = np.unique(values)
+        except TypeError:
+            found = None
+        if found is None:
+            raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
+        if len(found) < 2:
+            raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
+        check_no_amounts("y", found.tolist(), n_records)
+        known = check_classes(found)
+        warnings.warn(
+            "classes=None: the set of classes is read from the private labels, and votes and releases will show "
+            "it. Name every class that could occur: classes=[...].",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+    else:
+        known = check_classes(classes)
+    return known, class_indices(values, known)
+
+
+def warn_of_duplicates(X: Any, cut: Partition) -> None:
+    """Tell the curator, and nobody else: the number depends on every record."""
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        X = X.reshape(len(X), -1)
+    if is_sparse(X):
+        X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
+    try:
+        n_duplicates = count_cross_shard_duplicates(X, cut)
+    except (InvalidInputError, TypeError):  # a cell that cannot be compared, such as a list
+        return
+    if n_duplicates:
+        warnings.warn(
+            f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "
+            "guarantee is weaker for that person: remove repeats, or pass groups= so that a person's records stay "
+            "together. (This number is private: do not publish it.)",
+            DuplicateRecordsWarning,
+            stacklevel=3,
+        )
+
+
+# What the curator alone should know of private labels before anything is spent: who votes, and classes nobody has.
+
+_PARTS = re.compile(r"\s*[,;|/+&]\s*")
+#: Longer texts are no classes, and of more values than these none is meant for a class that was named.
+_LONGEST, _MOST_VALUES = 200, 10_000
+
+
+def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[Told]:
+    """Return what the curator should know of private labels; nothing else may come of it.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_records,)
+    groups : array-like of shape (n_records,) or None
+    classes : sequence
+        As they were named: public.
+    counted : bool
+        Whether to say how many records do not vote; False where whoever trains says so.
+
+    Returns
+    -------
+    list of Told
+        Empty where all records vote, and some for each class. Texts have numbers and the classes that were named;
+        ``quoting`` has values of ``y``.
+    """
+    values = as_column(y).ravel()
+    n = len(values)
+    places = class_indices(values, classes)
+    _, has_owner = owned(groups, n)
+    votes = (places >= 0) & has_owner
+    absent = [value for i, value in enumerate(classes) if not (places == i).any()]
+    others = _others(values[places < 0])
+    several = sum(k for value, k in others.items() if _holds_several(value, classes))
+    parts = []
+    if counted and not votes.all():
+        why = [f"{n_out:,} {of}" for n_out, of in (
+            (int((places < 0).sum()), "of a class outside classes"), (int((~has_owner).sum()), "of an unknown owner")
+        ) if n_out]  # fmt: skip
+        parts.append(f"{int(votes.sum()):,} of {n:,} records ({votes.mean():.1%}) vote: {', '.join(why)}.")
+    if several:
+        parts.append(f"{several:,} hold several classes in one cell: a record votes for one.")
+    if absent:
+        named = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+        parts.append(f"No record is of the class{'es' * (len(absent) > 1)} {named}.")
+    return [Told(" ".join(parts), _nearest(absent, others))] if parts else []
+
+
+def _others(values: npt.NDArray[Any]) -> Counter[str]:
+    found = Counter(value for value in values.tolist() if isinstance(value, str) and len(value) <= _LONGEST)
+    return found if len(found) <= _MOST_VALUES else Counter()
+
+
+def _holds_several(value: str, classes: Sequence[Any]) -> bool:
+    known = {str(c) for c in classes}
+    parts = _PARTS.split(value.strip())
+    return len(parts) > 1 and any(part in known for part in parts)
+
+
+def _nearest(absent: list[Any], others: Counter[str]) -> str:
+    """Say which values are spelt nearly as a class that nobody has."""
+    folded: dict[str, str] = {}
+    for value, _ in others.most_common():
+        folded.setdefault(value.strip().casefold(), value)
+    lines = []
+    for name in absent:
+        near = difflib.get_close_matches(str(name).strip().casefold(), folded, n=1)
+        if near:
+            value = folded[near[0]]
+            n = others[value]
+            had = "1 record has" if n == 1 else f"{n:,} records have"
+            lines.append(f"{name!r} was named, and {had} {value!r}: is that meant?")
+    return "\n".join(lines)

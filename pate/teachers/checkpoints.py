@@ -5,8 +5,8 @@ Two things stand between a file and this process:
 1. The seal before it is an HMAC whose key is derived from the teacher's whole recipe, its private shard included.
    Whoever can write into the folder but does not hold the private data cannot make a file that passes, and a truncated
    one fails. Nothing is parsed before the seal fits.
-2. What is read back is data: types that are trusted by name (:mod:`pate.teachers._skops`), or plain arrays
-   (:mod:`pate.teachers._weights`). No pickle is ever read.
+2. What is read back is data: types that are trusted by name (:mod:`pate.teachers.checkpoints`), or plain arrays
+   (:mod:`pate.teachers.checkpoints`). No pickle is ever read.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pate.core.files import atomic_path, write_json, write_text
 from pate.core.secret import kept_secret
-from pate.exceptions import InvalidInputError
+from pate.core.tensors import HARMLESS, pack_estimator, unpack_estimator
+from pate.exceptions import InvalidInputError, PateError
 from pate.teachers._keys import describe, recipe_key
-from pate.teachers._seal import DamagedCheckpointError, seal
-from pate.teachers._skops import TRUSTED_TYPES, pack, unpack
-from pate.teachers._weights import pack_weights, unpack_weights
 
 __all__ = [
     "SKOPS",
@@ -42,6 +43,186 @@ __all__ = [
     "unpack",
     "unpack_weights",
 ]
+
+
+# The seal before every stored teacher, checked before anything is parsed; the error of a file that fails it.
+
+_SEAL_BYTES = 32
+
+
+class DamagedCheckpointError(PateError, ValueError):
+    """A stored teacher is truncated, altered, or of types that are not trusted."""
+
+
+#: Under the name by which it is caught.
+DamagedCheckpointError.__module__ = "pate.teachers.checkpoints"
+
+
+def seal(data: bytes, key: bytes) -> bytes:
+    """Return the HMAC-SHA256 of ``data``, 32 bytes; its secret is derived from a teacher's private recipe."""
+    secret = hashlib.sha256(b"pate checkpoint seal\0" + key).digest()
+    return hmac.digest(secret, data, hashlib.sha256)
+
+
+def sealed(data: bytes, key: bytes) -> bytes:
+    """Return ``data`` behind its seal."""
+    return seal(data, key) + data
+
+
+def opened(packed: bytes, key: bytes) -> bytes:
+    """Return the bytes behind a seal that fits.
+
+    Raises
+    ------
+    DamagedCheckpointError
+    """
+    found, data = packed[:_SEAL_BYTES], packed[_SEAL_BYTES:]
+    if not hmac.compare_digest(found, seal(data, key)):
+        raise DamagedCheckpointError("the seal does not fit")
+    return data
+
+
+# scikit-learn teachers as bytes: a skops file (no pickle) behind a seal.
+
+#: Fitted state of scikit-learn's own classifiers and transformers beside what is harmless to everybody: data holders
+#: and pure functions only, each by its full name.
+TRUSTED_TYPES: tuple[str, ...] = (
+    *HARMLESS,
+    "pate.teachers._shards.OwnClasses",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+    "sklearn.gaussian_process.kernels.ConstantKernel",
+    "sklearn.gaussian_process.kernels.DotProduct",
+    "sklearn.gaussian_process.kernels.Matern",
+    "sklearn.gaussian_process.kernels.Product",
+    "sklearn.gaussian_process.kernels.RBF",
+    "sklearn.gaussian_process.kernels.RationalQuadratic",
+    "sklearn.gaussian_process.kernels.Sum",
+    "sklearn.gaussian_process.kernels.WhiteKernel",
+    "sklearn.impute._iterative.IterativeImputer",
+    "sklearn.impute._iterative._ImputerTriplet",
+    "sklearn.metrics._classification.accuracy_score",
+    "sklearn.metrics._dist_metrics.ChebyshevDistance64",
+    "sklearn.metrics._dist_metrics.EuclideanDistance32",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.metrics._dist_metrics.ManhattanDistance64",
+    "sklearn.metrics._dist_metrics.MinkowskiDistance64",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.model_selection._split.StratifiedShuffleSplit",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+)
+
+
+def pack(model: Any, key: bytes) -> bytes:
+    """Return a fitted teacher as sealed bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        The teacher holds something that could not be read back safely.
+    """
+    data = pack_estimator(
+        model,
+        trusted=TRUSTED_TYPES,
+        refusal=f"checkpoint_dir cannot keep {type(model).__name__}",
+        remedy="Use checkpoint_dir=None, or an estimator made of scikit-learn's own parts.",
+    )
+    return sealed(data, key)
+
+
+def unpack(packed: bytes, key: bytes) -> Any:
+    """Return the teacher in sealed bytes; the seal is checked before anything is parsed."""
+    data = opened(packed, key)
+    try:
+        return unpack_estimator(data, trusted=TRUSTED_TYPES)
+    except Exception as error:  # any way in which a parser may fail means the same thing here
+        raise DamagedCheckpointError(f"skops refuses it ({type(error).__name__})") from None
+
+
+# Weights of a network as bytes: a safetensors file behind a seal.
+
+_METADATA = "__metadata__"
+#: Types that both numpy and every safetensors library know.
+_DTYPES = frozenset(
+    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+)
+
+
+def pack_weights(arrays: Mapping[str, npt.NDArray[Any]], key: bytes) -> bytes:
+    """Return weights as a sealed safetensors file.
+
+    Parameters
+    ----------
+    arrays : dict of name -> array of any shape
+        Truth values, whole numbers or floats of 16 to 64 bits.
+    key : bytes
+        The teacher's private recipe.
+
+    Raises
+    ------
+    InvalidInputError
+        A name or a type that safetensors cannot hold.
+    """
+    from safetensors.numpy import save  # only those who keep checkpoints need it
+
+    return sealed(save({name: _plain(name, array) for name, array in arrays.items()}), key)
+
+
+def unpack_weights(packed: bytes, key: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the weights in a sealed safetensors file, sorted by name; the seal is checked before anything is parsed.
+
+    Returns
+    -------
+    dict of name -> array
+        The arrays may be written to.
+
+    Raises
+    ------
+    DamagedCheckpointError
+        Anything else than what :func:`pack_weights` made with ``key``.
+    """
+    from safetensors.numpy import load
+
+    data = opened(packed, key)
+    try:
+        weights = {name: _plain(name, array) for name, array in sorted(load(data).items())}
+    except BaseException as error:  # any way in which a parser may fail means the same thing here
+        # A panic in safetensors' Rust is no Exception; Ctrl-C is none either, and goes on.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DamagedCheckpointError(f"not a safetensors file ({type(error).__name__})") from None
+    return {name: array if array.flags.writeable else array.copy() for name, array in weights.items()}
+
+
+def _plain(name: Any, array: Any) -> npt.NDArray[Any]:
+    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows."""
+    if not _is_text(name) or name == _METADATA:
+        raise InvalidInputError(f"weights must have texts other than {_METADATA!r} as names, got {name!r}. Rename it.")
+    values = np.asarray(array, order="C")
+    if values.dtype.name not in _DTYPES:
+        raise InvalidInputError(
+            f"weights must be truth values, whole numbers or floats of 16 to 64 bits, got {values.dtype} for {name!r}. "
+            "Convert it: float32 holds every bfloat16."
+        )
+    return values.astype(values.dtype.newbyteorder("<"), copy=False)
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+
 
 _FORMAT = 2
 

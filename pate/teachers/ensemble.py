@@ -10,11 +10,10 @@ import numpy.typing as npt
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
-from pate.core.seeds import global_generators
+from pate.core.secret import global_generators
 from pate.exceptions import InvalidInputError
-from pate.teachers._isolated import batches, side_by_side
-from pate.teachers._process import contained
-from pate.teachers._rehearsal import rehearse
+from pate.teachers._around import TableTeachers
+from pate.teachers._isolated import batches, contained, side_by_side
 from pate.teachers._rows import take_rows
 from pate.teachers._shards import (
     Asked,
@@ -28,8 +27,7 @@ from pate.teachers._shards import (
     train_batch,
     vote_batch,
 )
-from pate.teachers._tables import TableTeachers
-from pate.teachers._training import Shard
+from pate.teachers._training import Shard, rehearse
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.

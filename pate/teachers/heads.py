@@ -13,17 +13,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_choice, check_int, check_real
-from pate.core.seeds import global_generators, training_seed
+from pate.core.secret import global_generators, training_seed
 from pate.exceptions import InvalidInputError
-from pate.teachers._head_tasks import HeadTask, ask_heads, train_heads, transformed
-from pate.teachers._heads import HEADS, HeadRecipe, fit_heads
-from pate.teachers._isolated import batches, side_by_side
-from pate.teachers._process import contained
-from pate.teachers._rehearsal import rehearse
+from pate.teachers._around import TableTeachers
+from pate.teachers._heads import HEADS, HeadRecipe, HeadTask, ask_heads, fit_heads, train_heads, transformed
+from pate.teachers._isolated import batches, contained, side_by_side
 from pate.teachers._rows import slices, take_rows
 from pate.teachers._shards import Asked, Failure, Trained, current_config, global_seed
-from pate.teachers._tables import TableTeachers
-from pate.teachers._training import Shard
+from pate.teachers._training import Shard, rehearse
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, describe, recipe_key
 
 #: Numbers in the largest array of a stack, and places in it at most.

@@ -6,10 +6,8 @@ from scipy import stats
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from pate.audit.attacks._halves import draw_halves
-from pate.audit.attacks._roc import Points, roc_of
-from pate.audit.attacks._scores import Answers, scores
-from pate.audit.attacks._shadows import said_of
+from pate.audit.attacks._roc import Answers, Points, roc_of, scores
+from pate.audit.attacks._shadows import draw_halves, said_of
 
 
 def world(n_shadows, n_units=50, seed=0, gap=1.0):

@@ -25,7 +25,7 @@ from pate.audit.worst import worst_neighbour
 from pate.exceptions import InvalidInputError, PateError, RunFolderError, SensitiveValueError
 from pate.report._record import Record
 from pate.report.audit_result import SCHEMA, AuditResult, Curve, Figure, Picture
-from pate.statement.cited import LAYERS, CitedAudit
+from pate.statement.fields import LAYERS, CitedAudit
 from pate.statement.model import PrivacyStatement
 
 SCHEMA_FILE = json.loads((resources.files("pate") / "_templates" / "audit.schema.json").read_text(encoding="utf-8"))

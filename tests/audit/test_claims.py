@@ -17,7 +17,7 @@ from pate.audit import Claim
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GNMax, LNMax, NoisyHistogram
 from pate.privacy.budget import Budget
-from pate.privacy.compose.dp_events import from_dp_event
+from pate.privacy.compose.dpsgd_accountants import from_dp_event
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee, Sensitive

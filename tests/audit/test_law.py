@@ -9,12 +9,10 @@ from scipy.stats import multinomial
 from pate import ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
 from pate.audit import law
 from pate.audit.laws import Numbers, law_bank
-from pate.audit.laws._bank import telling_height
-from pate.audit.laws._evidence import Cells
 from pate.audit.laws._law import looks
-from pate.audit.laws._rivals import about, winner_law
-from pate.audit.laws._subject import subject_of
-from pate.dpsgd._noise import gaussian
+from pate.audit.laws._registry import about, telling_height, winner_law
+from pate.audit.laws._subject import Cells, subject_of
+from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import Draw
 from pate.mechanisms._base import capped
 from pate.noise import discrete_gaussian, noisy_argmax, real_argmax, real_at_least

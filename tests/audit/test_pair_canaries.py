@@ -15,8 +15,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from pate import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, PATEClassifier, TeacherEnsemble
 from pate.audit import canary
 from pate.audit.canaries import CANARIES
-from pate.audit.canaries._asked import contested, crafted_query, own_teachers
-from pate.audit.canaries._replaced import far_row, other_class, with_copy, with_labels
+from pate.audit.canaries._voters import (
+    contested,
+    crafted_query,
+    far_row,
+    other_class,
+    own_teachers,
+    with_copy,
+    with_labels,
+)
 from pate.exceptions import InvalidInputError, PateError, SensitiveValueError
 from pate.privacy.exact.given_pair import given_pair
 from pate.records import RecordVoters, SignedSpace, SoftSpace

@@ -27,9 +27,8 @@ from pate import (
     release_labels,
 )
 from pate.audit import replay
-from pate.core import seeds
-from pate.core.secret import fresh_secret, kept_secret
-from pate.core.seeds import system_bytes, unreplayed_bytes
+from pate.core import secret
+from pate.core.secret import fresh_secret, kept_secret, system_bytes, unreplayed_bytes
 from pate.core.tape import Outcome, Tape, note, play, playing, settle
 from pate.exceptions import InvalidInputError, ReplayError
 from pate.noise import real_argmax
@@ -388,7 +387,7 @@ def test_the_one_door_to_the_operating_system_is_still_one(monkeypatch):
         asked.append(size)
         return os.urandom(size)
 
-    monkeypatch.setattr(seeds, "_operating_system", counted)
+    monkeypatch.setattr(secret, "_operating_system", counted)
     NoiseSource().words(2)
     system_bytes(3)
     assert asked == [16, 3]

@@ -12,7 +12,7 @@ from test_cli import pate
 
 from pate import Budget, GNMax, Ledger, __version__
 from pate.cli import app
-from pate.cli._examples import EXAMPLES
+from pate.cli._app import EXAMPLES
 
 GROUP = typer.main.get_command(app)
 

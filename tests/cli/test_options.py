@@ -19,12 +19,11 @@ from typer.testing import CliRunner
 
 from pate import Budget, GNMax, InvalidInputError, quote
 from pate.cli import _options as shared
-from pate.cli import account, app, compare, experiment, plan
+from pate.cli import account, app, experiment, plan
 from pate.cli import label as label_command
-from pate.cli._declared import GroupedCommand, Use, takes_options, uses_of
-from pate.cli._job_file import _KINDS, read_job_file
 from pate.cli._label_options import LabelOptions
 from pate.cli._options import (
+    _KINDS,
     DELTA,
     IMAGES,
     MODEL,
@@ -39,7 +38,12 @@ from pate.cli._options import (
     TABLES,
     TEACHERS,
     VOTES,
+    GroupedCommand,
+    Use,
     option,
+    read_job_file,
+    takes_options,
+    uses_of,
 )
 from pate.comparison.named import compare_on
 from pate.data import load_dataset
@@ -49,8 +53,7 @@ from pate.jobs._votes import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
 from pate.queries import STRATEGIES
-from pate.studies.baseline import MODULES
-from pate.studies.config import RunConfig
+from pate.studies.config import MODULES, RunConfig
 
 DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]
@@ -220,7 +223,7 @@ def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
     assert refusal(quote, 1, GNMax(40.0), **terms) == list(label["on_exhausted"])
     (tmp_path / "v.csv").write_text("1,2\n2,1\n")
     assert refusal(read_votes, tmp_path / "v.csv", kind="?") == list(label["kind"])
-    protocol = typing.get_type_hints(compare.compare, include_extras=True)["protocol"]
+    protocol = typing.get_type_hints(experiment.compare, include_extras=True)["protocol"]
     assert refusal(load_dataset, "digits", protocol="?") == list(words(protocol))
 
 
@@ -425,7 +428,7 @@ def test_defaults_of_run_and_compare_are_those_of_their_functions():
              "private": "n_private", "seed": "random_state"}  # fmt: skip
     for command, target, own in (
         (experiment.run, RunConfig, {"jobs"}),
-        (compare.compare, compare_on, {"jobs"}),
+        (experiment.compare, compare_on, {"jobs"}),
     ):
         theirs = inspect.signature(target).parameters
         differ = {

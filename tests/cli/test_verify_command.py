@@ -22,11 +22,10 @@ from pate.cli import app
 from pate.core.files import write_json
 from pate.exceptions import LedgerError
 from pate.ledger import Ledger, verify_ledger
-from pate.ledger._chain import COLUMNS, Entry, canonical
+from pate.ledger._chain import COLUMNS, Entry, canonical, key_path
 from pate.ledger._entries import make_seal
 from pate.ledger._files import signature
-from pate.ledger._key import key_path
-from pate.ledger._schema import SCHEMA
+from pate.ledger._store import SCHEMA
 from pate.model import read_model, write_model
 from pate.statement.files import read_statement
 

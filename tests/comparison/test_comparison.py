@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pate.comparison.run import compare
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, StudentError
 from pate.ledger import Ledger

@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from pate.comparison.contestants import NAMES, default_contestants, named
-from pate.comparison.contestants._maps import planned
-from pate.comparison.contestants._pate import Fast, HeadAlone, HeadOfColumns
-from pate.comparison.contestants._shards import plan_shards
+from pate.comparison.contestants._pate import Fast, HeadAlone, HeadOfColumns, plan_shards, planned
 from pate.comparison.contract import Contestant, Setting
 from pate.data import load_dataset
 from pate.data.named.datasets import HeldOutRows, PrivateRows, PublicRows

@@ -14,11 +14,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
+from pate.comparison._fit import _bits, asked_of, calibration_error, check_column, indices_of, peak_mib, scores, told
 from pate.comparison._found import find
-from pate.comparison._measure import _bits, asked_of, calibration_error, check_column, indices_of, scores, told
-from pate.comparison._memory import peak_mib
 from pate.comparison.cells import Cell
-from pate.core.clock import listening, timed
+from pate.core.progress import listening, timed
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
@@ -207,7 +206,7 @@ def test_the_parts_of_a_pate_fit_are_told_apart():
 
 _PEAK = """
 import numpy as np
-from pate.comparison._memory import forget_peak, peak_mib
+from pate.comparison._fit import forget_peak, peak_mib
 
 if forget_peak():
     before, _ = peak_mib(True)

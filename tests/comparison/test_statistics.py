@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate.comparison._spread import Design, Spread
-from pate.comparison.statistics import LEAST_REPEATS, PairedDifference, band, paired_bands, paired_difference
+from pate.comparison.statistics import (
+    LEAST_REPEATS,
+    Design,
+    PairedDifference,
+    Spread,
+    band,
+    paired_bands,
+    paired_difference,
+)
 from pate.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(11)

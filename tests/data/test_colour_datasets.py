@@ -14,12 +14,12 @@ from scipy.io import savemat
 from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset, release_labels
-from pate.data.named import _fetch, _sources
+from pate.data.named import _fetch, datasets
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 from pate.networks import SmallCNN
 from pate.representations.images import Scattering
 from pate.students import ImageStudent
-from pate.studies._examples import examples_of
+from pate.studies.run import examples_of
 from pate.teachers.torch import TorchTeacherEnsemble
 
 N_TRAIN, N_TEST = 60, 30
@@ -69,9 +69,9 @@ def files_of(name):
 
 def place(monkeypatch, folder, name, files):
     """Put the files there, and let the data set know their digests."""
-    source = _sources.SOURCES[name]
+    source = datasets.SOURCES[name]
     known = tuple(dataclasses.replace(f, sha256=hashlib.sha256(files[f.name]).hexdigest()) for f in source.files)
-    monkeypatch.setitem(_sources.SOURCES, name, dataclasses.replace(source, files=known))
+    monkeypatch.setitem(datasets.SOURCES, name, dataclasses.replace(source, files=known))
     for file, data in files.items():
         (folder / file).write_bytes(data)
 
@@ -99,9 +99,9 @@ def test_a_file_that_is_not_the_published_one_is_refused_before_it_is_read(name,
     for file, data in files_of(name).items():
         (tmp_path / file).write_bytes(data)
     monkeypatch.setitem(
-        _sources.SOURCES,
+        datasets.SOURCES,
         name,
-        dataclasses.replace(_sources.SOURCES[name], build=lambda contents: pytest.fail("it was read")),
+        dataclasses.replace(datasets.SOURCES[name], build=lambda contents: pytest.fail("it was read")),
     )
     with pytest.raises(InvalidInputError, match="SHA-256 differs"):
         load_dataset(name, data_home=tmp_path, download=False)

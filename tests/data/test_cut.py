@@ -175,7 +175,7 @@ def test_the_secret_is_drawn_from_the_operating_system(monkeypatch):
         drawn.append(n)
         return bytes(n)
 
-    monkeypatch.setattr("pate.core.seeds._operating_system", tokens)
+    monkeypatch.setattr("pate.core.secret._operating_system", tokens)
     assert partition(50, 5).fingerprint() == partition(50, 5, secret=bytes(32)).fingerprint()
     assert drawn == [32]
     for i in range(32):

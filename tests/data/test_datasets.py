@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate.data.named import _fetch, _formats, _sources
+from pate.data.named import _fetch, datasets
 from pate.data.named._fetch import StoredFile, content_sha256, data_folder, load_file
 from pate.data.named.datasets import list_datasets, load_dataset
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
@@ -28,7 +28,7 @@ WITH_FILES = [name for name in list_datasets() if name != "digits"]
 
 def real(name):
     """Skip unless the real files of ``name`` are at hand."""
-    missing = [f.name for f in _sources.SOURCES[name].files if not (Path(REAL) / f.name).is_file()]
+    missing = [f.name for f in datasets.SOURCES[name].files if not (Path(REAL) / f.name).is_file()]
     if not REAL or missing:
         pytest.skip(f"needs PATE_DATA_HOME with {', '.join(missing) or name}")
     return REAL
@@ -321,7 +321,7 @@ def canonical_files(name):
 
 def point_at(monkeypatch, name, base, *, archive=False):
     """Make the first mirror of every file of ``name`` a folder, or a zip, of a local server."""
-    source = _sources.SOURCES[name]
+    source = datasets.SOURCES[name]
     files = tuple(
         dataclasses.replace(
             f,
@@ -332,7 +332,7 @@ def point_at(monkeypatch, name, base, *, archive=False):
         )
         for f in source.files
     )
-    monkeypatch.setitem(_sources.SOURCES, name, dataclasses.replace(source, files=files))
+    monkeypatch.setitem(datasets.SOURCES, name, dataclasses.replace(source, files=files))
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_download_gives_what_the_real_file_gives(name, archive, monkeypatch, tmp
         assert n_asked >= len(members)
         again = load_dataset(name, data_home=folder, n_private=200, n_public=50)
         assert len(asked) == n_asked  # the second time from the folder
-    assert sorted(f.name for f in folder.iterdir()) == sorted(f.name for f in _sources.SOURCES[name].files)
+    assert sorted(f.name for f in folder.iterdir()) == sorted(f.name for f in datasets.SOURCES[name].files)
     here = load_dataset(name, data_home=REAL, n_private=200, n_public=50)
     for d in (got, again):
         for mine, theirs in ((d.private, here.private), (d.test, here.test)):
@@ -382,12 +382,12 @@ def test_download_gives_what_the_real_file_gives(name, archive, monkeypatch, tmp
 
 TINY = {"x_train": np.arange(12, dtype=np.uint8).reshape(3, 2, 2), "y_train": np.array([1, 0, 1], dtype=np.uint8)}
 TINY |= {"x_test": TINY["x_train"][:2] + 1, "y_test": np.array([0, 1], dtype=np.uint8)}
-MEMBERS = dict(zip(_sources._IDX_NAMES, ("x_train", "y_train", "x_test", "y_test"), strict=True))
+MEMBERS = dict(zip(datasets._IDX_NAMES, ("x_train", "y_train", "x_test", "y_test"), strict=True))
 
 
 def tiny(base, *more_bases):
     origins = tuple(tuple((f"{b}/{m}", m) for m in MEMBERS) for b in (base, *more_bases))
-    return StoredFile("tiny.npz", content_sha256(TINY), origins, _formats.idx_contents)
+    return StoredFile("tiny.npz", content_sha256(TINY), origins, _fetch.idx_contents)
 
 
 def tiny_served(prefix="", **replaced):
@@ -430,30 +430,30 @@ def test_a_wrong_download_leaves_nothing_behind(wrong, text, tmp_path):
 
 
 def test_canonical_text_becomes_the_stored_layout():
-    head = [*_formats._DIABETES_NUMERIC, "race", "max_glu_serum", "readmitted"]
+    head = [*_fetch._DIABETES_NUMERIC, "race", "max_glu_serum", "readmitted"]
     rows = [[*range(10), "?", "None", "NO"], [*range(10, 20), "Asian", ">200", "<30"]]
     text = "\r\n".join(",".join(map(str, row)) for row in [head, *rows]).encode()
-    c = _formats.diabetes_contents([text])
+    c = _fetch.diabetes_contents([text])
     assert c["numeric"].dtype == np.int32
     assert c["numeric"].tolist() == [list(range(10)), list(range(10, 20))]
     assert c["categorical_names"].tolist() == ["race", "max_glu_serum", "readmitted"]
     assert (c["categorical"].dtype, c["categorical"].tolist()) == (np.dtype(np.uint16), [[0, 1, 1], [1, 0, 0]])
     assert c["values_max_glu_serum"].tolist() == [">200", "None"]
-    raw = _formats.diabetes_rows([c])
+    raw = _fetch.diabetes_rows([c])
     assert raw.y.tolist() == [0, 2]
     assert raw.groups.tolist() == [1, 11]
     assert raw.X["race"].isna().tolist() == [True, False]
     assert raw.X["race"].iloc[1] == "Asian"
     assert raw.X["max_glu_serum"].tolist() == ["None", ">200"]  # not ordered is a value, not missing
 
-    c = _formats.train_test_contents([b" 1, 2,7\n 3,4,8\n", b"5,6,9\n"])
+    c = _fetch.train_test_contents([b" 1, 2,7\n 3,4,8\n", b"5,6,9\n"])
     assert {k: v.tolist() for k, v in c.items()} == {
         "x_train": [[1, 2], [3, 4]],
         "y_train": [7, 8],
         "x_test": [[5, 6]],
         "y_test": [9],
     }
-    c = _formats.spambase_contents([b"0.1,15,1\n0,2.5,0\n"])
+    c = _fetch.spambase_contents([b"0.1,15,1\n0,2.5,0\n"])
     assert (c["x"].tolist(), c["y"].tolist(), c["y"].dtype) == ([[0.1, 15], [0, 2.5]], [1, 0], np.dtype(np.uint8))
 
 
@@ -470,7 +470,7 @@ def test_a_missing_member_of_an_archive(tmp_path):
     with zipfile.ZipFile(whole, "w") as z:
         z.writestr("readme.txt", "nothing here")
     with serving({"/a.zip": whole.getvalue()}) as (base, _):
-        stored = StoredFile("t.gz", "0" * 64, (((f"{base}/a.zip", "t.data"),),), _formats.text_contents)
+        stored = StoredFile("t.gz", "0" * 64, (((f"{base}/a.zip", "t.data"),),), _fetch.text_contents)
         with pytest.raises(DatasetNotFoundError, match=r"t\.data is not in the archive"):
             load_file(stored, dataset="t", folder=tmp_path, download=True)
 
@@ -501,7 +501,7 @@ def test_absent_and_offline_says_everything_one_needs(name, download, tmp_path, 
     with pytest.raises(DatasetNotFoundError) as caught:
         load_dataset(name, download=download)
     text = str(caught.value)
-    file = _sources.SOURCES[name].files[0]
+    file = datasets.SOURCES[name].files[0]
     for word in (name, file.name, str(tmp_path / "nowhere"), "PATE_DATA_HOME", file.origins[0][0][0]):
         assert word in text
     assert ("offline" if download else "download=False") in text
@@ -511,9 +511,9 @@ def test_absent_and_offline_says_everything_one_needs(name, download, tmp_path, 
 @pytest.mark.parametrize("name", ["optdigits", "adult"])
 @pytest.mark.parametrize("damage", ["empty", "truncated", "flipped", "other", "text"])
 def test_a_damaged_local_file_is_refused(name, damage, tmp_path):
-    for f in _sources.SOURCES[name].files:
+    for f in datasets.SOURCES[name].files:
         (tmp_path / f.name).write_bytes((Path(real(name)) / f.name).read_bytes())
-    path = tmp_path / _sources.SOURCES[name].files[0].name
+    path = tmp_path / datasets.SOURCES[name].files[0].name
     whole = path.read_bytes()
     if damage == "flipped":
         middle = len(whole) // 2
@@ -560,12 +560,12 @@ def test_the_digest_looks_at_names_types_shapes_and_bytes():
 def test_the_adult_digest_is_of_the_published_text():
     text = gzip.decompress((Path(real("adult")) / "adult.test.gz").read_bytes())
     assert text.startswith(b"|1x3 Cross validator")
-    assert hashlib.sha256(text).hexdigest() == _sources.SOURCES["adult"].files[1].sha256
+    assert hashlib.sha256(text).hexdigest() == datasets.SOURCES["adult"].files[1].sha256
 
 
 @pytest.mark.parametrize("name", WITH_FILES)
 def test_every_source_is_a_public_address_with_a_digest(name):
-    for f in _sources.SOURCES[name].files:
+    for f in datasets.SOURCES[name].files:
         assert len(bytes.fromhex(f.sha256)) == 32
         assert f.origins
         for url, member in (pair for origin in f.origins for pair in origin):

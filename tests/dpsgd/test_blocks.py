@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd._build import build_engine
-from pate.dpsgd._training import _parts
+from pate.dpsgd._run import _parts
 from pate.dpsgd.engines import BookKeepingEngine
 from pate.dpsgd.engines._layers import BLOCK, FEW
 

@@ -14,8 +14,8 @@ from torch import nn
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd._build import build_engine
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping, _layers
+from pate.dpsgd.engines._book_keeping import read_program
 from pate.dpsgd.engines._engine import loss_gradient, record_loss
-from pate.dpsgd.engines._program import read_program
 from pate.dpsgd.mechanisms import _poisson
 from pate.exceptions import InvalidInputError
 from pate.networks import MLP, Linear, TanhCNN, make_module, named_modules

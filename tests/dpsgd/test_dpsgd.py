@@ -31,9 +31,9 @@ from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     dpsgd_epsilon,
 )
-from pate.dpsgd._noise import gaussian
 from pate.dpsgd.engines import PerRecordEngine
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, _poisson
+from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.exceptions import (
     BudgetExceededError,
     CuratorWarning,

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd import _fit
 from pate.dpsgd._calibration import dpsgd_epsilon
-from pate.dpsgd._plan import make_plan
+from pate.dpsgd._statement import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError, PrivacyParameterWarning
 from pate.statement.files import check_against_ledger

@@ -12,9 +12,16 @@ from dpsgd_steps import train
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
-from pate.dpsgd import _training
-from pate.dpsgd._averaging import ExponentialAveraging, RunningAverage, TailAveraging
-from pate.dpsgd._optimizers import DPAdamBC, LearningRateSchedule, make_optimizer, tell_noise
+from pate.dpsgd import _run
+from pate.dpsgd._optimizers import (
+    DPAdamBC,
+    ExponentialAveraging,
+    LearningRateSchedule,
+    RunningAverage,
+    TailAveraging,
+    make_optimizer,
+    tell_noise,
+)
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError
 
@@ -134,8 +141,8 @@ def test_frozen_parameters_and_others_noise_are_left_alone():
 
 def test_training_tells_the_noise_that_it_adds(monkeypatch):
     told = []
-    real = _training.tell_noise
-    monkeypatch.setattr(_training, "tell_noise", lambda o, std: (told.append(std), real(o, std)))
+    real = _run.tell_noise
+    monkeypatch.setattr(_run, "tell_noise", lambda o, std: (told.append(std), real(o, std)))
     torch.manual_seed(0)
     net = nn.Linear(300, 40)
     before = torch.cat([p.detach().flatten().clone() for p in net.parameters()])

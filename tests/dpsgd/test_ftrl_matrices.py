@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate.dpsgd.mechanisms._matrices import (
+    Forest,
     Toeplitz,
     cyclic_sensitivity,
     inverse_coefficients,
     optimised_coefficients,
     root_coefficients,
+    tree_step,
 )
-from pate.dpsgd.mechanisms._trees import Forest, tree_step
 
 
 def square_root(n_bands, n, *, equal_columns=False, momentum=0.0):

@@ -17,7 +17,7 @@ from pate.dpsgd._optimizers import make_optimizer
 from pate.dpsgd._rows import rows_for
 from pate.dpsgd.clipping import FlatClipping, PerLayerClipping
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _layers
-from pate.dpsgd.engines._program import read_program
+from pate.dpsgd.engines._book_keeping import read_program
 from pate.exceptions import InvalidInputError
 
 V, L, K, C = 11, 6, 3, 0.05

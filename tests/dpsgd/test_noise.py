@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from pate.dpsgd import _noise
-from pate.dpsgd._noise import gaussian
+from pate.dpsgd.mechanisms import _mechanism
+from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.noise.source import NoiseSource
 
 
@@ -24,7 +24,7 @@ def test_the_system_source_has_the_same_law_as_the_seeded_one():
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 16, 17, 100])
 def test_every_place_gets_a_draw_of_its_own(size, monkeypatch):
     """Blocks of a few pairs, whole and broken ones: by the definition, word for word."""
-    monkeypatch.setattr(_noise, "_PAIRS", 4)
+    monkeypatch.setattr(_mechanism, "_PAIRS", 4)
     found = gaussian(NoiseSource(3), size).numpy()
     assert found.shape == (size,)
     assert len(set(found)) == size

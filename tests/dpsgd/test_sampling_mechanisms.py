@@ -22,7 +22,7 @@ from pate.dpsgd.mechanisms._truncated import sampled_rate, uniform_subset
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.privacy import Accountant, gdp_to_epsilon
-from pate.privacy.compose.dp_events import pair_rdp
+from pate.privacy.compose.dpsgd_accountants import pair_rdp
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.losses import Losses, SampledGaussianPair
 

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from pate import Budget
 from pate.dpsgd import _calibration as calibration
 from pate.dpsgd._calibration import dpsgd_epsilon
-from pate.dpsgd._plan import make_plan
+from pate.dpsgd._statement import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TruncatedPoissonSGD
 from pate.privacy import dpsgd_epsilons
 from pate.privacy.exact.composition import LossTable, compose_epsilons

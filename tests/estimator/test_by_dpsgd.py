@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from pate import Budget, BudgetExceededError, DPSGDClassifier, InvalidInputError, Ledger, PATEClassifier
-from pate.dpsgd._plan import priced
+from pate.dpsgd._statement import priced
 from pate.estimator._by_dpsgd import plan_training
 from pate.estimator._roads import road_of
 from pate.exceptions import CuratorWarning, RepeatedFitWarning

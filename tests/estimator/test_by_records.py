@@ -18,7 +18,7 @@ import pate.estimator._roads
 from pate import Budget, BudgetExceededError, Charge, InvalidInputError, Ledger, PATEClassifier, PrivacyLeakWarning
 from pate.recipes import RecordModel
 from pate.records import RecordVoters
-from pate.records.ballots import GRID, quantised, quantised_residuals
+from pate.records.ballot_sum import GRID, quantised, quantised_residuals
 from pate.release import BallotSession, RecordLabels
 from pate.representations import PublicPCA
 

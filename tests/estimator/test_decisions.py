@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate import Budget, InvalidInputError, PATEClassifier
-from pate.estimator._threshold import threshold_for
+from pate.estimator._public_model import threshold_for
 
 BUDGET = Budget(3.0, 1e-5)
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, DPSGDClassifier, HeadTeacherEnsemble, PATEClassifier, TeacherEnsemble, TorchTeacherEnsemble
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.exceptions import InvalidInputError
 from pate.networks import MLP
 from pate.representations import PublicPCA

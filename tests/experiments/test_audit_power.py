@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pate.audit.laws._bank import telling_height
+from pate.audit.laws._registry import telling_height
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import pytest
 from pate import Budget
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.convert import gdp_from_budget
-from pate.selection._price import share_of
+from pate.selection._statement import share_of
 
 ROOT = Path(__file__).parents[2]
 

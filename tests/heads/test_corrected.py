@@ -12,7 +12,7 @@ from pate import Budget, InvalidInputError, RecordVoters, open_ballot_session
 from pate.exceptions import CuratorWarning
 from pate.heads import CorrectedHead, LikelihoodHead
 from pate.records import SoftSpace
-from pate.records.ballots import quantised_residuals
+from pate.records.ballot_sum import quantised_residuals
 
 CLASSES = ("a", "b", "c")
 

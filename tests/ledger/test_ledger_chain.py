@@ -30,7 +30,7 @@ from pate import (
 from pate.exceptions import LedgerError
 from pate.ledger import Registration
 from pate.ledger._entries import append, opening
-from pate.ledger._schema import SCHEMA, create
+from pate.ledger._store import SCHEMA, create
 from pate.privacy.convert import gdp_to_epsilon
 from pate.teachers import TeacherEnsemble
 

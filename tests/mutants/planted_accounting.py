@@ -19,7 +19,7 @@ from pate.noise import real_argmax
 from pate.noise.source import NoiseSource
 from pate.privacy.attacker import largest_success
 from pate.privacy.exact import GaussianNoise, log_probs, pair_law, quadrature
-from pate.privacy.publish import smooth_statistic
+from pate.privacy.publish import smooth_sensitivity
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.privacy.words import Guarantee
 
@@ -111,8 +111,8 @@ def swallowed(world: int, n: int, source: NoiseSource) -> np.ndarray:
     """Infinity less infinity is no number, and ``max`` passes it over."""
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))
-        stack.enter_context(patch.object(smooth_statistic, "_changes_of", np.diff))
-        stack.enter_context(patch.object(smooth_statistic, "largest_of", max))
+        stack.enter_context(patch.object(smooth_sensitivity, "_changes_of", np.diff))
+        stack.enter_context(patch.object(smooth_sensitivity, "largest_of", max))
         return sanitised(world, n, source)
 
 

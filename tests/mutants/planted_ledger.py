@@ -20,8 +20,7 @@ from pate import Accountant, Budget, Charge, ConfidentGNMax, Ledger, Votes, rele
 from pate.data import recognised_by
 from pate.exceptions import PateError
 from pate.ledger import Registration, _one, _verify
-from pate.ledger._chain import canonical
-from pate.ledger._key import key_path
+from pate.ledger._chain import canonical, key_path
 from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
 from pate.privacy.words import Guarantee
 

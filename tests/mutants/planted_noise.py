@@ -11,7 +11,7 @@ from wall import Mutant
 from wall_looks import by_law, by_pairs
 
 from pate import Budget, ConfidentGNMax, GNMax, NoisyHistogram, Votes, release_labels
-from pate.dpsgd._noise import gaussian
+from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import Draw
 from pate.mechanisms._base import all_answered, capped
 from pate.noise import real_argmax, rounded_counts

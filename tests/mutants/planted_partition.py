@@ -24,7 +24,7 @@ from pate import Budget, ConfidentGNMax, GNMax, TeacherEnsemble, release_labels
 from pate.core.curator import tell
 from pate.data.partition import Partition
 from pate.data.partition import partition as honest_partition
-from pate.teachers._told import about_labels
+from pate.teachers._usable import about_labels
 
 TEACHERS, CLASSES, PEOPLE = 20, (0, 1, 2), 130
 BUDGET = Budget(50.0, 1e-5)

@@ -23,7 +23,7 @@ from pate.exceptions import PateError
 from pate.mechanisms import GaussianSum
 from pate.networks import MLP
 from pate.records import HardSpace, SignedSpace
-from pate.records.ballots import GRID
+from pate.records.ballot_sum import GRID
 from pate.release import release_ballots
 
 

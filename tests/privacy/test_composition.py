@@ -36,8 +36,8 @@ from pate.privacy import (
     gdp_to_epsilon,
     select_best,
 )
-from pate.privacy.compose.dp_events import sampled_gaussian_rdp
-from pate.privacy.compose.selection import _gamma
+from pate.privacy.compose.dpsgd_accountants import sampled_gaussian_rdp
+from pate.privacy.compose.repetitions import _gamma
 from pate.privacy.publish.gate import PTRGate
 
 LABEL = Charge.gaussian_argmax(40.0)

@@ -25,8 +25,15 @@ from pate.privacy.convert import gdp_from_budget, gdp_to_delta, gdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences
 from pate.privacy.public_curve import rho_star, threshold_rho_star, vote_cap_rho_star
 from pate.privacy.publish.gate import PTRGate, query_scores
-from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, gnss_rdp, release_smooth
-from pate.privacy.publish.smooth_statistic import ROUNDING, discounted_maximum, query_cap, smooth_bound
+from pate.privacy.publish.smooth_sensitivity import (
+    ROUNDING,
+    SmoothSensitivity,
+    discounted_maximum,
+    gnss_rdp,
+    query_cap,
+    release_smooth,
+    smooth_bound,
+)
 from pate.privacy.publish.tail_bound import TailBound
 from pate.privacy.sampled_votes import sampled_votes_epsilon
 
@@ -74,7 +81,13 @@ COSTS = [
     *(f"privacy/{name}" for name in ("publish", "public_curve", "compose")),
     *(f"privacy/{name}.py" for name in ("convert", "cost", "losses", "sampled_votes", "words")),
     *(f"privacy/exact/{name}.py" for name in ("composition", "pld", "sampled_gaussian", "worst_sequence")),
-    *("ledger/_rows.py", "dpsgd/_calibration.py", "dpsgd/mechanisms", "selection/_price.py", "statement/promises.py"),
+    *(
+        "ledger/_rows.py",
+        "dpsgd/_calibration.py",
+        "dpsgd/mechanisms",
+        "selection/_statement.py",
+        "statement/plain.py",
+    ),
 ]
 _WHOLE = {"len", "int", "round", "ceil", "floor", "isqrt"}
 

@@ -10,9 +10,9 @@ from scipy.special import log_ndtr
 
 from pate.exceptions import PateError
 from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest, log_space, per_teacher_rdp
-from pate.privacy.exact.dominating import dominating_masses
 from pate.privacy.exact.histograms import distinct_histograms, group_counts
 from pate.privacy.exact.laws import exact_divergences, log_probs
+from pate.privacy.exact.pld import dominating_masses
 from pate.privacy.exact.quadrature import ALIASING, allowance, strip_log
 from pate.privacy.publish.gate import query_scores
 

@@ -8,12 +8,11 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_to_epsilon
 from pate.privacy.exact.composition import LossTable, compose_epsilons
-from pate.privacy.exact.dominating import dominating_masses
 from pate.privacy.exact.histograms import distinct_histograms, group_counts
 from pate.privacy.exact.laws import exact_divergences, log_probs, upper_bound
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 from pate.privacy.exact.per_teacher import per_teacher_rdp, vote_groups
-from pate.privacy.exact.pld import composed_pld, per_teacher_pld_epsilon, pld_epsilon
+from pate.privacy.exact.pld import composed_pld, dominating_masses, per_teacher_pld_epsilon, pld_epsilon
 
 NOISE = GaussianNoise(8.0)
 

@@ -19,8 +19,16 @@ from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences, 
 from pate.privacy.public_curve import rho_star
 from pate.privacy.publish import gate as ptr_module
 from pate.privacy.publish.gate import PTRGate, ptr, query_scores, safe_distance
-from pate.privacy.publish.tail_bound import TailBound, _water_fill, outcome_scores
-from pate.privacy.publish.term_tables import concave_table, log_pair_terms, log_term, loser_tables, term_table
+from pate.privacy.publish.tail_bound import (
+    TailBound,
+    _water_fill,
+    concave_table,
+    log_pair_terms,
+    log_term,
+    loser_tables,
+    outcome_scores,
+    term_table,
+)
 
 GATE = {"sigma": 40.0, "order": 8.0, "tau": 0.5, "width": 4.0, "delta": 1e-5, "delta0": 1e-6}
 

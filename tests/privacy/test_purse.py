@@ -35,7 +35,7 @@ from pate import (
 )
 from pate.exceptions import LedgerError, PateError
 from pate.ledger import KINDS
-from pate.ledger._schema import SCHEMA
+from pate.ledger._store import SCHEMA
 from pate.noise.source import NoiseSource
 from pate.privacy import from_dp_event, select_best
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, choose_terms

@@ -15,8 +15,7 @@ from scipy.special import logsumexp
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.privacy import Charge
-from pate.privacy.compose.repetitions import DISTRIBUTIONS, Repetitions, _chance, _poisson_of_one
-from pate.privacy.compose.selection import _gamma
+from pate.privacy.compose.repetitions import DISTRIBUTIONS, Repetitions, _chance, _gamma, _poisson_of_one
 from pate.privacy.convert import DEFAULT_ORDERS
 
 ORDERS = np.array(DEFAULT_ORDERS)

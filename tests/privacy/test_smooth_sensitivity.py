@@ -25,11 +25,15 @@ from pate.privacy.convert import DEFAULT_ORDERS, rdp_overhead, rdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences
 from pate.privacy.papers.papernot import rdp_bound
 from pate.privacy.publish.gate import query_scores
-from pate.privacy.publish.smooth_sensitivity import GRID, SmoothSensitivity, _draw, gnss_rdp, release_smooth
-from pate.privacy.publish.smooth_statistic import (
+from pate.privacy.publish.smooth_sensitivity import (
+    GRID,
+    SmoothSensitivity,
+    _draw,
     consensus_cost,
     discounted_maximum,
+    gnss_rdp,
     query_cap,
+    release_smooth,
     smooth_bound,
     threshold_cost,
 )

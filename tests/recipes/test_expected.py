@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pate
 from pate.recipes import PublicFacts, choose, expected
-from pate.recipes._expected import Expectation, by_hand, fit_law
+from pate.recipes._worth import Expectation, by_hand, fit_law
 
 ROOT = Path(pate.__file__).parent
 STORED = ROOT.parent / "experiments" / "results" / "rule_development.json"

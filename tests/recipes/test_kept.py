@@ -8,8 +8,8 @@ import pytest
 from pate import InvalidInputError, RecordVoters
 from pate.heads import CorrectedHead, ForestHead, LinearHead
 from pate.recipes import RecordModel
-from pate.recipes._kept import keep_record_model, made_of, read_record_model
-from pate.recipes._student import student_space
+from pate.recipes._model import keep_record_model, made_of, read_record_model
+from pate.recipes._run import student_space
 from pate.records import SignedSpace
 from pate.students import ImageStudent
 from pate.students._features import StudentFeatures

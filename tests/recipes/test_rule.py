@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import gdp_from_budget
 from pate.recipes import PublicFacts, choose
-from pate.recipes._recipe import check_recipe
+from pate.recipes._rule import check_recipe
 
 #: (n_units, n_classes, epsilon, n_public, kind) -> (space, components, rounds)
 CASES = [

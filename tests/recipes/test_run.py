@@ -11,7 +11,7 @@ from pate import Budget, BudgetExceededError, InvalidInputError, Ledger, PATECla
 from pate.exceptions import CuratorWarning
 from pate.heads import CorrectedHead, ForestHead
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, Round, choose, fitted_representation, kind_of, some_rows
-from pate.recipes._recipe import check_recipe
+from pate.recipes._rule import check_recipe
 from pate.records._maps import PublicMap
 from pate.release import ReleaseTerms
 from pate.representations import KernelPCA, PublicPCA
@@ -212,7 +212,7 @@ def pictures(n, seed):
 @pytest.mark.parametrize(("folder", "by"), [(None, "descent"), ("kept", "likelihood")])
 def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_path, monkeypatch, folder, by):
     """One mu^2 for the head's rounds and the student's; a killed run goes on with the student that it had."""
-    from pate.recipes import _student as taught
+    from pate.recipes import _run as taught
 
     monkeypatch.setitem(taught._SETTINGS, "glyphs", {"epochs": 3, "batch_size": 32, "device": "cpu"})
     monkeypatch.setitem(taught._SETTINGS, "mild", {"epochs": 3, "batch_size": 32, "device": "cpu"})

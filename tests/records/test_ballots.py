@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from plain_space import PlainModel, PlainSpace
 
 from pate.exceptions import InvalidInputError
-from pate.records import RecordVoters, _persons, _work, ballots
-from pate.records.ballots import GRID, centred, class_sums, delta_squared, exact_product, quantised, quantised_residuals
+from pate.records import RecordVoters, _work, ballot_sum
+from pate.records.ballot_sum import (
+    GRID,
+    centred,
+    class_sums,
+    delta_squared,
+    exact_product,
+    quantised,
+    quantised_residuals,
+)
 
 #: Records that cannot be used are drawn among the others.
 pytestmark = pytest.mark.filterwarnings("ignore:.*records cannot be used:pate.exceptions.CuratorWarning")
@@ -120,7 +128,7 @@ def test_named_pairs_reach_delta_and_do_not_pass_it():
 
 def test_a_person_of_very_many_records_is_within_delta():
     """Beyond the number of records whose squares fit 64 bits."""
-    many = _persons.most_records(3) * 2
+    many = _work.most_records(3) * 2
     for kind in ("soft", "signed"):
         a, limit = cast(kind, 3, [F] * many, [0] * many, groups=["p"] * many)
         b, _ = cast(kind, 3, [F], [1], groups=["p"])
@@ -140,7 +148,7 @@ def each_residual_alone(p, r, owners, *, clip):
 
 
 FAULTS = {
-    "no clipping": [(ballots, "_certified", unclipped)],
+    "no clipping": [(ballot_sum, "_certified", unclipped)],
     "a person's records one by one": [
         (_work, "person_sums", each_record_alone),
         (_work, "person_residual_sums", each_residual_alone),
@@ -183,7 +191,7 @@ def test_a_sum_in_float32_is_found(monkeypatch):
     def in_single(p, r):
         return (p.T.astype(np.float32) @ r.astype(np.float32)).astype(np.int64)
 
-    monkeypatch.setattr(ballots, "exact_product", in_single)
+    monkeypatch.setattr(ballot_sum, "exact_product", in_single)
     assert not exact("soft")
 
 
@@ -197,7 +205,7 @@ def test_residual_sums_are_exact_too():
 def test_exact_products_do_not_depend_on_blocks(monkeypatch):
     p = np.full((700, 1), GRID)
     whole = exact_product(p, p)
-    monkeypatch.setattr(ballots, "_CACHED_ROWS", 100)
+    monkeypatch.setattr(ballot_sum, "_CACHED_ROWS", 100)
     assert exact_product(p, p).item() == whole.item() == 700 * GRID**2
 
 

@@ -22,7 +22,7 @@ from pate.heads import (
     residual_step,
 )
 from pate.records import SignedSpace
-from pate.records.ballots import quantised_residuals
+from pate.records.ballot_sum import quantised_residuals
 from pate.representations._exact import own_product
 
 #: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.

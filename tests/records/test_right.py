@@ -10,7 +10,7 @@ import pytest
 from pate import InvalidInputError
 from pate.records import RightCounts, count_right
 from pate.records._maps import BLOCK_ROWS, in_blocks
-from pate.records.ballots import GRID
+from pate.records.ballot_sum import GRID
 from pate.records.right import right_sums
 
 CLASSES = (0, 1)

@@ -17,7 +17,7 @@ from pate.data import records_fingerprint
 from pate.exceptions import CuratorWarning
 from pate.records import HardSpace, SignedSpace, SoftSpace, _maps
 from pate.records import voters as voters_module
-from pate.records.ballots import centred, class_sums, quantised
+from pate.records.ballot_sum import centred, class_sums, quantised
 from pate.records.spaces import BallotSpace
 from pate.representations import TableMap
 

@@ -9,7 +9,7 @@ import pytest
 from pate import Budget, BudgetExceededError, GaussianSum, InvalidInputError, Ledger, RecordVoters, open_ballot_session
 from pate.noise.source import NoiseSource
 from pate.records import RightFacts, SignedSpace, count_right
-from pate.records.ballots import GRID
+from pate.records.ballot_sum import GRID
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release._measured import SHARE, WORTH, correction, noise_half_width
 from pate.statement.measured import ClassRecall, MeasuredAccuracy

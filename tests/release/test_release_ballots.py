@@ -29,7 +29,7 @@ from pate.noise.reals import rounded_counts
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_to_epsilon
 from pate.records import BallotFacts, BallotSum, SignedSpace
-from pate.records._whose import Whose
+from pate.records.ballot_sum import Whose
 from pate.release import share_rounds
 from pate.statement.model import PrivacyStatement
 

@@ -14,8 +14,7 @@ from test_report import EVIL, Page, check_self_contained
 
 from pate import report as pages
 from pate.exceptions import InvalidInputError
-from pate.report._anchors import anchors
-from pate.report._comparison import comparison_picture
+from pate.report._comparison import anchors, comparison_picture
 from pate.report._measures import starved
 from pate.report._record import Record
 from pate.report.comparison_result import SCHEMA, Band, ComparisonResult, SideVerdict

@@ -18,7 +18,7 @@ from pate import report
 from pate.core.pages import render
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.report._measured import measurements, who_wins
+from pate.report._measures import measurements, who_wins
 from pate.report._public import NEXT
 from pate.report.result import Result, Row, SensitiveResult
 from pate.statement.catalogue import english

@@ -31,7 +31,7 @@ from pate.representations import (
     combine,
     load,
 )
-from pate.representations._cache import content_key
+from pate.representations._files import content_key
 from pate.representations._packing import digest
 from pate.teachers._base import ReadRows
 from pate.votes import Votes

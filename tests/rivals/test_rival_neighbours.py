@@ -13,8 +13,7 @@ from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.representations import TableMap
 from pate.rivals import SampledNeighbours
-from pate.rivals._distances import Grid, neighbour_votes
-from pate.rivals._neighbours import in_sample
+from pate.rivals.private_knn import Grid, in_sample, neighbour_votes
 
 
 def test_coins_fall_as_they_should_and_apart_from_each_other():

@@ -13,8 +13,8 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.compose.repetitions import Repetitions
 from pate.representations import TextMap
 from pate.selection._by_dpsgd import DPSGDContestant, MappingOnce
-from pate.selection._facts import Facts
-from pate.selection._price import share_of
+from pate.selection._contestant import Facts
+from pate.selection._statement import share_of
 
 BUDGET = Budget(8.0, 1e-4)
 DIGITS = load_digits(return_X_y=True)

@@ -18,8 +18,8 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError,
 from pate.noise.source import NoiseSource
 from pate.privacy import select_best
 from pate.selection import Candidate
-from pate.selection import _runs as runs
-from pate.selection._rows import PrivateRows
+from pate.selection import _select as runs
+from pate.selection._contestant import PrivateRows
 from pate.statement.files import check_against_ledger
 from pate.statement.model import PrivacyStatement
 

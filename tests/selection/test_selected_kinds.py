@@ -19,7 +19,7 @@ from pate.dpsgd.mechanisms._ftrl import BandedFTRL
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy import from_dp_event, select_best
 from pate.privacy.convert import DEFAULT_ORDERS, gdp_to_delta
-from pate.selection._price import worst_of
+from pate.selection._statement import worst_of
 
 BUDGET = Budget(2.0, 1e-4)
 X = np.random.default_rng(0).normal(size=(400, 3))

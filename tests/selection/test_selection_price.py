@@ -15,13 +15,12 @@ from pate import Budget, Charge, DPSGDClassifier, PATEClassifier
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import InvalidInputError
 from pate.privacy import select_best
-from pate.privacy.compose.repetitions import DISTRIBUTIONS, Repetitions
-from pate.privacy.compose.selection import deltas_of
+from pate.privacy.compose.repetitions import DISTRIBUTIONS, Repetitions, deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.selection._by_dpsgd import DPSGDContestant, _by_loss_distribution
 from pate.selection._by_pate import PATEContestant
-from pate.selection._facts import Facts
-from pate.selection._price import find_price, worst_of
+from pate.selection._contestant import Facts
+from pate.selection._statement import find_price, worst_of
 
 BUDGET = Budget(1.5, 1e-5)
 FACTS = Facts((0, 1), "record", n_units=5000, n_held=1000, budget=BUDGET, X_public=np.zeros((50, 2)))

@@ -15,8 +15,8 @@ from pate.noise.source import NoiseSource
 from pate.privacy import Charge
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.convert import DEFAULT_ORDERS
-from pate.selection._price import worst_of
-from pate.selection._runs import best_of, draw_index, split_units
+from pate.selection._select import best_of, draw_index, split_units
+from pate.selection._statement import worst_of
 
 ORDERS = np.array(DEFAULT_ORDERS)
 #: P(model = 1) of both candidates, in 64ths, by how many of the two people trained on say 1.

@@ -25,13 +25,11 @@ from pate.statement.catalogue import (
     open_catalogue,
     read_catalogue,
 )
-from pate.statement.cited import LAYERS
-from pate.statement.doubts import KINDS
+from pate.statement.fields import KINDS, LAYERS
 from pate.statement.files import render_statement
 from pate.statement.measured import MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
-from pate.statement.page import explained, html
-from pate.statement.people import glossary, of_hundred, people_page
+from pate.statement.people import explained, glossary, html, of_hundred, people_page
 
 FULL = Assumption(name="classes", claim="the set of classes is public", how="by law", by="curator")
 

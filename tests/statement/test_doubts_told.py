@@ -8,7 +8,7 @@ import pytest
 
 from pate import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.statement.doubts import MOST_DOUBTS, Doubt, check_doubts
+from pate.statement.fields import MOST_DOUBTS, Doubt, check_doubts
 from pate.statement.model import PrivacyStatement
 
 DOUBT = Doubt(kind="few public rows", sentence="only 30 public rows make the map: take more.")

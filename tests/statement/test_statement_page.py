@@ -21,16 +21,14 @@ from hypothesis import strategies as st
 
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, Ledger, SensitiveValueError, Votes, release_labels
 from pate.core.files import write_json
-from pate.dpsgd._plan import Plan
-from pate.dpsgd._statement import dpsgd_statement
+from pate.dpsgd._statement import Plan, dpsgd_statement
 from pate.dpsgd.clipping import FlatClipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import PateError
 from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.words import Guarantee
-from pate.release._assumptions import vouch_for_training
-from pate.statement.cited import LAYERS, MOST_AUDITS, CitedAudit
-from pate.statement.doubts import KINDS, MOST_DOUBTS, Doubt
+from pate.release._statement import vouch_for_training
+from pate.statement.fields import KINDS, LAYERS, MOST_AUDITS, MOST_DOUBTS, CitedAudit, Doubt
 from pate.statement.files import (
     check_against_ledger,
     read_statement,

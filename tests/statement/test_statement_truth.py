@@ -316,7 +316,7 @@ def test_rho_of_a_pure_mechanism_bounds_its_renyi_curve():
 def test_seeded_noise_has_no_curve_and_no_price_stops_labels():
     made = release_labels(VOTES, GNMax(40.0), budget=BUDGET, noise_seed=1).statement
     assert (made.mu, made.rho, made.curve) == (None, None, ())
-    from pate.statement.promises import promises
+    from pate.statement.plain import promises
 
     absurd = Charge(1e308, tuple(1e308 for _ in DEFAULT_ORDERS), math.inf)
     made = replace(STATEMENT, **promises(absurd))

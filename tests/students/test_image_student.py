@@ -15,7 +15,7 @@ from pate.data import PrivateRows
 from pate.exceptions import SensitiveValueError, StudentWarning
 from pate.students import ImageStudent, fit_student, make_student, uses_unlabelled
 from pate.students._fit import try_student
-from pate.students._image_input import read_targets
+from pate.students._image import read_targets
 from pate.students._image_training import _CHANGES, Training
 
 QUICK = {"epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu", "precision": "float32"}

@@ -18,7 +18,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import InvalidInputError
-from pate.core.skops import pack_estimator, settled
+from pate.core.tensors import pack_estimator, settled
 from pate.students import ImageStudent, VoteSpreading
 from pate.students._kept import keep_student, make_safe, read_student
 

@@ -17,7 +17,7 @@ from pate.records import SignedSpace
 from pate.representations.images._augment import Augmentation
 from pate.students import ImageStudent
 from pate.students._features import StudentFeatures
-from pate.students._image_views import views
+from pate.students._image_training import views
 from tests.students.test_image_student import IMAGES, QUICK, TRUTH
 
 TARGETS = 0.1 + 0.8 * np.eye(2)[TRUTH]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate import Budget, ConfidentGNMax, NoisyHistogram, Votes, load_dataset, release_labels
-from pate.studies._examples import FIRST, UNSURE, examples_of
+from pate.studies.run import FIRST, UNSURE, examples_of
 
 COUNTS = np.random.default_rng(5).multinomial(200, [0.02] * 7 + [0.1, 0.1, 0.66], size=40)
 

@@ -21,8 +21,7 @@ import pate.studies.run
 from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, Ledger, load_dataset
 from pate.exceptions import DatasetNotFoundError, RunFolderError
 from pate.release import RecordLabels, release_labels
-from pate.studies.baseline import make_dpsgd
-from pate.studies.config import RunConfig
+from pate.studies.config import RunConfig, make_dpsgd
 from pate.studies.run import cost_curve, run_experiment
 from pate.votes import Votes
 

@@ -16,8 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, GNMax, InvalidInputError, PATEClassifier, TeacherEnsemble
 from pate.students import fit_student
-from pate.teachers._classes import OwnClasses
-from pate.teachers._shards import is_plain
+from pate.teachers._shards import OwnClasses, is_plain
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16

@@ -17,8 +17,7 @@ import pytest
 from scipy import sparse
 
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError
-from pate.teachers._answers import AnswerCache
-from pate.teachers.callables import CallableTeachers
+from pate.teachers.callables import AnswerCache, CallableTeachers
 from pate.votes import Voter, hash_queries
 
 _SAME = [1, 2]

@@ -46,7 +46,6 @@ from sklearn.svm import LinearSVC
 
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble, _shards, make_teacher, named_teachers
-from pate.teachers._seal import seal
 from pate.teachers.checkpoints import (
     TRUSTED_TYPES,
     CheckpointStore,
@@ -54,6 +53,7 @@ from pate.teachers.checkpoints import (
     describe,
     pack,
     recipe_key,
+    seal,
     unpack,
 )
 
@@ -642,7 +642,7 @@ def test_what_cannot_be_kept_is_refused_before_training(tmp_path, estimator, tra
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_what_fit_makes_must_be_safe_too(monkeypatch):
-    monkeypatch.setattr("pate.teachers._skops.TRUSTED_TYPES", ())
+    monkeypatch.setattr("pate.teachers.checkpoints.TRUSTED_TYPES", ())
     with pytest.raises(InvalidInputError, match="AdamOptimizer is not among the types"):
         pack(MLPClassifier((2,), max_iter=1).fit(X, Y), b"key")
 

@@ -25,7 +25,7 @@ import pate.teachers._base as base
 from pate import TorchTeacherEnsemble
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError, PerformanceWarning, PrivacyLeakWarning
 from pate.networks import MLP, SmallCNN, SmallResNet
-from pate.teachers.torch import _chain, _code, _graphs, _grouped, _recipe, _stacked, _tasks
+from pate.teachers.torch import _chain, _grouped, _recipe, _stacked, _tasks
 from pate.teachers.torch._recipe import Optimizer, Recipe, load_weights
 from pate.teachers.torch.augment import RandomShift
 
@@ -637,7 +637,7 @@ def test_modules_that_cannot_be_grouped_are_trained_singly_and_it_is_said():
     same_weights(grouped.teachers_, ensemble(Noisy, 3).fit(X[:150], Y[:150]).teachers_)
 
 
-class FakeGraph(_graphs.Graphed):
+class FakeGraph(_grouped.Graphed):
     """The decision without a GPU: the recorded step is given, and how long each takes."""
 
     def __init__(self, step, state, recorded, seconds):
@@ -785,7 +785,7 @@ def test_code_that_changed_out_of_sight_is_another_configuration():
         space = {"nn": nn, "torch": torch}
         exec(source, space)
         made = space["augment"] if augment else None
-        return _code.code_digest(Recipe(space[name], {}, 10, (64,), 1, 2, Optimizer(), made, "float32", 0))
+        return _recipe.code_digest(Recipe(space[name], {}, 10, (64,), 1, 2, Optimizer(), made, "float32", 0))
 
     start = "class Made(nn.{}):\n def __init__(s):\n  super().__init__({})"
     module = start.format("Module", "") + "; s.a = nn.Linear(64, 10)\n def forward(s, x):\n"

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 from pate.exceptions import InvalidInputError
-from pate.teachers._seal import seal, sealed
 from pate.teachers.checkpoints import (
     WEIGHTS,
     CheckpointStore,
     DamagedCheckpointError,
     pack,
     pack_weights,
+    seal,
+    sealed,
     unpack,
     unpack_weights,
 )

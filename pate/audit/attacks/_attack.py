@@ -5,29 +5,267 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pate.audit.attacks._evidence import most_wealth, wealth_against
-from pate.audit.attacks._folder import ShadowFolder
-from pate.audit.attacks._found import exposed, figures_of, in_words, picture_of
-from pate.audit.attacks._halves import Units, draw_halves
-from pate.audit.attacks._promise import promised
-from pate.audit.attacks._roc import roc_of
-from pate.audit.attacks._scores import ATTACKS, Answers, scores
-from pate.audit.attacks._shadows import Material, check_estimator, shadows_of
+from pate.audit.attacks._roc import ATTACKS, Answers, Roc, roc_of, scores
+from pate.audit.attacks._shadows import Material, ShadowFolder, Units, check_estimator, draw_halves, shadows_of
+from pate.audit.claims import Claim
 from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
 from pate.core.frames import plain_column, plain_rows
-from pate.core.seeds import training_seed
-from pate.core.types import FloatArray
+from pate.core.secret import training_seed
+from pate.core.types import FloatArray, Mask
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
-from pate.report.audit_result import AuditResult
+from pate.privacy.words import Guarantee
+from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 from pate.teachers.checkpoints import recipe_key
 
 __all__ = ["attack"]
+
+
+# What is claimed of the models that are attacked: by the caller, or by the models' own statements.
+
+#: Beyond it two steps promise nothing that could be measured.
+_MOST_EPSILON = 250.0
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The claim that attacks are held against; None where there is none.
+
+    Attributes
+    ----------
+    claim : Claim or None
+    words : str
+    remark : str
+        What to add to the limits.
+    """
+
+    claim: Claim | None
+    words: str
+    remark: str = ""
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the claim itself is a private number."""
+        return self.claim is not None and self.claim.sensitive
+
+
+def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceiling:
+    """Return what attacks on models fitted on halves of a fixed size are held against.
+
+    Parameters
+    ----------
+    given : None, or what Claim.of takes
+        None asks the models' own statements.
+    promises : sequence of dict
+        Of each model: "epsilon", "delta", "adjacency", "unit" and "seeded"; empty for one without a statement.
+    unit : {"record", "group"}
+        What is attacked.
+
+    Notes
+    -----
+    **Guarantees.** A unit replaced by another is two steps for whom adding or removing one is a step, or emptying it: P
+    <= e^epsilon (e^epsilon Q + delta) + delta.
+    """
+    if given is not None:
+        if isinstance(given, Guarantee) and given.adjacency != "replace-one" and given.kind != "data-dependent":
+            return _two_steps(Claim.of(given), given.epsilon, given.delta, given.adjacency, unit)
+        claim = Claim.of(given)
+        return Ceiling(claim, str(claim))
+    if not all(promises):
+        return Ceiling(None, "nothing")
+    if any(p["seeded"] for p in promises):
+        return Ceiling(None, "nothing", " Their noise is seeded: they promise nothing.")
+    if {p["unit"] for p in promises} != {unit}:
+        other = "record" if unit == "group" else "group"
+        return Ceiling(None, "nothing", f" The models protect one {other}, not one {unit}: no ceiling is drawn.")
+    weakest = max(promises, key=lambda p: (p["epsilon"], p["delta"]))
+    epsilon, delta = weakest["epsilon"], max(p["delta"] for p in promises)
+    claim = Claim.of((epsilon, delta))
+    if weakest["adjacency"] == "replace-one":
+        return Ceiling(claim, str(claim))
+    return _two_steps(claim, epsilon, delta, weakest["adjacency"], unit)
+
+
+def _two_steps(claim: Claim, epsilon: float, delta: float, adjacency: str, unit: str) -> Ceiling:
+    if epsilon > _MOST_EPSILON:
+        return Ceiling(claim, f"{claim} ({adjacency})", " So large an epsilon sets no ceiling.")
+    replaced = (1 + math.exp(epsilon)) * delta
+    if replaced >= 1:
+        return Ceiling(None, f"{claim} ({adjacency})", f" Where a {unit} is replaced, that sets no ceiling.")
+    twice = Claim.of((2 * epsilon, replaced))
+    text = f"({2 * epsilon:.6g}, {replaced:.6g})-DP"
+    return Ceiling(twice, f"{claim} ({adjacency}), {text} where a {unit} is replaced")
+
+
+# Whether what attacks found could be, if the claim were true: a bet against it, pair after pair of targets.
+
+#: False positive rates at whose thresholds is bet.
+_RATES = np.array([0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3])
+#: Epsilons whose e^epsilon is m, beside the claim's own at the usual deltas.
+_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
+_DELTAS = (1e-5, 1e-3, 1e-2, 1e-1)
+#: Shares of the largest stake that cannot lose everything.
+_STAKES = np.array([0.1, 0.3, 0.6, 0.95])
+
+
+def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray:
+    """Return the wealth after each pair of targets.
+
+    Parameters
+    ----------
+    claim : Claim
+    scores : float64 array of shape (n_targets, n_units)
+        Each target's by models of earlier pairs alone.
+    member : bool array of shape (n_targets, n_units)
+
+    Returns
+    -------
+    float64 array of shape (n_targets / 2,)
+        An e-process under the claim.
+    """
+    slopes, allowed = _lines(claim)
+    inside, outside = ([np.sort(row[of]) for row, of in zip(scores, side, strict=True)] for side in (member, ~member))
+    stakes = _STAKES / (slopes + allowed)[:, None]  # (n_lines, n_stakes)
+    wealth, made = 1.0, [1.0]
+    for pair in range(1, len(scores) // 2):
+        past = slice(0, 2 * pair)
+        thresholds = _thresholds(np.concatenate(outside[past]))
+        gain = _gains(inside[past], outside[past], thresholds, slopes, allowed)  # (n_pairs, n_thresholds, n_lines)
+        growth = np.log1p(gain[..., None] * stakes).mean(axis=0)
+        if growth.max() > 0:
+            t, line, stake = np.unravel_index(int(growth.argmax()), growth.shape)
+            now = slice(2 * pair, 2 * pair + 2)
+            won = _gains(inside[now], outside[now], thresholds[t : t + 1], slopes[[line]], allowed[[line]]).item()
+            wealth *= 1.0 + won * float(stakes[line, stake])
+        made.append(wealth)
+    return np.array(made)
+
+
+def most_wealth(claim: Claim, n_targets: int) -> float:
+    """Return what the bet wins where every unit of every target is told rightly: no outcome wins more."""
+    slopes, allowed = _lines(claim)
+    best = float(np.max(1 + (1 - allowed) * _STAKES.max() / (slopes + allowed)))
+    return math.exp(min((n_targets // 2 - 1) * math.log(best), 700.0))
+
+
+def _lines(claim: Claim) -> tuple[FloatArray, FloatArray]:
+    epsilons = {*_EPSILONS, *(e for e in map(claim.epsilon, _DELTAS) if e < 30)}
+    found = [(math.exp(e), claim.delta(e)) for e in sorted(epsilons)]
+    slopes, allowed = np.array(found).T
+    return slopes, allowed
+
+
+def _thresholds(scores: FloatArray) -> FloatArray:
+    """Return the least thresholds that leave at most those shares of the scores above them."""
+    ranked = np.sort(scores)[::-1]
+    return np.nextafter(ranked[np.floor(_RATES * len(ranked)).astype(int)], np.inf)
+
+
+def _gains(
+    inside: list[FloatArray], outside: list[FloatArray], thresholds: FloatArray, slopes: FloatArray, allowed: FloatArray
+) -> FloatArray:
+    found, alarms = (
+        np.array([1 - np.searchsorted(row, thresholds) / len(row) for row in side]) for side in (inside, outside)
+    )
+    each = found[..., None] - slopes * alarms[..., None] - allowed
+    return np.asarray((each[0::2] + each[1::2]) / 2)
+
+
+# What attacks found, as figures and a picture.
+
+#: False positive rates that are told, and how they are called.
+RATES = {0.01: "1%", 0.001: "0.1%"}
+_N_EXPOSED = 10
+_N_POINTS = 40
+
+
+def figures_of(
+    rocs: Mapping[str, Roc], claim: Claim | None, level: float, log_e: float | None, accuracies: tuple[float, float]
+) -> list[Figure]:
+    """Return what all targets gave together."""
+    figures = []
+    for kind, roc in rocs.items():
+        area = roc.auc(level)
+        figures.append(Figure(name="AUC", value=area.value, low=area.low, high=area.high, level=level, of=kind))
+        for rate, words in RATES.items():
+            found, name = roc.at(rate, level), f"true positives at {words} false positives"
+            figures.append(
+                Figure(name=name, of=kind)
+                if found is None
+                else Figure(name=name, value=found.value, low=found.low, high=found.high, level=level, of=kind)
+            )
+    if claim is not None:
+        for rate, words in RATES.items():
+            most = float(claim.true_positives([rate])[0])
+            figures.append(Figure(name=f"most the claim allows at {words} false positives", value=most, of="the claim"))
+    if log_e is not None:
+        figures.append(Figure(name="log e-value", value=log_e, of=", ".join(rocs)))
+    for words, value in zip(("its half", "the other records"), accuracies, strict=True):
+        figures.append(Figure(name=f"accuracy on {words}", value=value, of="shadow models"))
+    return figures
+
+
+def exposed(
+    found: Mapping[str, FloatArray], rocs: Mapping[str, Roc], member: Mask, units: Units, groups: Any
+) -> list[Figure]:
+    """Return the units that the attack with the largest AUC tells best, at one threshold for all."""
+    kind = max(rocs, key=lambda name: rocs[name].auc(0.95).value)
+    above = found[kind] >= rocs[kind].threshold(0.01)
+    n_in = member.sum(axis=0)
+    hits = (above & member).sum(axis=0) / np.maximum(n_in, 1)
+    alarms = (above & ~member).sum(axis=0) / np.maximum(len(member) - n_in, 1)
+    gap = np.where((n_in > 0) & (n_in < len(member)), hits - alarms, 0.0)
+    names = None if groups is None else plain_column(groups, name="groups")
+    figures = []
+    for unit in np.argsort(-gap, kind="stable")[:_N_EXPOSED]:
+        if gap[unit] > 0:
+            row = int(units.first[unit])
+            who = f"record {row}" if names is None else f"group {list(names)[row]}"
+            name = "found at 1% false positives"
+            figures.append(Figure(name=name, value=float(hits[unit]), of=who, estimate=True))
+    return figures
+
+
+def picture_of(rocs: Mapping[str, Roc], claim: Claim | None, level: float) -> Picture:
+    """Return the ROC on log axes, under the ceiling."""
+    n_out = min(roc.n_out for roc in rocs.values())
+    rates = np.geomspace(min(10 / n_out, 0.1), 1.0, _N_POINTS)
+    curves = []
+    for kind, roc in rocs.items():
+        points = [p for p in ((r, roc.at(float(r), level)) for r in rates) if p[1] is not None]
+        x, y, low, high = np.array([(r, p.value, p.low, p.high) for r, p in points if p is not None]).T
+        curves.append(Curve(label=kind, x=x.tolist(), y=y.tolist(), low=low.tolist(), high=high.tolist()))
+    if claim is not None:
+        most = claim.true_positives(rates)
+        curves.append(Curve(label="most the claim allows", x=rates.tolist(), y=most.tolist(), role="claim"))
+    curves.append(Curve(label="guessing", x=rates.tolist(), y=rates.tolist(), role="reference"))
+    return Picture(x_label="false positive rate", y_label="true positive rate", scale="log", curves=tuple(curves))
+
+
+def in_words(figures: list[Figure], kinds: tuple[str, ...], *, refuted: bool) -> str:
+    """Return the first thing found, in a sentence."""
+    told = "the claim is refuted: " if refuted else ""
+    name = f"true positives at {RATES[0.01]} false positives"
+    rates = [f for f in figures if f.name == name and f.value is not None and f.of in kinds]
+    if rates:
+        best = max(rates, key=lambda f: f.value or 0.0)
+        return (
+            f"{told}{best.of} finds {_percent(best.value)} of the members ({_percent(best.low)} to "
+            f"{_percent(best.high)}) at {RATES[0.01]} false positives"
+        )
+    best = max((f for f in figures if f.name == "AUC"), key=lambda f: f.value or 0.0)
+    return f"{told}{best.of} has an AUC of {best.value:.3f} ({best.low:.3f} to {best.high:.3f})"
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.1f}%"
+
 
 #: Standard deviations of the noise on the copies of a record, in those of each column.
 _NOISES = (0.1, 0.2, 0.4, 0.8)

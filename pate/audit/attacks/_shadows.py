@@ -4,23 +4,170 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from sklearn.base import clone, is_clusterer, is_outlier_detector, is_regressor
 
-from pate.audit.attacks._folder import ShadowFolder
+from pate.core.files import atomic_path, check_can_write, write_json
 from pate.core.progress import track
-from pate.core.seeds import global_generators
-from pate.core.types import FloatArray, IndexArray
-from pate.exceptions import InvalidInputError, PateError
+from pate.core.secret import global_generators, training_seed
+from pate.core.types import FloatArray, IndexArray, Mask
+from pate.data._ids import distinct_ids
+from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
+from pate.studies.folders import read_json
 from pate.teachers._rows import take_rows
 from pate.teachers._shards import global_seed, seeded_clone
+
+# A folder that keeps what shadow models said, so that a killed attack goes on, and another reads the same models.
+
+_CONFIG = "attack.json"
+_WARNING = "made from private records: do not publish"
+_REMEDY = "Choose another folder, or delete this one if it is not needed."
+
+
+class ShadowFolder:
+    """What shadow models of one estimator, on one set of records, said: a file each, for its owner only.
+
+    Parameters
+    ----------
+    path : path
+        Made when absent (mode 0700).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def open(self, digest: str, *, random_state: int | None) -> int:
+        """Start here or go on, and return the seed of all halves and fits.
+
+        Raises
+        ------
+        RunFolderError
+            It holds something else.
+        InvalidInputError
+            It cannot be made or written to.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is a file. Choose a folder.")
+        check_can_write("folder", self.path / _CONFIG)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(
+                f"folder must be a folder that can be made, got {str(self.path)!r} ({error.strerror or error})."
+            ) from None
+        config = self.path / _CONFIG
+        if not config.exists():
+            if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
+                raise RunFolderError(f"{self.path} is not empty and holds no attack. {_REMEDY}")
+            seed = training_seed(random_state)
+            write_json(config, {"warning": _WARNING, "sha256": digest, "seed": seed}, mode=0o600)
+            return seed
+        kept = read_json(config)
+        seed = kept.get("seed", -1)
+        if kept.get("sha256") != digest or not isinstance(seed, int) or seed < 0:
+            raise RunFolderError(f"{self.path} holds an attack on other records or on another estimator. {_REMEDY}")
+        if random_state is not None and training_seed(random_state) != seed:
+            raise RunFolderError(f"{self.path} holds an attack with another random_state. {_REMEDY}")
+        return seed
+
+    def save(self, index: int, **arrays: Any) -> None:
+        """Keep what one model said; it is on the disk when this returns."""
+        kept = {name: value for name, value in arrays.items() if value is not None}
+        with atomic_path(self._file(index), mode=0o600) as part, open(part, "wb") as file:
+            np.savez(file, **kept)
+
+    def load(self, index: int) -> dict[str, Any] | None:
+        """Return what one model said; None where it was not asked yet, or the file is damaged."""
+        try:
+            with np.load(self._file(index), allow_pickle=False) as file:
+                found = {name: file[name] for name in file.files}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+        if "promise" not in found:
+            return None
+        return {"robust": None, **found, "promise": str(found["promise"])}
+
+    def _file(self, index: int) -> Path:
+        return self.path / f"shadow-{index:05d}.npz"
+
+
+# Who is in which shadow model's half: pairs of halves that share no unit.
+
+#: Below it a half is too small for a model, and a rate of one in a hundred has no meaning.
+LEAST_UNITS = 20
+_HALVES = 0x4A1F
+
+
+@dataclass(frozen=True, repr=False)
+class Units:
+    """Whose record each is: its own, or a person's.
+
+    Attributes
+    ----------
+    of : int array of shape (n_records,)
+        The unit of each record.
+    n : int
+    name : {"record", "group"}
+    first : int array of shape (n,)
+        A record of each.
+    """
+
+    of: IndexArray
+    n: int
+    name: str
+    first: IndexArray
+
+    @classmethod
+    def made(cls, n_records: int, groups: Any) -> Units:
+        """Return the units of ``groups``, or one for each record."""
+        of = np.arange(n_records) if groups is None else distinct_ids(groups, n_records)[0]
+        _, first = np.unique(of, return_index=True)
+        if len(first) < LEAST_UNITS:
+            held = "records" if groups is None else "groups"
+            raise InvalidInputError(
+                f"X must hold at least {LEAST_UNITS} {held}, got {len(first)}. Shadow models are fitted on halves of "
+                "them, and rates are shares of the other half: bring more."
+            )
+        return cls(of, len(first), "record" if groups is None else "group", first)
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """Return the mean over each unit's records, of values of shape (..., n_records)."""
+        if self.name == "record":
+            return values
+        size = np.bincount(self.of, minlength=self.n)
+        rows = values.reshape(-1, values.shape[-1])
+        sums = np.stack([np.bincount(self.of, weights=row, minlength=self.n) for row in rows])
+        return np.asarray((sums / size).reshape(*values.shape[:-1], self.n))
+
+
+def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
+    """Return who is in which shadow model's half.
+
+    A half hangs on the seed and the number of its pair alone, so that more shadow models join those there are. Of an
+    odd number of units one is in neither half of a pair.
+
+    Returns
+    -------
+    bool array of shape (n_shadows, n_units)
+    """
+    halves = np.zeros((n_shadows, n_units), dtype=bool)
+    size = n_units // 2
+    for pair in range(n_shadows // 2):
+        order = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_HALVES, pair))).permutation(n_units)
+        halves[2 * pair, order[:size]] = True
+        halves[2 * pair + 1, order[size : 2 * size]] = True
+    return halves
+
 
 #: Between them lies the least probability; of models whose probabilities come in steps it is half a step.
 _LEAST, _LARGEST_LEAST = 1e-6, 0.05

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.canaries._asked import QUERIES
-from pate.audit.canaries._replaced import CANARIES
-from pate.audit.canaries._voters import Asked, OfRecords, OfShards
+from pate.audit.canaries._voters import CANARIES, QUERIES, Asked, OfRecords, OfShards
 from pate.audit.pair import bounds_picture, laws_of, pair, some_places
 from pate.core.checks import check_choice, check_int
 from pate.estimator import PATEClassifier

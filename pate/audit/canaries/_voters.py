@@ -2,26 +2,332 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 
-from pate.audit.canaries._asked import REPEATS, contested, crafted_query, most_contested, own_teachers
-from pate.audit.canaries._crafted import craft_ballot, craft_record
-from pate.audit.canaries._replaced import another, far_row, other_class, with_copy, with_labels, with_row
 from pate.core.checks import shown
 from pate.core.frames import plain_column
-from pate.data._fingerprint import records_fingerprint
+from pate.core.types import FloatArray, IntArray
+from pate.data._overlap import records_fingerprint
 from pate.estimator import PATEClassifier
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
+from pate.mechanisms import ExactLaw
+from pate.privacy.exact.given_pair import given_pair
 from pate.records import BallotSum, RecordVoters
 from pate.release import default_heads
 from pate.teachers import ShardEnsemble, class_indices
 from pate.teachers._rows import take_rows
 from pate.teachers._usable import owned
 from pate.votes import Votes
+
+# What stands in a replaced record's place.
+
+#: Kinds of canaries.
+CANARIES = ("natural", "mislabelled", "out of distribution", "crafted", "person")
+#: How many public deviations a record out of distribution is away, in every feature.
+_FAR = 10.0
+
+
+def other_class(labels: IntArray, n_classes: int, rng: np.random.Generator) -> IntArray:
+    """Return class indices that all differ from ``labels``, by one shift for all of them; -1 becomes some class."""
+    return np.asarray((labels + rng.integers(1, n_classes)) % n_classes)
+
+
+def number_rows(name: str, X: Any, why: str) -> npt.NDArray[Any]:
+    """Return rows as an array of numbers.
+
+    Raises
+    ------
+    InvalidInputError
+        A table, texts or sparse rows: ``why`` they will not do.
+    """
+    array = np.asarray(X) if not hasattr(X, "columns") and not hasattr(X, "tocsr") else None
+    if array is None or array.dtype.kind not in "biuf" or array.ndim < 2:
+        raise InvalidInputError(
+            f"{name} must be an array of numbers for {why}. Encode it first (pate.TableEncoder, pate.representations), "
+            "or take another canary."
+        )
+    return array
+
+
+def far_row(X_public: Any, like: Any, rng: np.random.Generator) -> Any:
+    """Return a row ten public standard deviations away from the public mean in every feature, either way."""
+    rows = number_rows("X_public", X_public, "a canary out of distribution")
+    private = number_rows("X", like, "a canary out of distribution")
+    wide = rows.astype(np.float64)
+    sign = rng.choice([-1.0, 1.0], size=rows.shape[1:])
+    return (wide.mean(axis=0) + sign * _FAR * wide.std(axis=0)).astype(np.result_type(private.dtype, np.float32))
+
+
+def another(n_records: int, unit: IntArray, rng: np.random.Generator) -> int:
+    """Return the place of some record that is not of ``unit``."""
+    others = np.setdiff1d(np.arange(n_records), unit)
+    if not len(others):
+        raise InvalidInputError("a natural canary needs another record to put in one's place. Pass more records.")
+    return int(rng.choice(others))
+
+
+def with_copy(X: Any, unit: IntArray, source: int) -> Any:
+    """Return ``X`` with the record at ``source`` in every place of ``unit``: arrays, tables, sparse rows, lists."""
+    places = np.arange(X.shape[0] if hasattr(X, "shape") else len(X))
+    places[unit] = source
+    if hasattr(X, "iloc"):
+        return X.iloc[places].set_axis(X.index)
+    return [X[i] for i in places] if isinstance(X, list | tuple) else X[places]
+
+
+def with_row(X: Any, unit: IntArray, row: Any) -> npt.NDArray[Any]:
+    """Return a copy of an array ``X`` in which ``row`` stands in every place of ``unit``."""
+    rows = number_rows("X", X, "this canary")
+    moved = np.array(rows, dtype=np.result_type(rows.dtype, np.asarray(row).dtype))
+    moved[unit] = row
+    return moved
+
+
+def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
+    """Return a copy of ``y`` with ``values`` in the places of ``unit``."""
+    moved = np.array(y, dtype=object)
+    moved[unit] = values
+    given = np.asarray(y)
+    return (
+        moved
+        if given.dtype.kind == "O"
+        else np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
+    )
+
+
+def leverage(row: FloatArray, centre: FloatArray) -> list[tuple[float, FloatArray]]:
+    """Return a query's row and the same further out from the public centre, which pulls harder at linear models."""
+    return [(scale, centre + scale * (row - centre)) for scale in (1.0, 3.0, 10.0, 30.0)]
+
+
+# Which queries are asked: given ones, the most contested, or one that an adversary crafted.
+
+#: Kinds of queries.
+QUERIES = ("given", "most contested", "crafted")
+#: How often a crafted query is asked where nothing else is said.
+REPEATS = 300
+#: Renyi order by which queries are ranked: of many queries asked together, the small orders decide.
+_ORDER = 2.0
+#: Lines between public rows of two classes, points on each, and how often the interval is narrowed.
+_LINES, _STEPS, _ROUNDS = 48, 7, 5
+#: Rows that the exact law is asked of at the end.
+_TORN = 32
+#: Public rows are also taken so many times as far from their mean: teachers may agree on them the more.
+_STRETCHED = (3.0,)
+#: Public rows that the ends of lines are looked for among.
+_ENDS = 1000
+
+
+def contested(counts: IntArray, mechanism: Any) -> FloatArray:
+    """Return how much one vote can move the answer of each query: its exact Renyi divergence, else minus the gap."""
+    if isinstance(mechanism, ExactLaw):
+        return mechanism.exact_rdp(counts, [_ORDER])[:, 0]
+    top = np.sort(counts, axis=1)
+    return (top[:, -2] - top[:, -1]).astype(np.float64)
+
+
+def contested_move(counts: IntArray, of: int, to: int, mechanism: Any) -> float:
+    """Return how much one vote moved between two classes moves the answer of one query."""
+    if of == to:
+        return 0.0
+    other = np.array(counts)
+    other[of] -= 1
+    other[to] += 1
+    if isinstance(mechanism, ExactLaw):
+        return float(given_pair([counts], [other], **mechanism.exact_parameters()).rdp([_ORDER]).max())
+    return float(((other - counts) ** 2).sum())
+
+
+def turned(counts: IntArray, mechanism: Any) -> FloatArray:
+    """Return how much one vote moved between the two leading classes moves the answer of each query, at best."""
+    if not isinstance(mechanism, ExactLaw):
+        return contested(counts, mechanism)
+    leaders = np.argsort(-counts, axis=1, kind="stable")[:, :2]
+    rows, worth = np.arange(len(counts)), np.zeros(len(counts))
+    for of, to in (leaders.T, leaders.T[::-1]):
+        moved = np.array(counts)
+        able = moved[rows, of] > 0
+        moved[rows[able], of[able]] -= 1
+        moved[rows[able], to[able]] += 1
+        pair = given_pair(counts, moved, **mechanism.exact_parameters())
+        worth[pair.places] = np.maximum(worth[pair.places], pair.rdp_by_query(_ORDER).max(axis=0))
+    return worth
+
+
+def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int, seed: int) -> ShardEnsemble:
+    """Return an adversary's ensemble of the same kind, on their own rows, redrawn to as many as the private ones."""
+    rng = np.random.default_rng(seed)
+    X, y = number_rows("adversary[0]", rows, "an adversary's teachers"), np.asarray(labels)
+    if len(X) != len(y):
+        raise InvalidInputError(f"adversary must be (rows, labels) of one length, got {len(X)} and {len(y)}.")
+    drawn = rng.permutation(len(X)) if len(X) >= n_records else rng.integers(len(X), size=n_records)
+    drawn = drawn[:n_records]
+    theirs = clone(teachers)
+    theirs.set_params(random_state=seed, partition_seed=seed, checkpoint_dir=None, classes=teachers.classes_)
+    with warnings.catch_warnings():
+        # Nobody's privacy hangs on these teachers.
+        warnings.simplefilter("ignore", DuplicateRecordsWarning)
+        warnings.simplefilter("ignore", CuratorWarning)
+        return theirs.fit(X[drawn], y[drawn])
+
+
+def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Return one row on which the teachers of ``voter`` are torn between two classes, shape (1, ...).
+
+    On lines between public rows (or further out) that almost all agree on, towards where the vote is most contested.
+    """
+    rows = number_rows("X_public", X_public, "a crafted query")
+    if len(rows) > _ENDS:
+        rows = rows[rng.permutation(len(rows))[:_ENDS]]
+    rows = rows.astype(np.result_type(rows.dtype, np.float32))
+    centre = rows.mean(axis=0, dtype=rows.dtype)
+    rows = np.concatenate([rows, *(centre + by * (rows - centre) for by in _STRETCHED)])
+    counts = voter.vote(rows, keep_labels=False).counts
+    starts, ends = _ends(counts, rng)
+    tried, told = [rows], [counts]
+    low, high = np.zeros(len(starts)), np.ones(len(starts))
+    lines = np.arange(len(starts))
+    for _ in range(_ROUNDS):
+        t = low + (high - low) * np.linspace(0.0, 1.0, _STEPS)[:, None]  # (steps, lines)
+        mix = t.reshape(-1, *[1] * (rows.ndim - 1))
+        first, last = (np.tile(rows[side], (_STEPS, *[1] * (rows.ndim - 1))) for side in (starts, ends))
+        tried.append((first + mix * (last - first)).astype(rows.dtype))
+        told.append(voter.vote(tried[-1], keep_labels=False).counts)
+        at = _second(told[-1]).reshape(_STEPS, -1).argmax(axis=0)
+        low, high = t[np.maximum(at - 1, 0), lines], t[np.minimum(at + 1, _STEPS - 1), lines]
+    every, counts = np.concatenate(tried), np.concatenate(told)
+    # The exact law decides among those that have most votes for the second class: half of all at a pure tie.
+    torn = np.argsort(-_second(counts), kind="stable")[:_TORN]
+    return np.asarray(every[torn[[int(turned(counts[torn], mechanism).argmax())]]])
+
+
+def _second(counts: IntArray) -> IntArray:
+    return np.asarray(np.sort(counts, axis=1)[:, -2])
+
+
+def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return the ends of lines: clear rows of two classes each."""
+    winner, margin = counts.argmax(axis=1), np.sort(counts, axis=1)
+    clear = margin[:, -1] - margin[:, -2]
+    of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in _by_class(winner)]
+    if len(of_class) < 2:
+        raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
+    starts, ends = [], []
+    for _ in range(_LINES):
+        a, b = rng.choice(len(of_class), size=2, replace=False)
+        starts.append(int(rng.choice(of_class[a])))
+        ends.append(int(rng.choice(of_class[b])))
+    return np.array(starts), np.array(ends)
+
+
+def _by_class(winner: IntArray) -> list[IntArray]:
+    return [np.flatnonzero(winner == c) for c in np.unique(winner)]
+
+
+def most_contested(votes: Votes, n_queries: int | None, mechanism: Any) -> IntArray:
+    """Return the places of the queries whose answer one vote can move most."""
+    return np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]
+
+
+# Crafted canaries: one record that turns its teacher on a contested query, or moves a sum of ballots far.
+
+#: Teachers that are tried, and public rows that a ballot is made of.
+_TEACHERS, _BALLOTS = 8, 64
+
+
+@dataclass(frozen=True)
+class Crafted:
+    """The record that was replaced, and the ensemble that came of it."""
+
+    record: int
+    moved: ShardEnsemble
+
+
+def craft_record(
+    teachers: ShardEnsemble,
+    X: Any,
+    y: Any,
+    groups: Any,
+    X_public: Any,
+    query: Any,
+    votes: Votes,
+    mechanism: Any,
+    record: int | None,
+    rng: np.random.Generator,
+) -> Crafted:
+    """Return the first record found that turns its teacher's vote on ``query`` between the two leading classes.
+
+    Parameters
+    ----------
+    query : array of shape (1, ...)
+    votes : Votes
+        On that query, with labels.
+    record : int or None
+        Which one to replace; None tries some teachers, and the record of each that is nearest to the query.
+    """
+    assert votes.labels is not None
+    rows, public = number_rows("X", X, "a crafted record"), number_rows("X_public", X_public, "a crafted record")
+    counts, said = votes.counts[0], votes.labels[:, 0]
+    first, second = np.argsort(-counts, kind="stable")[:2].tolist()
+    if record is None:
+        turns = sorted([(first, second), (second, first)], key=lambda t: -contested_move(counts, t[0], t[1], mechanism))
+        places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
+    else:
+        shard = int(teachers.partition_.assignment[record])
+        places = [(shard, second if said[shard] == first else first)]
+    centre = public.astype(np.float64).mean(axis=0)
+    best: tuple[float, Crafted] | None = None
+    for shard, to in places:
+        own = teachers.partition_.shard(shard)
+        at = record if record is not None else _nearest(rows, np.asarray(y), own, query, teachers.classes_[said[shard]])
+        for _, row in leverage(np.asarray(query[0], dtype=np.float64), centre):
+            unit = np.array([at])
+            changed = with_row(X, unit, row.astype(np.result_type(rows.dtype, np.float32)))
+            labels = with_labels(y, unit, [teachers.classes_[to]])
+            moved = teachers.with_shard(changed, labels, groups=groups, shard=shard)
+            after = moved.vote(query)
+            assert after.labels is not None
+            now = int(after.labels[shard, 0])
+            worth = contested_move(counts, int(said[shard]), now, mechanism)
+            if best is None or worth > best[0]:
+                best = worth, Crafted(int(at), moved)
+            if now == to:
+                return best[1]
+    assert best is not None
+    return best[1]
+
+
+def _nearest(rows: Any, y: Any, shard: IntArray, query: Any, value: Any) -> int:
+    """Return the shard's record nearest to the query, of the class its teacher votes for where there is one."""
+    own = shard[y[shard] == value]
+    own = own if len(own) else shard
+    away = (rows[own].astype(np.float64) - np.asarray(query, dtype=np.float64)).reshape(len(own), -1)
+    return int(own[int((away**2).sum(axis=1).argmin())])
+
+
+def craft_ballot(voters: RecordVoters, X: Any, y: Any, record: int, X_public: Any, rng: np.random.Generator) -> Any:
+    """Return (row, class) whose ballot is as far from the record's as any tried: its own row, or public ones."""
+    rows, public = number_rows("X", X, "a crafted ballot"), number_rows("X_public", X_public, "a crafted ballot")
+    tried = np.concatenate([rows[[record]], -rows[[record]], public[rng.permutation(len(public))[:_BALLOTS]]])
+    own = _ballot(voters, rows[record], y[record])
+    best, found = -1.0, (rows[record], y[record])
+    for row in tried:
+        for value in voters.classes:
+            away = float(((_ballot(voters, row, value) - own) ** 2).sum())
+            if away > best:
+                best, found = away, (row, value)
+    return found
+
+
+def _ballot(voters: RecordVoters, row: Any, value: Any) -> FloatArray:
+    return voters.cast(np.asarray(row)[None], np.array([value])).sums.astype(np.float64)
 
 
 class Asked(ABC):

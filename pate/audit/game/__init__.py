@@ -12,7 +12,6 @@ True
 """
 
 from pate.audit.game._play import game
-from pate.audit.game._releases import MechanismRelease, NoisySum, Release
-from pate.audit.game._result import audit_scores
+from pate.audit.game._result import MechanismRelease, NoisySum, Release, audit_scores
 
 __all__ = ["MechanismRelease", "NoisySum", "Release", "audit_scores", "game"]

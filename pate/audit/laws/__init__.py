@@ -1,9 +1,7 @@
 """Law: releases of a mechanism against its exact law, over a bank of histograms."""
 
-from pate.audit.laws._bank import law_bank
 from pate.audit.laws._independence import independence
 from pate.audit.laws._law import law
-from pate.audit.laws._numbers import Numbers
-from pate.audit.laws._registry import Entry, forget, register, registered
+from pate.audit.laws._registry import Entry, Numbers, forget, law_bank, register, registered
 
 __all__ = ["Entry", "Numbers", "forget", "independence", "law", "law_bank", "register", "registered"]

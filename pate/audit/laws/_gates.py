@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate.audit.laws._numbers import Numbers
-from pate.audit.laws._registry import register
+from pate.audit.laws._registry import Numbers, register
 from pate.core.types import FloatArray, IntArray
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import rdp_overhead
 from pate.privacy.publish.gate import PTRGate, query_scores, safe_distance
-from pate.privacy.publish.smooth_sensitivity import GRID, SmoothSensitivity, release_smooth
-from pate.privacy.publish.smooth_statistic import ROUNDING, query_cap, smooth_bound
+from pate.privacy.publish.smooth_sensitivity import (
+    GRID,
+    ROUNDING,
+    SmoothSensitivity,
+    query_cap,
+    release_smooth,
+    smooth_bound,
+)
 from pate.privacy.publish.tail_bound import TailBound
 
 #: Equal queries of one batch.

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.laws._evidence import Cells
 from pate.audit.laws._law import _name, _target
-from pate.audit.laws._numbers import Numbers
-from pate.audit.laws._registry import find
-from pate.audit.laws._subject import ImpossibleError, Sampler, ask, drawn_by, labels_of, numbers_of
+from pate.audit.laws._registry import Numbers, find
+from pate.audit.laws._subject import Cells, ImpossibleError, Sampler, ask, drawn_by, labels_of, numbers_of
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError

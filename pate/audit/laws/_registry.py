@@ -2,20 +2,407 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
 
-from pate.audit.laws._bank import law_bank
-from pate.audit.laws._numbers import Numbers
+from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 
-__all__ = ["Entry", "find", "register", "registered"]
+__all__ = [
+    "FACTORS",
+    "WIDE",
+    "Entry",
+    "about",
+    "find",
+    "label_rivals",
+    "law_bank",
+    "register",
+    "registered",
+    "scaled_copies",
+    "telling_height",
+    "wide_bank",
+]
+
+
+# What a mechanism may do instead of what it claims: laws to bet on, each of a fault that was seen in published
+# code.
+
+#: Of the noise: from half to twice what is claimed.
+FACTORS = (0.5, 0.7071, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.4142, 2.0)
+#: How often noise is left out.
+_NODES = 256
+#: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
+_ALIKE = 4.0
+
+
+def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
+    """Return a frozen mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`."""
+    noises = [name for name in noises if getattr(mechanism, name) is not None]
+    found = {
+        f"{name} x {factor:g}": dataclasses.replace(mechanism, **{name: getattr(mechanism, name) * factor})
+        for name in noises
+        for factor in FACTORS
+    }
+    if len(noises) > 1:
+        for factor in FACTORS:
+            changes = {name: getattr(mechanism, name) * factor for name in noises}
+            found[f"all noise x {factor:g}"] = dataclasses.replace(mechanism, **changes)
+    return found
+
+
+def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool = False) -> FloatArray:
+    """Return about how probably each class wins, with noise of its own scale each: (n_classes,)."""
+    wide = np.broadcast_to(np.asarray(scales, dtype=float), centres.shape)
+    return _winner_law(np.asarray(centres, dtype=float).tobytes(), wide.tobytes(), laplace)
+
+
+@lru_cache(maxsize=4096)
+def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
+    both = np.frombuffer(centres) + 1j * np.frombuffer(scales)
+    alike, where, repeats = np.unique(both, return_inverse=True, return_counts=True)
+    pairs = np.stack([alike.real, alike.imag])
+    wins = np.empty(len(repeats))
+    if pairs[1].max() < _ALIKE * pairs[1].min():  # one grid for all
+        reach = 25.0 if laplace else 8.0
+        x = np.linspace((pairs[0] - reach * pairs[1]).max(), (pairs[0] + reach * pairs[1]).max(), _NODES)
+        z = (x - pairs[0][:, None]) / pairs[1][:, None]
+        below = _log_below(z, laplace)
+        density = (-np.abs(z) if laplace else -0.5 * z * z) - np.log(pairs[1])[:, None]
+        wins = np.exp(density - below + repeats @ below).sum(axis=1)
+        pairs = pairs[:, :0]
+    for j, (centre, scale) in enumerate(pairs.T):
+        x = centre + scale * _quantiles(laplace)
+        below = repeats @ _log_below((x - pairs[0][:, None]) / pairs[1][:, None], laplace)
+        wins[j] = np.exp(below - _log_below((x - centre) / scale, laplace)).mean()
+    law = wins[where.ravel()]
+    law = np.asarray(law / law.sum())
+    law.setflags(write=False)
+    return law
+
+
+@lru_cache
+def _quantiles(laplace: bool) -> FloatArray:
+    middles = (np.arange(_NODES) + 0.5) / _NODES
+    if not laplace:
+        return np.asarray(ndtri(middles))
+    return np.where(middles < 0.5, np.log(2 * np.minimum(middles, 0.5)), -np.log(2 * np.minimum(1 - middles, 0.5)))
+
+
+def _log_below(z: FloatArray, laplace: bool) -> FloatArray:
+    if not laplace:
+        return np.asarray(log_ndtr(z))
+    return np.where(z < 0, np.minimum(z, 0.0) - np.log(2), np.log1p(-0.5 * np.exp(-np.abs(z))))
+
+
+def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
+    """Return about the law of a noisy argmax with such exact parameters: quick, and good enough to bet on."""
+    noise, test = exact["noise"], exact["threshold"]
+    labels = np.stack([winner_law(row, noise.scale, laplace=is_laplace(noise)) for row in counts.astype(float)])
+    if test is None:
+        return labels
+    passed = ndtr((counts.max(axis=1) - test.threshold) / test.scale)[:, None]
+    return np.concatenate([labels * passed, 1 - passed], axis=1)
+
+
+def is_laplace(noise: Any) -> bool:
+    """Return whether the noise of some exact parameters is Laplace's."""
+    return type(noise).__name__ == "LaplaceNoise"
+
+
+def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) -> dict[str, FloatArray]:
+    """Return laws of faulty noisy argmaxes on histograms (n, m): each (n, m), or (n, m + 1) with a threshold.
+
+    Noise that differs between classes, is missing on empty ones or is left out now and then, of another family or
+    truncated, on every count of the threshold test, one noise for test and answer; ties to the lowest index.
+    """
+    n, m = counts.shape
+    scale, laplace, test = exact["noise"].scale, is_laplace(exact["noise"]), exact["threshold"]
+    threshold, scale1 = (None, None) if test is None else (test.threshold, test.scale)
+    values = counts.astype(float)
+    top = values.max(axis=1)
+    honest, passed = law[:, :m], np.ones(n)
+    if threshold is not None and scale1 is not None:
+        passed = ndtr((top - threshold) / scale1)
+        honest = law[:, :m] / np.maximum(law[:, :m].sum(axis=1, keepdims=True), 1e-300)
+
+    def joined(labels: FloatArray, answered: FloatArray) -> FloatArray:
+        if threshold is None:
+            return labels
+        return np.concatenate([labels * answered[:, None], 1 - answered[:, None]], axis=1)
+
+    def winners(scales: FloatArray, *, other: bool = False) -> FloatArray:
+        rows = np.broadcast_to(scales, values.shape)
+        return joined(
+            np.stack([winner_law(c, s, laplace=laplace != other) for c, s in zip(values, rows, strict=True)]), passed
+        )
+
+    found = {}
+    for spread in (0.05, 0.1, 0.2, 0.5):
+        for name, sign in (("growing", 1), ("falling", -1)):
+            found[f"noise {name} by class, {spread:g}"] = winners(scale * (1 + sign * np.linspace(-spread, spread, m)))
+    found["no noise on empty classes"] = winners(np.where(counts > 0, scale, 1e-3 * scale))
+    for factor in (0.7071, 1.0, 1.4142):
+        found[f"noise of the other family, scale x {factor:g}"] = winners(np.array(scale * factor), other=True)
+    truth = (values == top[:, None]) / (values == top[:, None]).sum(axis=1, keepdims=True)
+    first = np.eye(m)[values.argmax(axis=1)]
+    for share in _LEFT_OUT:
+        found[f"no noise in {share:g} of the answers"] = joined((1 - share) * honest + share * truth, passed)
+        if share < 1:
+            found[f"ties to the lowest index in {share:g}"] = joined((1 - share) * honest + share * first, passed)
+    found["always the first of the largest"] = joined(first, passed)
+    tilt = np.linspace(1, -1, m)
+    for size in (0.003, 0.01, 0.03, 0.1):
+        low = honest * (1 + size * tilt)
+        found[f"low indices by {size:g}"] = joined(low / low.sum(axis=1, keepdims=True), passed)
+    if threshold is not None and scale1 is not None:
+        every = 1 - np.prod(ndtr((threshold - values) / scale1), axis=1)
+        found["threshold noise on every count"] = joined(honest, every)
+        found["no threshold noise"] = joined(honest, np.where(top >= threshold, 1 - 1e-6, 1e-6))
+        found["no refusals"] = joined(honest, np.full(n, 1 - 1e-6))
+        same = 1 - np.prod(ndtr((threshold - values) / scale), axis=1)
+        found["the answer's noise in the test"] = joined(honest, same)
+        for share in _LEFT_OUT[:3]:
+            mixed = (1 - share) * passed + share * (top >= threshold)
+            found[f"no noise in {share:g} of the tests"] = joined(honest, mixed)
+    return found
+
+
+# Releases of real numbers: their exact law on stretches whose ends lie between the multiples of their grid.
+
+#: Ends of stretches, as probabilities: tails by which truncated noise and other families are seen, and a body.
+_TAILS = (1e-4, 1e-3, 0.01, 0.03)
+_BODY = tuple(i / 16 for i in range(1, 16))
+_LEFT_OUT = (1e-3, 1e-2, 1e-1, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The law of released numbers: independent noise around known centres, rounded to the nearest multiple of a grid.
+
+    Attributes
+    ----------
+    centres : float array of shape (n_histograms, n_numbers)
+    scale : float or float array of that shape
+        Standard deviation (Gaussian) or scale (Laplace).
+    grid : float
+        What is released is a multiple of it; 0 for none.
+    noise : {"gaussian", "laplace"}
+    low, high : float
+        Clipped to these.
+
+    Examples
+    --------
+    >>> made = Numbers(np.array([[0.0, 5.0]]), 2.0)
+    >>> made.probabilities(made.edges()).sum(axis=1).round(12)
+    array([1., 1.])
+
+    Anybody's noise against the scale that it should have:
+
+    >>> from pate.audit.laws import law
+    >>> rng = np.random.default_rng(0)
+    >>> claim = lambda counts: Numbers(counts.astype(float), 2.0, noise="laplace")
+    >>> law(claim, sampler=lambda counts: counts + rng.laplace(0, 1.8, counts.shape), bank=[[0]]).refuted
+    True
+    """
+
+    centres: FloatArray
+    scale: float | FloatArray
+    grid: float = 0.0
+    noise: str = "gaussian"
+    low: float = -np.inf
+    high: float = np.inf
+
+    def below(self, x: FloatArray, *, shift: float = 0.0, factor: float = 1.0, noise: str = "") -> FloatArray:
+        """Return P(released <= x) by the number (rows of ``x``), where x lies between two multiples of the grid."""
+        centres = self.centres.ravel()[:, None]
+        scale = np.broadcast_to(np.asarray(self.scale, dtype=float), self.centres.shape).ravel()[:, None]
+        z = (x - centres - shift * scale) / (factor * scale)
+        if (noise or self.noise) == "gaussian":
+            law = ndtr(z)
+        else:
+            law = np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0)), 1 - 0.5 * np.exp(-np.maximum(z, 0)))
+        return np.where(x < self.low, 0.0, np.where(x >= self.high, 1.0, law))
+
+    def edges(self) -> FloatArray:
+        """Return ends of stretches by number, rising: (n_histograms * n_numbers, n_edges).
+
+        The narrowest stretch holds the number without noise and little else.
+        """
+        lower = np.array(sorted((*_TAILS, *_BODY, *(1 - t for t in _TAILS))))
+        z = ndtri(lower)
+        if self.noise == "laplace":
+            z = np.where(lower < 0.5, np.log(2 * np.minimum(lower, 0.5)), -np.log(2 * np.minimum(1 - lower, 0.5)))
+        centres = self.centres.ravel()[:, None]
+        scale = np.broadcast_to(np.asarray(self.scale, dtype=float), self.centres.shape).ravel()[:, None]
+        ends = centres + scale * z[z != 0]
+        narrow = max(self.grid, 0.0) or 1e-4
+        middle = np.concatenate(
+            [centres - narrow * (1 if self.grid else scale), centres + narrow * (1 if self.grid else scale)], axis=1
+        )
+        found = np.sort(np.concatenate([ends, middle], axis=1), axis=1)
+        # Between two multiples of the grid, where a rounded number and the real one lie on the same side.
+        return found if not self.grid else (np.floor(found / self.grid) + 0.5) * self.grid
+
+    def probabilities(self, edges: FloatArray, **other: float | str) -> FloatArray:
+        """Return the law on the stretches, (n_histograms * n_numbers, n_edges + 1); ``other`` as in :meth:`below`."""
+        below = self.below(edges, **other)  # type: ignore[arg-type]
+        ends = np.ones((len(below), 1))
+        return np.diff(np.concatenate([0 * ends, below, ends], axis=1), axis=1)
+
+    def rivals(self, edges: FloatArray, counts: IntArray) -> dict[str, FloatArray]:
+        """Return laws of faulty noise on the same stretches: scaled, shifted, missing, truncated, of another family."""
+        law = self.probabilities(edges)
+        found = {f"noise x {f:g}": self.probabilities(edges, factor=f) for f in FACTORS}
+        found |= {f"shifted by {s:g} scales": self.probabilities(edges, shift=s) for s in (-0.1, -0.03, 0.03, 0.1)}
+        other = "laplace" if self.noise == "gaussian" else "gaussian"
+        for factor in (0.7071, 1.0, 1.4142):
+            name = f"noise of the other family, scale x {factor:g}"
+            found[name] = self.probabilities(edges, factor=factor, noise=other)
+        still = np.eye(edges.shape[1] + 1)[
+            [np.searchsorted(e, c) for e, c in zip(edges, self.centres.ravel(), strict=True)]
+        ]
+        found |= {f"no noise in {share:g} of the numbers": (1 - share) * law + share * still for share in _LEFT_OUT}
+        n_each = self.centres.shape[1]
+        for spread in (0.05, 0.1, 0.2, 0.5):
+            for name, sign in (("growing", 1), ("falling", -1)):
+                factors = np.tile(1 + sign * np.linspace(-spread, spread, n_each), len(self.centres))[:, None]
+                found[f"noise {name} by class, {spread:g}"] = self.probabilities(edges, factor=factors)  # type: ignore[arg-type]
+        if counts.size == self.centres.size:
+            found["no noise on empty classes"] = np.where(counts.reshape(-1, 1) > 0, law, still)
+        for reach in (2.0, 3.0, 4.0):
+            inside = (
+                np.abs(
+                    (edges - self.centres.reshape(-1, 1))
+                    / np.broadcast_to(self.scale, self.centres.shape).reshape(-1, 1)
+                )
+                <= reach
+            )
+            kept = np.where(
+                np.concatenate([inside, inside[:, -1:]], axis=1) | np.concatenate([inside[:, :1], inside], axis=1),
+                law,
+                0,
+            )
+            found[f"noise truncated at {reach:g} scales"] = kept / kept.sum(axis=1, keepdims=True)
+        return found
+
+    def tallies(self, edges: FloatArray, numbers: FloatArray, which: IntArray) -> IntArray:
+        """Return how often each stretch was met by ``numbers`` (n, n_numbers) of the histograms ``which`` (n,)."""
+        n_each = self.centres.shape[1]
+        out = np.zeros((len(edges), edges.shape[1] + 1), dtype=np.int64)
+        for h in range(len(self.centres)):
+            mine = numbers[which == h]
+            for j in range(n_each if len(mine) else 0):
+                at = np.searchsorted(edges[h * n_each + j], mine[:, j])
+                out[h * n_each + j] += np.bincount(at, minlength=out.shape[1])
+        return out
+
+
+# Histograms that exercise every branch of a mechanism: the bank decides what a test of its law can see.
+
+#: Many classes: the largest of so many noises moves with their scale, which one release of ten classes hardly shows.
+WIDE = 1_000
+#: Scales by which a leader over so many equals stands above them where its chance to win tells most of the scale:
+#: where the divergence of 0.9 from 1 scale is largest, found on a grid (experiments/audit_power.py).
+_HEIGHTS = ((2, 2.1), (3, 2.2), (10, 2.5), (100, 3.1), (WIDE, 3.7))
+
+
+def telling_height(n_classes: int) -> float:
+    """Return by how many scales a leader should stand above ``n_classes - 1`` equals."""
+    known = np.log([n for n, _ in _HEIGHTS])
+    return float(np.interp(np.log(n_classes), known, [height for _, height in _HEIGHTS]))
+
+
+def wide_bank(scale: float, top: int) -> dict[str, IntArray]:
+    """Return histograms of two and of a thousand classes, with a leader at ``top`` votes at least.
+
+    Among a thousand it stands 3.3 scales above the others: that tells nearly as much of the scale as 3.7, and a third
+    more of noise that differs between classes.
+    """
+    found = {}
+    for m, name, height in ((2, "two classes in all", telling_height(2)), (WIDE, "a thousand classes", 3.3)):
+        gap = round(height * scale)
+        row = np.full(m, max(top, gap) - gap, dtype=np.int64)
+        row[m // 2] += gap
+        found[name] = row
+    return found
+
+
+def law_bank(
+    n_classes: int, scale: float, *, threshold: float | None = None, scale1: float | None = None
+) -> dict[str, IntArray]:
+    """Return histograms, by name, that exercise every branch of a noisy argmax (and of a threshold test).
+
+    Nobody votes; one teacher; a leader over equals, where its chance to win tells most of the scale (about 2.5 scales
+    for ten classes), at the first, a middle and the last index; a tie of the first and the last class; two classes
+    over empty ones; a staircase. With a threshold T the leaders stand at T - scale1, T, T + scale1 and T + 2 scale1,
+    and all classes are alike above it,
+    so that every branch is taken and one histogram tells of both noises.
+
+    Parameters
+    ----------
+    n_classes : int
+        >= 2.
+    scale : float
+        The argmax noise, in votes.
+    threshold, scale1 : float, optional
+        Of the threshold test.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray of int64, shape (n_classes,)
+
+    Examples
+    --------
+    >>> law_bank(4, 10.0)["leader in the middle"]
+    array([ 0,  0, 23,  0])
+    >>> law_bank(4, 10.0, threshold=200, scale1=50.0)["leader at T, first"]
+    array([200, 177, 177, 177])
+    """
+    n_classes = check_int("n_classes", n_classes, low=2)
+    scale = check_real("scale", scale, low=0, low_open=True)
+    height = round(telling_height(n_classes) * scale)
+    index, middle, last = np.arange(n_classes), n_classes // 2, n_classes - 1
+
+    def leader(at: int, top: float, below: int = height) -> IntArray:
+        # Clipped at 0: a histogram of votes.
+        top = max(round(top), 0)
+        return np.where(index == at, top, max(top - below, 0)).astype(np.int64)
+
+    high = float(height) if threshold is None or scale1 is None else max(threshold + 2 * scale1, float(height))
+    tie = leader(0, high, round(2.0 * scale))
+    tie[last] = tie[0]
+    two = np.zeros(n_classes, dtype=np.int64)
+    two[[middle - 1, last]] = round(high), max(round(high) - round(2.1 * scale), 0)
+    one = np.zeros(n_classes, dtype=np.int64)
+    one[last] = 1
+    step = round(0.4 * scale * min(1.0, 9 / last))
+    stairs = max(round(high) - step * last, 0) + step * index
+    bank = {"nobody votes": np.zeros(n_classes, dtype=np.int64), "one teacher": one}
+    if threshold is None or scale1 is None:
+        bank |= {
+            "leader first": leader(0, high),
+            "leader in the middle": leader(middle, high),
+            "leader last, all vote": leader(last, high) + 3 * round(scale),
+        }
+    else:
+        bank |= {
+            "leader at T - s1, last": leader(last, threshold - scale1),
+            "leader at T, first": leader(0, threshold),
+            "leader at T + s1, last": leader(last, threshold + scale1),
+            "leader at T + 2 s1, middle": leader(middle, high),
+            "all alike, above T": np.full(n_classes, round(high), dtype=np.int64),
+        }
+    return bank | {"tie of first and last": tie, "two classes": two, "stairs": stairs.astype(np.int64)}
+
 
 #: (mechanism, histograms (n, m)) -> probabilities (n, n_outcomes), or the law of released numbers.
 LawOf = Callable[[Any, IntArray], FloatArray | Numbers]

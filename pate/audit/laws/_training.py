@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from pate.audit.laws._numbers import Numbers
-from pate.audit.laws._registry import register
+from pate.audit.laws._registry import Numbers, register
 from pate.core.types import FloatArray, IntArray
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
 from pate.noise.source import NoiseSource

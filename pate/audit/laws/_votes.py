@@ -6,9 +6,7 @@ import math
 
 import numpy as np
 
-from pate.audit.laws._bank import law_bank
-from pate.audit.laws._numbers import Numbers
-from pate.audit.laws._registry import register
+from pate.audit.laws._registry import Numbers, law_bank, register
 from pate.core.types import FloatArray, IntArray
 from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
 from pate.noise.source import NoiseSource

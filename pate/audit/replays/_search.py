@@ -11,7 +11,7 @@ from pate.audit.replays._records import ADJACENCIES, Records
 from pate.audit.replays._replay import Found, Replayer, result_of
 from pate.audit.replays.neighbours import KINDS, Choice, make_neighbour, neighbours
 from pate.core.checks import check_choice, check_int
-from pate.core.extras import need
+from pate.core.curator import need
 from pate.exceptions import InvalidInputError
 from pate.report.audit_result import AuditResult
 

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 
-from pate.comparison.contestants._maps import quick_representation
+from pate.comparison.contestants._pate import quick_representation
 from pate.comparison.contract import Setting
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
@@ -25,7 +25,7 @@ from pate.recipes import kind_of
 from pate.records import HardSpace, RecordVoters
 from pate.release import release_ballots
 from pate.representations import TableMap
-from pate.studies.ordinary import ordinary_model
+from pate.studies._references import ordinary_model
 
 
 class NoisyMajority(ClassifierMixin, BaseEstimator):

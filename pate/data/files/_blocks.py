@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.data._columns import column_kind
-from pate.data._dates import DATE, days_in
+from pate.data._columns import DATE, column_kind, days_in, ids_of, labels_of, owners_of
 from pate.data._like import numbers_in, odd_cells, tell_curator
-from pate.data._roles import ids_of, labels_of, owners_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from pate.data.files._limits import TooLargeError, check_unpacked
+from pate.data.files._formats import TooLargeError, check_unpacked
 from pate.exceptions import InvalidInputError
 
 #: Whatever numpy, zipfile and zlib raise on broken bytes. RuntimeError: encrypted; RecursionError is one too.

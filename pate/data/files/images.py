@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
-from pate.core.extras import need
+from pate.core.curator import need
 from pate.core.progress import track
 from pate.exceptions import CuratorWarning, InvalidInputError
 

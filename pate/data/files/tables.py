@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,19 +14,99 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice
-from pate.data._columns import as_float, as_text, column_kind
-from pate.data._dates import DATE, DATE_ORDERS, date_form, days_in
+from pate.data._columns import (
+    DATE,
+    DATE_ORDERS,
+    as_float,
+    as_number,
+    as_text,
+    column_kind,
+    date_form,
+    days_in,
+    ids_of,
+    labels_of,
+    owners_of,
+)
 from pate.data._like import kinds_like, tidy_like
-from pate.data._roles import ids_of, labels_of, owners_of
 from pate.data.files._arrays import matrix_roles
 from pate.data.files._blocks import take_blocks
+from pate.data.files._csv import comma_numbers
 from pate.data.files._formats import TableFormat, Wanted
 from pate.data.files._opened import Opened, open_table
-from pate.data.files._remarks import remark_on
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# What is odd about a public column: a code that becomes a number, an id that becomes categories.
+
+#: Fewer cells say nothing about how many are equal.
+_FEWEST = 20
+_NEARLY_ALL = 0.95
+#: So many numbers among texts are no codes.
+_MOSTLY = 0.8
+#: Parts of names that whoever counts things does not give to amounts.
+_CODES = re.compile(
+    r"(^|[^a-z])(id|ids|zip|zipcode|plz|post(al)?_?code|postleitzahl|code|codes|icd\d*|atc|mrn|ssn|key|phone|tel)($|[^a-z])"
+    r"|_?id$",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
+    """Return what to ask about a public column that nobody spoke of; empty where there is nothing.
+
+    Parameters
+    ----------
+    name : str
+    column : Series of shape (n,)
+        As :func:`pate.data.read_table` made it: float64, or text as objects.
+    zeros : bool
+        Whether cells of the file begin with a needless 0.
+    """
+    there = column.dropna()
+    n, n_kinds = len(there), int(there.nunique())
+    many = n >= _FEWEST and n_kinds >= _NEARLY_ALL * n
+    remedy = "Then text= (--text), drop= (--drop) or id= (--id)"
+    if column.dtype == np.float64:
+        if zeros:
+            return f"cells such as 007 lose their zeros: a code? {remedy}"
+        if not n or not _whole(there):
+            return ""
+        if many:
+            return f"whole numbers, nearly all of them different: an id or a code? {remedy}"
+        return f"whole numbers under the name of a code? {remedy}" if n_kinds > 2 and _is_code(name) else ""
+    if comma_numbers(column):
+        return "numbers with decimal commas? Then decimal=',' (--decimal ,)"
+    odd = _not_numbers(there)
+    if odd:
+        return (
+            f"{n - len(odd):,} cells are numbers and {len(odd)} are not, such as {odd[0][:20]!r}: so it is {n_kinds:,} "
+            "categories, and no number. Clean those, or leave them empty"
+        )
+    if many:
+        return "texts, nearly all of them different: an id, a name, a remark? Then drop= (--drop) or id= (--id)"
+    return ""
+
+
+def _not_numbers(texts: Any) -> list[str]:
+    """Return the cells that are no numbers, with points or decimal commas, where nearly all are; else none."""
+    if len(texts) < _FEWEST:
+        return []
+    odd = [cell for cell in texts.tolist() if not np.isfinite(as_number(cell.replace(",", ".", 1)))]
+    return odd if len(odd) <= (1 - _MOSTLY) * len(texts) else []
+
+
+def _is_code(name: str) -> bool:
+    return bool(_CODES.search(_CAMEL.sub("_", name)))
+
+
+def _whole(numbers: Any) -> bool:
+    values = numbers.to_numpy()
+    return bool((values == np.floor(values)).all())
+
 
 #: So many columns are named in a message that could name hundreds.
 _NAMED = 10
@@ -170,7 +251,7 @@ def read_table(
     number or truth value that its own cell spells, else its text. Public are the names of columns, the number of rows,
     sheets, tables and files, and the declared types of Parquet, DuckDB and npz columns. How a private CSV file is
     written follows from its first bytes, its header line and the public file, from no record; a line that is no row of
-    the table is a record of missing cells (:mod:`pate.data.files._lines`). A record of a sheet has a cell that is
+    the table is a record of missing cells (:mod:`pate.data.files._csv`). A record of a sheet has a cell that is
     filled: empty lines at the end of one are none. A date before the year 1 or after 9999 is missing.
 
     Examples
@@ -354,3 +435,102 @@ def _is_truth(column: pd.Series) -> bool:
     import pandas as pd
 
     return pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean"
+
+
+# What becomes of every column of two tables, in words: by names, public rows and what was said.
+
+_COUNT = re.compile(r"^[\d,]+ ")
+#: What becomes of the target.
+TARGET = "the classes"
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """What becomes of a column; by the public rows, names and what was said, never by private cells.
+
+    Attributes
+    ----------
+    name : str
+    becomes : str
+        In words.
+    remark : str
+        What is odd about that; empty where nothing is.
+
+    Examples
+    --------
+    >>> print(ColumnUse("town", "2 categories"))
+    town: 2 categories
+    """
+
+    name: str
+    becomes: str
+    remark: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What becomes of it, without numbers."""
+        return _COUNT.sub("", self.becomes)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.becomes}" + (f" ({self.remark})" if self.remark else "")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Names of features: those of both files, and those of one only."""
+
+    common: frozenset[str]
+    private_only: tuple[str, ...]
+    public_only: tuple[str, ...]
+
+
+def uses_of(
+    held: Opened,
+    shown: Opened,
+    roles: dict[str, str | None],
+    drop: list[str],
+    text: list[str],
+    sides: Sides,
+    public: Table,
+) -> tuple[ColumnUse, ...]:
+    """Return what becomes of every column, those of the private file first."""
+    found = []
+    for name in dict.fromkeys([*held.names, *shown.names]):
+        if name == roles["target"]:
+            use = ColumnUse(name, TARGET)
+        elif name == roles["group"]:
+            also = ", and the id" if name == roles["id"] else ""
+            use = ColumnUse(name, f"says whose row it is{also}")
+        elif name == roles["id"]:
+            kept = "kept beside the labels" if name in shown.names else "left out: the public file has none"
+            use = ColumnUse(name, f"id, {kept}", _of_ids(public))
+        elif name in drop:
+            use = ColumnUse(name, "dropped")
+        elif name not in sides.common:
+            side = "private" if name in sides.private_only else "public"
+            use = ColumnUse(name, f"left out, as it stands in the {side} file only")
+        else:
+            use = ColumnUse(name, _becomes(name, public, said=name in text), public.remarks.get(name, ""))
+        found.append(use)
+    return tuple(found)
+
+
+def _becomes(name: str, public: Table, *, said: bool) -> str:
+    kind = public.kinds.get(name, "text")
+    if kind == "numeric":
+        return "number"
+    if kind.startswith(DATE):
+        form = kind.removeprefix(DATE)
+        return "date, in days since 1970-01-01" + (f" ({form})" if form.endswith("first") else "")
+    n = int(public.X[name].nunique())
+    return f"{n:,} {'category' if n == 1 else 'categories'}" + (", as you say" if said else "")
+
+
+def _of_ids(public: Table) -> str:
+    if public.ids is None:
+        return ""
+    there = [one for one in public.ids.tolist() if one is not None]
+    empty, twice = len(public.ids) - len(there), len(there) - len(set(there))
+    parts = [f"{empty} are empty"] if empty else []
+    parts += [f"{twice} stand there before"] if twice else []
+    return " and ".join(parts) and f"{' and '.join(parts)}: kept as they are"

@@ -1,6 +1,6 @@
 """What an engine of DP-SGD is, what it promises, and the trial of that promise on made-up rows.
 
-The mechanism is one, whatever the engine: :mod:`pate.dpsgd._training` draws the records of a step, hands them to an
+The mechanism is one, whatever the engine: :mod:`pate.dpsgd._run` draws the records of a step, hands them to an
 engine in parts, adds up what comes back and adds the noise, once. Sampling, noise and account are not the engine's: it
 knows no rate, no budget and no source of noise. So one engine may stand for another without a word of the statement
 changing, as long as it keeps its promise, C being the clipping norm:

@@ -232,7 +232,7 @@ def parts(layer: Any, kept: Tensor, g: Tensor, rows_per_unit: int = 1) -> list[P
     Parameters
     ----------
     layer : torch.nn.Module
-        Of a type in :data:`pate.dpsgd.engines._program.TRAINABLE`.
+        Of a type in :data:`pate.dpsgd.engines._book_keeping.TRAINABLE`.
     kept : tensor of shape (n K, ...)
         From :func:`run`.
     g : tensor of shape (n K, ...)

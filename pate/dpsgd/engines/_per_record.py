@@ -18,12 +18,12 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from pate.core.seeds import training_seed
+from pate.core.secret import training_seed
 from pate.dpsgd._checks import SIZES, Trial, close
 from pate.dpsgd.clipping import Clip, as_clip
 from pate.dpsgd.engines._engine import check_units, record_loss
 from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.networks._generators import own_generator
+from pate.networks._contract import own_generator
 
 #: About how many numbers of gradients are kept at a time.
 _KEPT = 2**27

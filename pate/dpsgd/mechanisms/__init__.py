@@ -4,8 +4,7 @@ from pate.dpsgd.mechanisms._choose import banded_error, choose_bands
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL, TreeFTRL
 from pate.dpsgd.mechanisms._mechanism import Shape, TrainingMechanism
 from pate.dpsgd.mechanisms._poisson import PoissonSGD
-from pate.dpsgd.mechanisms._shuffled import ShuffledSGD
-from pate.dpsgd.mechanisms._truncated import TruncatedPoissonSGD
+from pate.dpsgd.mechanisms._truncated import ShuffledSGD, TruncatedPoissonSGD
 
 __all__ = [
     "BandedFTRL",

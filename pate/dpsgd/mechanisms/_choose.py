@@ -9,8 +9,7 @@ from scipy.optimize import brentq
 
 from pate.core.checks import check_int, largest_of, least_of
 from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, central_limit_guess
-from pate.dpsgd.mechanisms._cyclic import Cycle
-from pate.dpsgd.mechanisms._ftrl import BandedFTRL
+from pate.dpsgd.mechanisms._ftrl import BandedFTRL, Cycle
 from pate.dpsgd.mechanisms._mechanism import Shape
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget

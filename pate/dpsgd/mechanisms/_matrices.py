@@ -28,6 +28,111 @@ from scipy.signal import lfilter
 from pate.core.checks import largest_of
 from pate.core.types import FloatArray
 
+# Correlated noise by binary trees: a node is the noisy sum of a block of steps, and all nodes are used at best.
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Complete binary trees, one after the other, scaled so that no step is in nodes of more than 1 in squares.
+
+    Attributes
+    ----------
+    n_steps : int
+    restart : int
+        Number of steps after which new trees begin.
+    """
+
+    n_steps: int
+    restart: int
+
+    @property
+    def trees(self) -> tuple[tuple[int, int], ...]:
+        """First step and height of each: a tree of height h has 2^h steps."""
+        found, start = [], 0
+        while start < self.n_steps:
+            stop = min(start + self.restart, self.n_steps)
+            while start < stop:
+                height = (stop - start).bit_length() - 1
+                found.append((start, height))
+                start += 1 << height
+        return tuple(found)
+
+    @property
+    def scale(self) -> float:
+        """Norm of the longest column of H: in how many nodes a step is, at most, under the square root."""
+        return math.sqrt(1 + largest_of(*(height for _, height in self.trees)))
+
+    def nodes(self) -> npt.NDArray[np.int64]:
+        """Return the nodes' blocks, first step and the step behind the last: shape (n_nodes, 2)."""
+        levels = [
+            start + (np.arange(1 << (height - h))[:, None] + [0, 1]) * (1 << h)
+            for start, height in self.trees
+            for h in range(height + 1)
+        ]
+        return np.concatenate(levels)
+
+    def sensitivity(self, separation: int) -> float:
+        """Return what one unit moves that takes part in every ``separation``-th step: exact, as H >= 0.
+
+        A node is moved by as many gradients as the unit has steps in its block, and all may point the same way
+        (:mod:`pate.dpsgd.mechanisms._matrices`); the first step is tried out.
+        """
+        low, high = self.nodes().T
+        worst = 0
+        for first in range(min(separation, self.n_steps)):
+            # How many of first, first + separation, ... lie in the block: those below its end less those below it.
+            below_high, below_low = (np.maximum(0, -((first - x) // separation)) for x in (high, low))
+            counts = below_high - below_low
+            worst = max(worst, int(counts @ counts))
+        return math.sqrt(worst) / self.scale
+
+    def dense(self) -> FloatArray:
+        """Return H over its scale, shape (n_nodes, n_steps)."""
+        steps = np.arange(self.n_steps)
+        low, high = self.nodes().T[:, :, None]
+        return np.asarray(((low <= steps) & (steps < high)) / self.scale)
+
+    def rmse(self, momentum: float = 0.0) -> float:
+        """Return the root mean squared error of the iterates for a noise multiplier of one; takes n_steps^3 time.
+
+        As :meth:`pate.dpsgd.mechanisms._matrices.Toeplitz.rmse`.
+        """
+        H = self.dense()
+        covariance = np.linalg.inv(H.T @ H)
+        recursion = [1.0, -(1 + momentum), momentum]
+        summed = lfilter([1.0], recursion, lfilter([1.0], recursion, covariance, axis=0), axis=1)
+        return math.sqrt(float(summed.trace()) / self.n_steps)
+
+
+def tree_step(step: int, height: int) -> tuple[tuple[tuple[int, float], ...], float]:
+    """Return how the noise of one step of a tree hangs on the noise before it, for nodes with unit noise.
+
+    Parameters
+    ----------
+    step : int
+        In the tree: 0, ..., 2^height - 1.
+    height : int
+
+    Returns
+    -------
+    weights : tuple of (int, float)
+        Of the summed noise of the finished block of height h left of the path to the step, one pair for each.
+    std : float
+        Of what is drawn anew.
+    """
+    p = 0.0
+    inner: dict[int, float] = {}
+    for h in range(height - 1, -1, -1):
+        q = 1 + p
+        inner = {left: w * p / q for left, w in inner.items()}
+        if step >> h & 1:
+            inner[h] = 1.0
+            p = q
+        else:
+            a = 2 - 2.0**-h
+            p = q * a / (q + a)
+    return tuple((h, -w * p / (1 + p)) for h, w in inner.items()), 1 / math.sqrt(1 + p)
+
 
 def root_coefficients(n: int, *, momentum: float = 0.0, inverse: bool = False) -> FloatArray:
     """Return the first column of the square root of the optimiser's matrix A, or of the root's inverse.

@@ -11,10 +11,9 @@ import numpy.typing as npt
 import torch
 
 from pate.dpsgd._calibration import ADJACENCIES, dpsgd_epsilon, recomputed, recomputed_mu, unsampled_mu
-from pate.dpsgd._noise import gaussian
-from pate.dpsgd.mechanisms._mechanism import Shape
+from pate.dpsgd.mechanisms._mechanism import Shape, gaussian
 from pate.noise.source import NoiseSource
-from pate.privacy.compose.dp_events import from_dp_event
+from pate.privacy.compose.dpsgd_accountants import from_dp_event
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 

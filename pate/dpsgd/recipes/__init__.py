@@ -1,10 +1,8 @@
 """Recipes of DP-SGD: presets by name, and a planner that chooses one, with its numbers, from public facts alone."""
 
-from pate.dpsgd.recipes._facts import TrainingFacts, facts_of
 from pate.dpsgd.recipes._plan import RecipePlan
-from pate.dpsgd.recipes._planner import choose_recipe
-from pate.dpsgd.recipes._presets import named_recipes, recipe
-from pate.dpsgd.recipes._recipe import DPSGDRecipe
+from pate.dpsgd.recipes._planner import TrainingFacts, choose_recipe, facts_of
+from pate.dpsgd.recipes._presets import DPSGDRecipe, named_recipes, recipe
 
 __all__ = [
     "DPSGDRecipe",

@@ -33,7 +33,7 @@ from pate.privacy.exact.composition import PROBABILITY_ERROR
 from pate.privacy.exact.histograms import check_counts
 from pate.privacy.exact.laws import NoiseLike, check_orders, log_probs
 from pate.privacy.exact.noise import ThresholdTest
-from pate.privacy.exact.orders import log_terms
+from pate.privacy.exact.quadrature import log_terms
 
 __all__ = ["GivenPair", "PairEpsilon", "given_pair"]
 
@@ -181,9 +181,9 @@ class GivenPair:
     def rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> FloatArray:
         """Return the Renyi divergence of the whole lists, both directions: (2, n_orders).
 
-        exp((a - 1) D) - 1 is a sum of terms >= 0 in every query (see :mod:`~pate.privacy.exact.orders`); it is as good
-        as the losses, to about 1e-12 a query. A run that may stop is a chain of answers so far, whose expectations are
-        multiplied step by step.
+        exp((a - 1) D) - 1 is a sum of terms >= 0 in every query (see :mod:`~pate.privacy.exact.quadrature`); it is as
+        good as the losses, to about 1e-12 a query. A run that may stop is a chain of answers so far, whose expectations
+        are multiplied step by step.
         """
         alphas = check_orders(orders)
         both = (self.log_p, self.log_q), (self.log_q, self.log_p)

@@ -27,12 +27,10 @@ from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact import native
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts, merge_far
-from pate.privacy.exact.log_space import log_divergences, log_law
+from pate.privacy.exact.log_space import JoinTables, join_tables, log_divergences, log_law
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
-from pate.privacy.exact.orders import OrderPlan, divergence_terms, plan_orders
 from pate.privacy.exact.pair_law import PairLaw, all_laws, batches
-from pate.privacy.exact.quadrature import FINER
-from pate.privacy.exact.threshold import JoinTables, join_tables
+from pate.privacy.exact.quadrature import FINER, OrderPlan, divergence_terms, plan_orders
 
 __all__ = ["SAFETY", "ExactDivergences", "exact_divergences", "exact_rdp", "log_probs", "upper_bound"]
 

@@ -14,12 +14,54 @@ import numpy.typing as npt
 
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import PateError
-from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
-from pate.privacy.exact.orders import log_terms
-from pate.privacy.exact.quadrature import SUM_ERROR, allowance, laplace_nodes, strip_log
-from pate.privacy.exact.structure import structure
+from pate.privacy.exact.histograms import structure
+from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
+from pate.privacy.exact.quadrature import SUM_ERROR, allowance, laplace_nodes, log_terms, strip_log
 
-__all__ = ["LogLaw", "log_divergences", "log_law"]
+__all__ = ["JoinTables", "LogLaw", "join_tables", "log_divergences", "log_law"]
+
+
+# The threshold test folded into the divergence of Confident-GNMax: one mechanism of m + 1 outcomes.
+
+
+@dataclass(frozen=True)
+class JoinTables:
+    """log factor and log addend of K, each (n_tops, 3, 2, n_orders).
+
+    Axes: the largest count minus ``low``; its change plus 1; forward or reverse; order.
+    """
+
+    low: int
+    log_factor: FloatArray
+    log_addend: FloatArray
+
+
+def join_tables(test: ThresholdTest, low: int, high: int, orders: FloatArray) -> JoinTables:
+    """Tabulate for largest counts from ``low`` to ``high``.
+
+    Examples
+    --------
+    >>> tables = join_tables(ThresholdTest(200.0, 150.0), 200, 200, np.array([2.0]))
+    >>> np.exp(tables.log_factor[0, :, 0, 0]).round(4)
+    array([0.5027, 0.5   , 0.4974])
+    """
+    tops = np.arange(low, high + 1)
+    shape = (len(tops), 3, 2, len(orders))
+    factor, addend = np.empty(shape), np.full(shape, -np.inf)
+    answer, refuse = test.log_answer(tops), test.log_refuse(tops)
+    for change in (-1, 0, 1):
+        more, less = test.log_answer_ratio(tops, change), test.log_refuse_ratio(tops, change)
+        for k, order in enumerate(orders):
+            factor[:, change + 1, 0, k] = answer + (1 - order) * more
+            factor[:, change + 1, 1, k] = answer + order * more
+            if change:
+                addend[:, change + 1, 0, k] = np.logaddexp(
+                    answer + more + log_terms(order, -more), refuse + less + log_terms(order, -less)
+                )
+                addend[:, change + 1, 1, k] = np.logaddexp(
+                    answer + log_terms(order, more), refuse + log_terms(order, less)
+                )
+    return JoinTables(low, factor, addend)
 
 
 _HALF_WIDTH = 8.8

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.types import FloatArray, IntArray
-from pate.privacy.exact.histograms import Groups, most_classes
+from pate.privacy.exact.histograms import Groups, most_classes, structure
 from pate.privacy.exact.log_space import log_law
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 from pate.privacy.exact.quadrature import (
@@ -30,7 +30,6 @@ from pate.privacy.exact.quadrature import (
     laplace_nodes,
     trapezoid_tables,
 )
-from pate.privacy.exact.structure import structure
 
 __all__ = ["PairLaw", "all_laws", "batches", "pair_law"]
 

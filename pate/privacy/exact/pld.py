@@ -10,6 +10,7 @@ values are private: they depend on the votes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,20 +18,259 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_real, largest_of, least_of
-from pate.core.types import FloatArray
+from pate.core.types import FloatArray, IntArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
-from pate.privacy.exact.composition import LossTable, compose_epsilons, compose_masses
-from pate.privacy.exact.dominating import dominating_masses
-from pate.privacy.exact.histograms import check_counts, distinct_histograms, group_counts
+from pate.privacy.exact.composition import PROBABILITY_ERROR, LossTable, compose_epsilons, compose_masses
+from pate.privacy.exact.histograms import Groups, check_counts, distinct_histograms, group_counts
 from pate.privacy.exact.laws import SAFETY, NoiseLike, exact_divergences, upper_bound
 from pate.privacy.exact.noise import GaussianNoise, ThresholdTest
+from pate.privacy.exact.pair_law import PairLaw, all_laws
 from pate.privacy.exact.per_teacher import VoteGroups, per_teacher_rdp, vote_groups
-from pate.privacy.exact.worst_sequence import worst_sequence_epsilon
 
 if TYPE_CHECKING:
     from dp_accounting.pld import privacy_loss_distribution
 
-__all__ = ["PldEpsilon", "composed_pld", "per_teacher_pld_epsilon", "pld_epsilon", "pld_seconds"]
+__all__ = [
+    "LossMasses",
+    "PldEpsilon",
+    "composed_pld",
+    "dominating_masses",
+    "per_teacher_pld_epsilon",
+    "pld_epsilon",
+    "pld_seconds",
+    "worst_sequence_epsilon",
+]
+
+
+# Epsilon over every sequence of votes that one person could stand behind, when only counts are known.
+
+#: Masses below this are moved to the next larger loss, which is safe and keeps rows short.
+_NEGLIGIBLE = 1e-14
+
+
+def _undominated(curves: FloatArray) -> IntArray:
+    """Return indices of the curves that no other curve covers everywhere."""
+    keep: list[int] = []
+    for i in np.argsort(-curves.sum(axis=1), kind="stable"):
+        if not any((curves[i] <= curves[k]).all() for k in keep):
+            keep.append(int(i))
+    return np.array(keep)
+
+
+def _curves(table: LossTable) -> FloatArray:
+    """H at lattice points >= 0 and H - (1 - g) at those below, of every row, as sums of positive terms."""
+    losses, reach = table.losses, table.masses.shape[1] // 2
+    second = table.masses * np.exp(-losses)
+    widths = np.exp(losses[:-1]) * np.expm1(table.discretization)
+    # H is the integral from g upwards of the second distribution's mass beyond; H - (1 - g) that from 0 of the mass
+    # before.
+    beyond = np.cumsum(second[:, :0:-1], axis=1)[:, ::-1]
+    above = np.cumsum((widths * beyond)[:, ::-1], axis=1)[:, ::-1]
+    below = np.cumsum(widths * np.cumsum(second[:, :-1], axis=1), axis=1)
+    nothing = np.zeros((len(second), 1))
+    return np.concatenate([nothing, below[:, : reach - 1], above[:, reach:], nothing], axis=1)
+
+
+def _sparse(row: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return indices and values of a row's masses, negligible ones moved up."""
+    index = np.flatnonzero(row > _NEGLIGIBLE)
+    values = row[index].copy()
+    small = np.flatnonzero((row > 0) & (row <= _NEGLIGIBLE))
+    to = np.searchsorted(index, small)
+    inside = to < len(index)
+    np.add.at(values, to[inside], row[small[inside]])
+    rest = row[small[~inside]].sum()
+    if rest > 0:
+        index, values = np.append(index, len(row) - 1), np.append(values, rest)
+    return index, values
+
+
+def worst_sequence_epsilon(
+    table: LossTable, offsets: IntArray, multiplicity: Sequence[int] | IntArray, delta: float, ceiling: float
+) -> float:
+    """Upper bound on epsilon at ``delta`` over all sequences of rows, one row per query.
+
+    Parameters
+    ----------
+    table : LossTable
+        Rows ``offsets[h]`` to ``offsets[h + 1]`` are the choices in queries with histogram h.
+    multiplicity : (n_histograms,)
+        Number of queries with each histogram.
+    delta : float
+    ceiling : float
+        A bound known otherwise; losses far beyond it need not be resolved.
+    """
+    step, reach = table.discretization, table.masses.shape[1] // 2
+    curves = _curves(table)
+    low = -int(np.ceil((1.5 * ceiling + 1.0) / step))
+    high = int(np.ceil(7.0 / step))
+    n = high - low + 1
+    y = np.arange(low, high + 1) * step
+    value = np.maximum(-np.expm1(-y), 0.0)
+    padded = np.empty(n + 2 * reach)
+    total, best = np.empty(n), np.empty(n)
+    for h in range(len(offsets) - 1):
+        rows = offsets[h] + _undominated(curves[offsets[h] : offsets[h + 1]])
+        choices = [_sparse(table.masses[row]) for row in rows]
+        for _ in range(int(multiplicity[h])):
+            # V increases in y and is at most 1: both ends are extended upwards.
+            padded[:reach], padded[reach : reach + n], padded[reach + n :] = value[0], value, 1.0
+            for k, (index, masses) in enumerate(choices):
+                into = total if k else best
+                into[:] = 0.0
+                for i, mass in zip(index.tolist(), masses.tolist(), strict=True):
+                    into += mass * padded[i : i + n]
+                if k:
+                    np.maximum(best, total, out=best)
+            value[:] = np.minimum(best, 1.0)
+    goal = delta * np.exp(-PROBABILITY_ERROR * float(np.sum(multiplicity)))
+    # V(-epsilon) falls with epsilon. For a fixed sequence delta is linear in e^epsilon between lattice points, so the
+    # chord of the largest is above the largest.
+    bad = np.flatnonzero(value > goal)
+    if not len(bad):
+        return 0.0
+    first = int(bad[0])
+    if first == 0:
+        return float("inf")
+    large, small = value[first], value[first - 1]
+    gamma = np.exp(-y[first]) * (1 + (large - goal) / (large - small) * np.expm1(step))
+    return largest_of(0.0, least_of(float(np.log(gamma)), float(-y[first - 1])))
+
+
+# Dominating pairs of noisy-max queries on a lattice of privacy losses.
+
+
+@dataclass(frozen=True)
+class LossMasses:
+    """Privacy loss distributions on the lattice ``discretization * k``, k = -reach ... reach.
+
+    Attributes
+    ----------
+    discretization : float
+    masses : (2, n_rows, 2 reach + 1)
+        Probabilities under the first distribution of the pair: forward, then reverse.
+    """
+
+    discretization: float
+    masses: FloatArray
+
+    @property
+    def reach(self) -> int:
+        """Largest lattice index."""
+        return self.masses.shape[-1] // 2
+
+    @property
+    def losses(self) -> FloatArray:
+        """(2 reach + 1,) privacy losses."""
+        return np.asarray(np.arange(-self.reach, self.reach + 1) * self.discretization, dtype=np.float64)
+
+
+def _lanes(law: PairLaw, top: IntArray, threshold: ThresholdTest | None) -> tuple[FloatArray, FloatArray]:
+    """Return P and log P'/P of all outcomes, (B, S, G, G), refusal included."""
+    logs = np.where((law.weight > 0) & law.valid[:, None], law.log_ratio, 0.0)
+    if threshold is None:
+        return law.weight, logs
+    rows, index = np.arange(len(top))[:, None, None], law.change.astype(np.int64) + 1
+    more = np.stack([threshold.log_answer_ratio(top, c) for c in (-1, 0, 1)], axis=1)[rows, index]
+    less = np.stack([threshold.log_refuse_ratio(top, c) for c in (-1, 0, 1)], axis=1)[rows, index]
+    with np.errstate(under="ignore"):
+        kept = np.exp(threshold.log_answer(top))[:, None, None, None] * law.weight
+        gone = np.broadcast_to(np.exp(threshold.log_refuse(top))[:, None, None, None], less[:, None].shape)
+    prob = np.concatenate([kept, gone], axis=1)
+    logs = np.concatenate([logs + more[:, None], less[:, None]], axis=1)
+    return prob, np.clip(np.where((prob > 0) & law.valid[:, None], logs, 0.0), -700, 700)
+
+
+def _hockey_sticks(first: FloatArray, ratio: FloatArray, at: FloatArray) -> FloatArray:
+    """Divergence of (Q (1 + ratio), Q = first) at g - 1 = ``at``, less (1 - g) where g < 1.
+
+    Parameters
+    ----------
+    first, ratio : (n_outcomes, n_pairs)
+    at : (n_points,) increasing
+
+    Returns
+    -------
+    (n_pairs, n_points)
+    """
+    out = np.zeros((first.shape[1], len(at)))
+    sign = np.where(at < 0, -1.0, 1.0)
+    for q, r in zip(first, ratio, strict=True):
+        out += q[:, None] * np.maximum(sign * (r[:, None] - at), 0.0)
+    return out
+
+
+def _to_masses(below: FloatArray, above: FloatArray, gammas: FloatArray, discretization: float) -> FloatArray:
+    """Lattice masses of the pair whose hockey-stick curve joins the dots.
+
+    Parameters
+    ----------
+    below : (n, reach + 1) H - (1 - g) at lattice points -reach ... 0
+    above : (n, reach + 1) H at lattice points 0 ... reach
+    gammas : (2 reach + 1,) e^epsilon
+    discretization : float
+        Distance of lattice points in epsilon.
+    """
+    n, reach = len(below), below.shape[1] - 1
+    # A difference of gammas would lose as many digits as the lattice is fine.
+    widths = gammas[:-1] * np.expm1(discretization)
+    left, right = np.diff(below, axis=1) / widths[:reach], np.diff(above, axis=1) / widths[reach:]
+    none = np.zeros((n, 1))
+    # The second distribution's mass at a point is the change of slope there.
+    second = np.concatenate(
+        [
+            np.diff(np.concatenate([none, left], axis=1), axis=1),
+            1 + right[:, :1] - left[:, -1:],
+            np.diff(np.concatenate([right, none], axis=1), axis=1),
+        ],
+        axis=1,
+    )
+    return np.maximum(second, 0.0) * gammas
+
+
+def dominating_masses(
+    groups: Groups,
+    noise: NoiseLike,
+    discretization: float,
+    *,
+    threshold: ThresholdTest | None = None,
+    per_group: bool = False,
+) -> LossMasses:
+    """Discretised dominating pairs, one row per histogram, or one per group of the class that loses its vote.
+
+    Rows of groups that cannot lose a vote have all their mass at loss 0.
+    """
+    n_rows = len(groups.values) if per_group else len(groups)
+    reach = 1
+    prepared = []
+    for index, values, law in all_laws(groups, noise):
+        prob, logs = _lanes(law, values[:, 0], threshold)
+        reach = max(reach, int(np.floor(np.abs(logs).max() / discretization)) + 1)
+        prepared.append((index, prob, logs, law.valid))
+    masses = np.zeros((2, n_rows, 2 * reach + 1))
+    gammas = np.exp(np.arange(-reach, reach + 1) * discretization)
+    at = np.expm1(np.arange(-reach, reach + 1) * discretization)
+    for index, prob, logs, valid in prepared:
+        g = valid.shape[1]
+        for i, row in enumerate(index):
+            p, loss = prob[i].reshape(prob.shape[1], -1), logs[i].reshape(prob.shape[1], -1)
+            for side, (first, change) in enumerate(((p * np.exp(loss), np.expm1(-loss)), (p, np.expm1(loss)))):
+                high = _hockey_sticks(first, change, at[reach:])
+                low = _hockey_sticks(first, change, at[: reach + 1])
+                # At g = 1 both forms are H; the larger of two roundings is the safe one.
+                low[:, -1] = high[:, 0] = np.maximum(
+                    high[:, 0], _hockey_sticks(first, -change, at[reach : reach + 1])[:, 0]
+                )
+                below, above = (
+                    np.where(valid[i][..., None], a.reshape(g, g, -1), 0.0).max(axis=1) for a in (low, high)
+                )
+                if per_group:
+                    where = slice(groups.offsets[row], groups.offsets[row + 1])
+                    masses[side, where] = _to_masses(below, above, gammas, discretization)
+                else:
+                    below, above = below.max(axis=0, keepdims=True), above.max(axis=0, keepdims=True)
+                    masses[side, row] = _to_masses(below, above, gammas, discretization)[0]
+    return LossMasses(discretization, masses)
 
 
 _ORDERS = np.array(DEFAULT_ORDERS)

@@ -30,7 +30,7 @@ from pate.exceptions import InvalidInputError, PateError
 from pate.noise import real_at_least
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
-from pate.privacy.compose.purse import Purse
+from pate.privacy.compose.calibrate import Purse
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders, delta_left, rdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.public_curve import rho_star, threshold_rho_star

@@ -6,18 +6,23 @@ global is changed. Colours are those of Okabe and Ito, told apart by colour-blin
 
 from __future__ import annotations
 
-from pate.core.extras import need
+from pate.core.curator import need
 
 need("matplotlib", extra="plots", why="A picture")
 
 # ruff: noqa: E402  (what follows imports matplotlib)
-from pate.report.plots._accuracy import accuracy_against_epsilon, accuracy_bars, group_rows
-from pate.report.plots._audit import audit_picture, bounds_picture
-from pate.report.plots._comparison import comparison_curves, stretched, styles
-from pate.report.plots._display import Display
-from pate.report.plots._release import answers_per_class, cost_curves
-from pate.report.plots._sensitive import ensemble_curve, margin_histogram, teacher_accuracies
-from pate.report.plots._style import COLOURS, figure_to_png, figure_to_svg, narrow_axes
+from pate.report.plots._accuracy import (
+    accuracy_against_epsilon,
+    accuracy_bars,
+    answers_per_class,
+    cost_curves,
+    ensemble_curve,
+    group_rows,
+    margin_histogram,
+    teacher_accuracies,
+)
+from pate.report.plots._comparison import audit_picture, bounds_picture, comparison_curves, stretched, styles
+from pate.report.plots._style import COLOURS, Display, figure_to_png, figure_to_svg, narrow_axes
 
 __all__ = [
     "COLOURS",

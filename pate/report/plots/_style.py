@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -140,3 +141,37 @@ def _across(names: list[str], columns: int) -> float:
     """About how many inches a legend is wide; matplotlib fills it column by column."""
     rows = -(-len(names) // columns)
     return sum(0.75 + 0.078 * max(map(len, names[i : i + rows])) for i in range(0, len(names), rows))
+
+
+# A drawn picture as scikit-learn's displays hold one: axes, figure, and itself in a notebook.
+
+
+@dataclass(frozen=True, eq=False)
+class Display:
+    r"""A picture: the last line of a notebook's cell shows it, whatever backend matplotlib has.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+
+    Examples
+    --------
+    >>> from pate.report.plots import teacher_accuracies
+    >>> shown = Display(teacher_accuracies([0.6, 0.7]))
+    >>> shown, shown._repr_png_()[:4]
+    (Display('teachers against accuracy of one teacher on the test rows'), b'\x89PNG')
+    """
+
+    ax_: Axes
+
+    @property
+    def figure_(self) -> Figure:
+        """The figure that the axes belong to."""
+        return figure_of(self.ax_)
+
+    def __repr__(self) -> str:
+        names = [self.ax_.get_ylabel(), self.ax_.get_xlabel()]
+        return f"Display({' against '.join(name for name in names if name)!r})"
+
+    def _repr_png_(self) -> bytes:
+        return figure_to_png(self.figure_, dpi=110)

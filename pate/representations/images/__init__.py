@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pate.representations.images._augment import Augmentation
-from pate.representations.images._looks import looks_of
+from pate.representations.images._augment import Augmentation, looks_of
 from pate.representations.images._pixels import Pixels
 from pate.representations.images._scattering import Scattering
 from pate.representations.images._self_supervised import SelfSupervised

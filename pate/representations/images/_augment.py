@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from pate.core.checks import check_choice, check_real
 from pate.exceptions import InvalidInputError
+from pate.representations._cells import slice_rows
+from pate.representations.images._pixels import Pixels
 
 
 @dataclass(frozen=True)
@@ -180,3 +182,29 @@ def fitting(images: torch.Tensor) -> str:
         return "mild"
     outer = 1 - inner.sum(dim=(1, 2, 3))[drawn] / whole[drawn]
     return "glyphs" if float(outer.median()) > _STROKES else "mild"
+
+
+# What public images look like: made of strokes, or not.
+
+_LOOKS_JUDGED = 2000
+
+
+def looks_of(X_public: Any, image_shape: Any = None) -> str:
+    """Return ``"glyphs"`` for public images made of strokes, ``"mild"`` for all others.
+
+    Parameters
+    ----------
+    X_public : array of shape (n, ...)
+        Public images; the first 2,000 are judged.
+    image_shape : (height, width), (channels, height, width) or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> looks_of(np.ones((2, 9, 9)))
+    'mild'
+    """
+    some = slice_rows(X_public, 0, _LOOKS_JUDGED)
+    pixels = Pixels(image_shape=image_shape).fit(some)
+    shaped = pixels.vectors(some).reshape(-1, *pixels.image_shape_)
+    return fitting(torch.from_numpy(shaped).float())

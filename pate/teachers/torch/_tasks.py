@@ -10,7 +10,7 @@ import ctypes
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -20,17 +20,63 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
-from pate.networks._devices import held_threads, visible_devices
-from pate.networks._generators import own_generator
-from pate.teachers._isolated import out_of_memory
-from pate.teachers._process import interruptible
+from pate.networks._contract import held_threads, own_generator, visible_devices
+from pate.teachers._isolated import interruptible, out_of_memory
+from pate.teachers._rows import slices
 from pate.teachers._shards import Asked, Failure, Trained
-from pate.teachers._weights import pack_weights
+from pate.teachers.checkpoints import pack_weights
 from pate.teachers.torch._grouped import Group, Member, NotApartError, vote_group, window_rows
 from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights
 from pate.teachers.torch._single import single_forward, train_single
 from pate.teachers.torch._stacked import StackedForward, alike, stacked_forward
+
+# Which teachers are trained as one group, and on how many GPUs: public, and settled before any shard is looked at.
+
+#: Most teachers in one group where nothing else is said; beyond some hundreds a step is all arithmetic.
+_LARGEST_GROUP = 256
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of teachers.
+
+    Attributes
+    ----------
+    n_teachers : int
+    group_size : int
+    n_gpus : int
+        0 on the CPU.
+    """
+
+    n_teachers: int
+    group_size: int
+    n_gpus: int
+
+    def groups(self, waiting: Collection[int]) -> Iterator[list[int]]:
+        """Yield the groups that somebody waiting is in; a group is the same teachers whoever is waiting."""
+        everybody = range(self.n_teachers)
+        groups = (list(everybody[part]) for part in slices(self.n_teachers, self.group_size))
+        return (group for group in groups if not set(group).isdisjoint(waiting))
+
+    def group_of(self, index: int) -> list[int]:
+        """Return the teachers of the group that ``index`` has its place in."""
+        start = index - index % self.group_size
+        return list(range(start, min(start + self.group_size, self.n_teachers)))
+
+
+def group_size_on(device: torch.device, group_size: Any, n_teachers: int, n_devices: int) -> int:
+    """Return how many teachers are trained as one group.
+
+    On a CPU one after the other is as fast, and lean; on a GPU as many as there are, up to some hundreds.
+    """
+    if group_size != "auto":
+        return check_int("group_size", group_size, low=1, remedy="'auto' chooses by the device.")
+    if device.type == "cpu":
+        return 1
+    return max(1, min(_LARGEST_GROUP, -(-n_teachers // n_devices)))
+
 
 T = TypeVar("T")
 

@@ -21,32 +21,30 @@ from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._door import read_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
-from pate.networks._contract import module_arguments
-from pate.networks._devices import named_device, visible_devices
+from pate.networks._contract import module_arguments, named_device, visible_devices
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._cells import private_cells
 from pate.teachers._isolated import batches, side_by_side
-from pate.teachers._rehearsal import rehearse
 from pate.teachers._rows import column_kinds, is_frame, match_columns
 from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._training import Shard as ShardRows
+from pate.teachers._training import rehearse
 from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
-from pate.teachers.torch._code import code_digest
-from pate.teachers.torch._places import Places, group_size_on
 from pate.teachers.torch._recipe import (
     OPTIMIZERS,
     PRECISIONS,
     Optimizer,
     Recipe,
     check_output,
+    code_digest,
     default_steps,
     load_weights,
     with_chain,
 )
 from pate.teachers.torch._single import train_single
 from pate.teachers.torch._stacked import stacked_forward
-from pate.teachers.torch._tasks import Shard, ask_teachers, contained_torch, train_shards
+from pate.teachers.torch._tasks import Places, Shard, ask_teachers, contained_torch, group_size_on, train_shards
 
 #: The curator is told of less than one part in so many of the rule's steps.
 _FEW = 10

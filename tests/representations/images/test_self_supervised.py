@@ -8,9 +8,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from pate.exceptions import CheckpointWarning, InvalidInputError, SensitiveValueError
 from pate.representations import cached, load
 from pate.representations.images import Augmentation, SelfSupervised
-from pate.representations.images import _training as training
-from pate.representations.images._encoders import Encoder
-from pate.representations.images._losses import simclr, vicreg
+from pate.representations.images import _self_supervised as training
+from pate.representations.images._self_supervised import Encoder, simclr, vicreg
 
 SMALL = {"n_features": 8, "width": 8, "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "float32"}
 
