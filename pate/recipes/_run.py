@@ -29,6 +29,7 @@ from pate.recipes._answers import balancing, check_decide, decided, noise_temper
 from pate.recipes._build import columns_before, make_head, make_space, narrowed
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
+from pate.recipes._unmeasured import unmeasured_temperature
 from pate.records import BallotSum, RecordVoters, count_right
 from pate.records._work import MOST_HELD_BYTES, HeldRecords
 from pate.records.spaces import SoftSpace
@@ -443,6 +444,11 @@ class RecordsPlan:
             told = measured_accuracy(counts, mu=self.mu, share=math.fsum(self.measured_shares))
             paid = replace(counts[-1].statement, measured=told)
             model.temperature = temperature_as_measured(found, labels, told.estimate)
+        elif self.recipe.student != "image" and not measured_shares(None, n=self.n_units, mu=self.mu):
+            # Decisions are fixed: no class changes.
+            seen = model.head.predict_proba(asked_with(model.head, self.z, self.phi, self.table))
+            with threadpool_limits(1):
+                model.temperature = unmeasured_temperature(head, rounds, self.phi, seen)
         statement = evidence.told_of_records(paid)
         # What a file of an earlier run says of a student, this run has not seen.
         if (len(rounds) > 1 or counts) and not getattr(model.voters.representation, "resumed_", False):

@@ -222,3 +222,37 @@ def test_a_representation_of_the_callers():
 def test_unit_rows_of_any_size():
     rows = UnitRows().fit(np.array([[-1e6, -1e6], [1e6, 1e6]]))
     assert rows.transform([[3.0, 4.0], [1e300, 0.0], [1e-300, 0.0]]).tolist() == [[0.6, 0.8], [1.0, 0.0], [1.0, 0.0]]
+
+
+@pytest.mark.long
+def test_a_common_range_that_is_too_wide_does_no_harm():
+    """The scale of columns of one range is no part of most of the map: rows may fill a sixteenth of it."""
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    private, test = order[:1400], order[1400:]
+
+    def accuracy(ranges):
+        clf = DPSGDClassifier(budget=Budget(3.0, 1e-5), classes=range(10), ranges=ranges, noise_seed=0)
+        return clf.fit(X[private], y[private]).score(X[test], y[test])
+
+    without = accuracy(None)
+    assert accuracy((0, 16)) > without - 0.03
+    assert accuracy((0, 256)) > without - 0.03
+
+
+@pytest.mark.parametrize(
+    ("ranges", "parts"),
+    [
+        ([(0, 1)] * 4, 4),
+        ([(-1, 1)] * 4, 3),
+        ([(0, 1)] * 3, 3),
+        ([(0, 1)] * 4 + [(0, 2)], 3),
+        ({"a": (0, 1), "b": (0, 1), "c": (0, 1), "d": (0, 1), "e": ["x", "y"]}, 3),
+    ],
+    ids=["of one range", "around zero", "few", "of two ranges", "mixed"],
+)
+def test_the_map_follows_from_declared_ranges_alone(ranges, parts):
+    plan = RecipePlan.of((len(ranges),), n_units=500, n_classes=2, budget=Budget(1.0, 1e-5), ranges=ranges)
+    both = plan.maps[0].parts_[-2]
+    assert len(both.parts_) == parts
+    assert sum(both.weights) == pytest.approx(1)

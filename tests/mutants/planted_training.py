@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import PCA
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from wall import Mutant
 from wall_looks import by_check, by_replay, by_sums
 
@@ -22,9 +24,10 @@ from pate.core.checks import encode_labels
 from pate.exceptions import PateError
 from pate.mechanisms import GaussianSum
 from pate.networks import MLP
-from pate.records import HardSpace, SignedSpace
+from pate.records import HardSpace, SignedSpace, count_right
 from pate.records.ballot_sum import GRID
 from pate.release import release_ballots
+from pate.students._asked import answers_alone
 
 
 def _sgd() -> SGDClassifier:
@@ -239,6 +242,35 @@ def public_map_sum(X, y, groups=None):
     return voters.cast(components.transform(X), y)
 
 
+# ---- measured accuracy ----
+
+
+def centred(rows: Any) -> Any:
+    """Rows less the mean of all rows that are handed over with them."""
+    return rows - rows.mean(axis=0)
+
+
+def far_away(data: Data) -> Data:
+    X, y, groups = data
+    X = X.copy()
+    X[7] = 1e4
+    return X, y, groups
+
+
+def right_alone(X, y, groups=None):
+    """A student that looks at the whole block is asked row by row: pate does not vouch for it."""
+    X_public, y_public, _ = world(999)
+    student = make_pipeline(FunctionTransformer(centred), GaussianNB()).fit(X_public, y_public)
+    answers = answers_alone(student, X, np.ones(len(X), dtype=bool), n_classes=len(CLASSES), keep_places=True)
+    return count_right(answers, y, classes=CLASSES)
+
+
+def right_in_blocks(X, y, groups=None):
+    """It is vouched for as code that takes each row by itself, and asked block by block."""
+    with patch("pate.students._asked.is_known_throughout", lambda student: True):
+        return right_alone(X, y)
+
+
 def _released(summed: Any) -> Any:
     def pipeline(X, y, groups=None):
         return release_ballots(summed(X, y), GaussianSum(noise_multiplier=4.0), budget=BUDGET)
@@ -298,5 +330,10 @@ MUTANTS = (
         "a representation fitted on private rows",
         "embeddings trained on all data",
         _ballots(public_map_sum, private_map_sum, thirtyfold),
+    ),
+    Mutant(
+        "a student that looks at all rows it is asked about vouched for as one that takes each by itself",
+        "pipelines that standardise whatever they are handed at prediction",
+        {"pair": by_sums(right_alone, right_in_blocks, world, far_away)},
     ),
 )

@@ -41,6 +41,9 @@ _FOURIER, _BANDWIDTH = 1000, 0.55
 _FEWER, _IN_RANGES, _KERNEL, _AMOUNTS = 512, 0.5, 0.75, 0.25
 #: ... of rows of norm 1, in distances of random ones, which are about the root of 2; and how many those are.
 _ON_SPHERE, _MADE_UP = 0.28, 256
+#: Where so many columns have one range, the share of what takes rows for as long as the range is wide; and of the rest,
+#: which takes rows of norm 1, that of their kernel. Chosen on pendigits and optdigits, ranges up to 16 times too wide.
+_OF_ONE_UNIT, _AS_WIDE, _OF_NORM_ONE = 4, 0.25, 2 / 3
 #: Channels of scattering are normed in groups of so many.
 _CHANNELS_TOGETHER = 3
 _SPARSE_COMPONENTS = 256
@@ -255,6 +258,9 @@ def _within_ranges(rows: Any, last: UnitRows, random_state: int) -> Representati
     ``rows`` are made up: evenly spread over each range, so that the share of those below a number is its place there.
     Numbers are looked at from the middle of their range; where most are amounts, from its beginning too, as of long
     tails next to all stand there. A kernel is for numbers: categories are told apart without one.
+
+    Rows may stand much closer together than made-up ones. Of columns of one range, most of the map is therefore of rows
+    of norm 1: it is the same however wide a range from 0 is, or one around 0.
     """
     columns = chain(TableMap(numeric=["quantile"], max_categories=MOST_VALUES), PublicScale(0.0))
     lows = [column.min() for column in _columns_of(rows) if column.dtype.kind == "f"]
@@ -267,9 +273,32 @@ def _within_ranges(rows: Any, last: UnitRows, random_state: int) -> Representati
         (chain(AboveLeast(), UnitRows()), amounts),
         (chain(fourier, PublicScale(0.0), UnitRows()), kernel),
     ]
+    if _of_one_range(rows):
+        parts = _whatever_the_width(parts, random_state)
     there = [(part, weight) for part, weight in parts if weight > 0]
     both = combine(*(part for part, _ in there), weights=[weight for _, weight in there])
     return chain(columns, both, last).fit(rows)
+
+
+def _of_one_range(rows: Any) -> bool:
+    columns = _columns_of(rows)
+    if len(columns) < _OF_ONE_UNIT or any(column.dtype.kind != "f" for column in columns):
+        return False
+    return len({(column.min(), column.max()) for column in columns}) == 1
+
+
+def _whatever_the_width(parts: list[tuple[Any, float]], random_state: int) -> list[tuple[Any, float]]:
+    """Return parts of :func:`_within_ranges`, most of whose weight goes to rows of norm 1 and a kernel of those."""
+    (middle, a), (beginning, b), (kernel, c) = ((part, _AS_WIDE * weight) for part, weight in parts)
+    rest = 1 - _AS_WIDE
+    one, width = (1 - _OF_NORM_ONE) * rest, _ON_SPHERE
+    if b > 0:  # made-up rows of norm 1 stand half as far apart, seen from the beginning of their range
+        beginning, b, start, width = beginning, b + one, beginning, 2 * _ON_SPHERE
+    else:
+        a, start = a + one, middle
+    fourier = RandomFourier(_FEWER, bandwidth=width, random_state=random_state)
+    near = chain(start, fourier, PublicScale(0.0), UnitRows())
+    return [(middle, a), (beginning, b), (kernel, c), (near, _OF_NORM_ONE * rest)]
 
 
 def _columns_of(rows: Any) -> list[npt.NDArray[Any]]:
