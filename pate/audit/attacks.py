@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.attacks._shadows import (
+from pate.audit._shadows import (
     ATTACKS,
     Answers,
     Material,
