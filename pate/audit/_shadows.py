@@ -517,12 +517,7 @@ def check_estimator(estimator: Any, X_public: Any = None) -> Any:
 
 
 def shadows_of(
-    material: Material,
-    halves: list[IndexArray],
-    *,
-    n_jobs: int | None,
-    folder: ShadowFolder | None,
-    verbose: bool,
+    material: Material, halves: list[IndexArray], *, n_jobs: int | None, folder: ShadowFolder | None, verbose: bool
 ) -> list[Shadow]:
     """Return what a model fitted on each half says; those that a folder holds are not fitted again."""
     found: dict[int, Shadow] = {}
@@ -537,11 +532,7 @@ def shadows_of(
         found[i] = shadow
         if folder is not None:
             folder.save(
-                i,
-                logit=shadow.logit,
-                right=shadow.right,
-                robust=shadow.robust,
-                promise=json.dumps(shadow.promise),
+                i, logit=shadow.logit, right=shadow.right, robust=shadow.robust, promise=json.dumps(shadow.promise)
             )
     return [found[i] for i in range(len(halves))]
 

@@ -27,9 +27,9 @@ from typing import Any
 import joblib
 import numpy as np
 
+from pate.audit._scores import MechanismRelease, NoisySum, Release, audit_scores, is_learnt, said, scorer, trained
 from pate.audit.bounds import curve_test
 from pate.audit.claims import Claim
-from pate.audit._scores import MechanismRelease, NoisySum, Release, audit_scores, is_learnt, said, scorer, trained
 from pate.core.checks import check_int, check_real, shown
 from pate.core.files import atomic_path, parse_json, write_text
 from pate.core.progress import track

@@ -14,18 +14,7 @@ from pate.data._ids import id_bytes
 from pate.exceptions import InvalidInputError
 
 #: What can be done to one unit; "front" is the same data set in another order.
-KINDS = (
-    "replace",
-    "flip",
-    "scale",
-    "duplicate",
-    "remove",
-    "add",
-    "regroup",
-    "only of its class",
-    "front",
-    "missing",
-)
+KINDS = ("replace", "flip", "scale", "duplicate", "remove", "add", "regroup", "only of its class", "front", "missing")
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,11 +271,7 @@ def _front(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
 
 
 _MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = dict(
-    zip(
-        KINDS,
-        (_replace, _flip, _scale, _duplicate, _remove, _add, _regroup, _only, _front, _missing),
-        strict=True,
-    )
+    zip(KINDS, (_replace, _flip, _scale, _duplicate, _remove, _add, _regroup, _only, _front, _missing), strict=True)
 )
 _TWO_STEPS = ("replace", "flip", "scale", "missing")
 
