@@ -57,13 +57,7 @@ def other_class(labels: IntArray, n_classes: int, rng: np.random.Generator) -> I
 
 
 def number_rows(name: str, X: Any, why: str) -> npt.NDArray[Any]:
-    """Return rows as an array of numbers.
-
-    Raises
-    ------
-    InvalidInputError
-        A table, texts or sparse rows: ``why`` they will not do.
-    """
+    """Return rows as an array of numbers; tables, texts and sparse rows are refused: ``why`` they will not do."""
     array = np.asarray(X) if not hasattr(X, "columns") and not hasattr(X, "tocsr") else None
     if array is None or array.dtype.kind not in "biuf" or array.ndim < 2:
         raise InvalidInputError(
@@ -80,14 +74,6 @@ def far_row(X_public: Any, like: Any, rng: np.random.Generator) -> Any:
     wide = rows.astype(np.float64)
     sign = rng.choice([-1.0, 1.0], size=rows.shape[1:])
     return (wide.mean(axis=0) + sign * _FAR * wide.std(axis=0)).astype(np.result_type(private.dtype, np.float32))
-
-
-def another(n_records: int, unit: IntArray, rng: np.random.Generator) -> int:
-    """Return the place of some record that is not of ``unit``."""
-    others = np.setdiff1d(np.arange(n_records), unit)
-    if not len(others):
-        raise InvalidInputError("a natural canary needs another record to put in one's place. Pass more records.")
-    return int(rng.choice(others))
 
 
 def with_copy(X: Any, unit: IntArray, source: int) -> Any:
@@ -117,11 +103,6 @@ def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
         if given.dtype.kind == "O"
         else np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
     )
-
-
-def leverage(row: FloatArray, centre: FloatArray) -> list[tuple[float, FloatArray]]:
-    """Return a query's row and the same further out from the public centre, which pulls harder at linear models."""
-    return [(scale, centre + scale * (row - centre)) for scale in (1.0, 3.0, 10.0, 30.0)]
 
 
 # Which queries are asked: given ones, the most contested, or one that an adversary crafted.
@@ -233,7 +214,8 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     """Return the ends of lines: clear rows of two classes each."""
     winner, margin = counts.argmax(axis=1), np.sort(counts, axis=1)
     clear = margin[:, -1] - margin[:, -2]
-    of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in _by_class(winner)]
+    by_class = (np.flatnonzero(winner == c) for c in np.unique(winner))
+    of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in by_class]
     if len(of_class) < 2:
         raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
     starts, ends = [], []
@@ -244,81 +226,12 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     return np.array(starts), np.array(ends)
 
 
-def _by_class(winner: IntArray) -> list[IntArray]:
-    return [np.flatnonzero(winner == c) for c in np.unique(winner)]
-
-
-def most_contested(votes: Votes, n_queries: int | None, mechanism: Any) -> IntArray:
-    """Return the places of the queries whose answer one vote can move most."""
-    return np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]
-
-
 # Crafted canaries: one record that turns its teacher on a contested query, or moves a sum of ballots far.
 
 #: Teachers that are tried, and public rows that a ballot is made of.
 _TEACHERS, _BALLOTS = 8, 64
-
-
-@dataclass(frozen=True)
-class Crafted:
-    """The record that was replaced, and the ensemble that came of it."""
-
-    record: int
-    moved: ShardEnsemble
-
-
-def craft_record(
-    teachers: ShardEnsemble,
-    X: Any,
-    y: Any,
-    groups: Any,
-    X_public: Any,
-    query: Any,
-    votes: Votes,
-    mechanism: Any,
-    record: int | None,
-    rng: np.random.Generator,
-) -> Crafted:
-    """Return the first record found that turns its teacher's vote on ``query`` between the two leading classes.
-
-    Parameters
-    ----------
-    query : array of shape (1, ...)
-    votes : Votes
-        On that query, with labels.
-    record : int or None
-        Which one to replace; None tries some teachers, and the record of each that is nearest to the query.
-    """
-    assert votes.labels is not None
-    rows, public = number_rows("X", X, "a crafted record"), number_rows("X_public", X_public, "a crafted record")
-    counts, said = votes.counts[0], votes.labels[:, 0]
-    first, second = np.argsort(-counts, kind="stable")[:2].tolist()
-    if record is None:
-        turns = sorted([(first, second), (second, first)], key=lambda t: -contested_move(counts, t[0], t[1], mechanism))
-        places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
-    else:
-        shard = int(teachers.partition_.assignment[record])
-        places = [(shard, second if said[shard] == first else first)]
-    centre = public.astype(np.float64).mean(axis=0)
-    best: tuple[float, Crafted] | None = None
-    for shard, to in places:
-        own = teachers.partition_.shard(shard)
-        at = record if record is not None else _nearest(rows, np.asarray(y), own, query, teachers.classes_[said[shard]])
-        for _, row in leverage(np.asarray(query[0], dtype=np.float64), centre):
-            unit = np.array([at])
-            changed = with_row(X, unit, row.astype(np.result_type(rows.dtype, np.float32)))
-            labels = with_labels(y, unit, [teachers.classes_[to]])
-            moved = teachers.with_shard(changed, labels, groups=groups, shard=shard)
-            after = moved.vote(query)
-            assert after.labels is not None
-            now = int(after.labels[shard, 0])
-            worth = contested_move(counts, int(said[shard]), now, mechanism)
-            if best is None or worth > best[0]:
-                best = worth, Crafted(int(at), moved)
-            if now == to:
-                return best[1]
-    assert best is not None
-    return best[1]
+#: A query's row, and the same so many times as far from the public centre, which pulls harder at linear models.
+_OUTWARD = (1.0, 3.0, 10.0, 30.0)
 
 
 def _nearest(rows: Any, y: Any, shard: IntArray, query: Any, value: Any) -> int:
@@ -373,11 +286,15 @@ class Asked(ABC):
         """Return X' and y' of a canary that is not crafted."""
         unit = np.array([record])
         if kind == "person":
-            unit = np.flatnonzero(
-                np.asarray(plain_column(self.groups)) == np.asarray(plain_column(self.groups))[record]
-            )
+            owners = np.asarray(plain_column(self.groups))
+            unit = np.flatnonzero(owners == owners[record])
         if kind == "natural":
-            at = another(self.n_records, unit, rng)
+            others = np.setdiff1d(np.arange(self.n_records), unit)
+            if not len(others):
+                raise InvalidInputError(
+                    "a natural canary needs another record to put in one's place. Pass more records."
+                )
+            at = int(rng.choice(others))
             return with_copy(self.X, unit, at), with_labels(self.y, unit, [self.y[at]])
         X = self.X if kind != "out of distribution" else with_row(self.X, unit, far_row(self.X_public, self.X, rng))
         labels = other_class(class_indices(self.y[unit], self.classes), len(self.classes), rng)
@@ -410,14 +327,17 @@ class OfShards(Asked):
             rng = np.random.default_rng([seed, 1])
             asked = self.teachers
             if adversary is not None:
-                asked = own_teachers(asked, *_two(adversary), n_records=self.n_records, seed=seed)
+                if not isinstance(adversary, list | tuple) or len(adversary) != 2:
+                    raise InvalidInputError(f"adversary must be (rows, labels), got {shown(adversary)}.")
+                asked = own_teachers(asked, adversary[0], adversary[1], self.n_records, seed)
             self.rows = crafted_query(asked, self.X_public, mechanism, rng)
             self.places = np.zeros(n_queries or REPEATS, dtype=np.int64)
         else:
             n_public = self.X_public.shape[0] if hasattr(self.X_public, "shape") else len(self.X_public)
             places = np.arange(n_public)[:n_queries]
             if queries == "most contested":
-                places = most_contested(self.teachers.vote(self.X_public, keep_labels=False), n_queries, mechanism)
+                votes = self.teachers.vote(self.X_public, keep_labels=False)
+                places = np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]
             self.rows, self.places = take_rows(self.X_public, places), np.arange(len(places))
         self.mechanism, self.n_queries = mechanism, len(self.places)
         self.votes = self.teachers.vote(self.rows)
@@ -425,26 +345,54 @@ class OfShards(Asked):
     def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Votes, Votes, int]:
         """Train the one teacher anew and ask again."""
         if kind == "crafted":
-            at = np.array([int(contested(self.votes.counts, self.mechanism).argmax())])
-            crafted = craft_record(
-                self.teachers,
-                self.X,
-                self.y,
-                self.groups,
-                self.X_public,
-                take_rows(self.rows, at),
-                self.votes.take(at),
-                self.mechanism,
-                None if free else record,
-                rng,
-            )
-            moved, record = crafted.moved, crafted.record
+            moved, record = self._crafted(None if free else record, rng)
         else:
             X, y = self.replaced(kind, record, rng)
             shard = int(self.teachers.partition_.assignment[record])
             moved = self.teachers.with_shard(X, y, groups=self.groups, shard=shard)
-        after = moved.vote(self.rows)
-        return self.votes.take(self.places), after.take(self.places), record
+        return self.votes.take(self.places), moved.vote(self.rows).take(self.places), record
+
+    def _crafted(self, record: int | None, rng: np.random.Generator) -> tuple[ShardEnsemble, int]:
+        """Return the ensemble with the first record found that turns its teacher's vote, and which was replaced.
+
+        Between the two leading classes of the most contested query. None as ``record`` tries some teachers, and the
+        record of each that is nearest to the query.
+        """
+        at_query = np.array([int(contested(self.votes.counts, self.mechanism).argmax())])
+        query, votes, teachers = take_rows(self.rows, at_query), self.votes.take(at_query), self.teachers
+        assert votes.labels is not None
+        rows = number_rows("X", self.X, "a crafted record")
+        public = number_rows("X_public", self.X_public, "a crafted record")
+        counts, said = votes.counts[0], votes.labels[:, 0]
+        first, second = np.argsort(-counts, kind="stable")[:2].tolist()
+        if record is None:
+            turns = [(first, second), (second, first)]
+            turns.sort(key=lambda turn: -contested_move(counts, turn[0], turn[1], self.mechanism))
+            places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
+        else:
+            shard = int(teachers.partition_.assignment[record])
+            places = [(shard, second if said[shard] == first else first)]
+        centre = public.astype(np.float64).mean(axis=0)
+        outward = np.asarray(query[0], dtype=np.float64) - centre
+        best: tuple[float, ShardEnsemble, int] | None = None
+        for shard, to in places:
+            own = teachers.partition_.shard(shard)
+            at = record if record is not None else _nearest(rows, self.y, own, query, teachers.classes_[said[shard]])
+            for by in _OUTWARD:
+                row = (centre + by * outward).astype(np.result_type(rows.dtype, np.float32))
+                unit = np.array([at])
+                X, y = with_row(self.X, unit, row), with_labels(self.y, unit, [teachers.classes_[to]])
+                moved = teachers.with_shard(X, y, groups=self.groups, shard=shard)
+                after = moved.vote(query)
+                assert after.labels is not None
+                now = int(after.labels[shard, 0])
+                worth = contested_move(counts, int(said[shard]), now, self.mechanism)
+                if best is None or worth > best[0]:
+                    best = worth, moved, int(at)
+                if now == to:
+                    return best[1:]
+        assert best is not None
+        return best[1:]
 
 
 class OfRecords(Asked):
@@ -491,14 +439,6 @@ def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardE
         teachers.set_params(n_teachers=default_heads(n_records))
     return teachers
 
-
-def _two(adversary: Any) -> tuple[Any, Any]:
-    if not isinstance(adversary, list | tuple) or len(adversary) != 2:
-        raise InvalidInputError(f"adversary must be (rows, labels), got {shown(adversary)}.")
-    return adversary[0], adversary[1]
-
-
-# The chain pair <= data-dependent <= public, on one canary after the other.
 
 #: Rounding that is granted to an inequality.
 _MARGIN = 1e-9

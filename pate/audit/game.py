@@ -112,11 +112,9 @@ def played(
     if n_jobs in (None, 1):
         made = (play_block(release, scorer, D, D_prime, plan, span) for span in left)
     else:
-        from joblib import Parallel, delayed
-
-        work = (delayed(play_block)(release, scorer, D, D_prime, plan, span) for span in left)
+        work = (joblib.delayed(play_block)(release, scorer, D, D_prime, plan, span) for span in left)
         # Few are sent ahead: a game that stops early has wasted no more than these.
-        made = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
+        made = joblib.Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
 
     def steps() -> Generator[list[FloatArray], None, None]:
         for span in spans:
@@ -365,7 +363,10 @@ def game(
     plan = plan_of(n_runs, batch, random_state, checkpoint_dir)
     words = said(score)
     # A second look at the same runs under another claim or alarm would spend what the first one spent.
-    facts = _facts(release, score, words, D, D_prime) | {
+    facts = {
+        "release": joblib.hash(played_as(release)),
+        "score": f"{words}, {joblib.hash(played_as(score))}",
+        "worlds": joblib.hash((D, D_prime)),
         "claim": f"{held}, {joblib.hash((held.mu, held.points))}",
         "false_alarms": alarms,
         "early_stop": early_stop,
@@ -419,15 +420,6 @@ def game(
         seconds=time.perf_counter() - begun,
     )
     return replace(result, n_releases=2 * done)
-
-
-def _facts(release: Any, score: Any, words: str, D: Any, D_prime: Any) -> dict[str, Any]:
-    """Return what must be the same when a folder is taken up again."""
-    return {
-        "release": joblib.hash(played_as(release)),
-        "score": f"{words}, {joblib.hash(played_as(score))}",
-        "worlds": joblib.hash((D, D_prime)),
-    }
 
 
 def _scores(rows: list[FloatArray], model: Any, n_train: int, size: int) -> FloatArray:
