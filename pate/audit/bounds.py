@@ -120,13 +120,7 @@ def mu_bound(out: npt.ArrayLike, in_: npt.ArrayLike, *, level: float = 0.95) -> 
 
 
 def epsilon_bound(
-    out: npt.ArrayLike,
-    in_: npt.ArrayLike,
-    *,
-    delta: float,
-    level: float = 0.95,
-    method: str = "ranks",
-    seed: int = 0,
+    out: npt.ArrayLike, in_: npt.ArrayLike, *, delta: float, level: float = 0.95, method: str = "ranks", seed: int = 0
 ) -> float:
     """Return a bound from below on epsilon at ``delta``, in both directions; 0 where the scores prove nothing.
 

@@ -6,8 +6,7 @@ from scipy import stats
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from pate.audit.attacks._roc import Answers, Points, roc_of, scores
-from pate.audit.attacks._shadows import draw_halves, said_of
+from pate.audit._shadows import Answers, Points, draw_halves, roc_of, said_of, scores
 
 
 def world(n_shadows, n_units=50, seed=0, gap=1.0):

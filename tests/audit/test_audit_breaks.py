@@ -8,8 +8,7 @@ import pytest
 from pate import ConfidentGNMax, GNMax, NoisyHistogram, Votes, account, audit
 from pate.audit.bounds import curve_test, half_counts, mu_bound, rates_bound
 from pate.audit.claims import Claim
-from pate.audit.game import MechanismRelease, NoisySum, audit_scores, game
-from pate.audit.game._play import played_as
+from pate.audit.game import MechanismRelease, NoisySum, audit_scores, game, played_as
 from pate.audit.laws._subject import Cells
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact import GaussianNoise

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from pate import Budget, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, Votes, release_labels
 from pate.audit import Audit, pair
-from pate.audit.worst import worst_neighbour
+from pate.audit.audited import worst_neighbour
 from pate.exceptions import InvalidInputError, PateError, RunFolderError, SensitiveValueError
 from pate.report._record import Record
 from pate.report.audit_result import SCHEMA, AuditResult, Curve, Figure, Picture

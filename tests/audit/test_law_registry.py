@@ -12,8 +12,8 @@ import pate.mechanisms
 import pate.rivals
 from pate import GaussianSum, GNMax, InvalidInputError, VoteCap
 from pate.audit import independence, law
-from pate.audit.laws._gates import SmoothRelease, _of
 from pate.audit.laws._training import Batches
+from pate.audit.laws._votes import SmoothRelease, _of
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
 from pate.mechanisms import Mechanism
 from pate.noise.source import NoiseSource

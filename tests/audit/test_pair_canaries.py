@@ -14,8 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from pate import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, PATEClassifier, TeacherEnsemble
 from pate.audit import canary
-from pate.audit.canaries import CANARIES
-from pate.audit.canaries._voters import (
+from pate.audit.canaries import (
+    CANARIES,
     contested,
     crafted_query,
     far_row,
@@ -192,14 +192,14 @@ def test_a_chain_that_does_not_hold_is_an_error():
 
 @pytest.mark.long
 def test_a_data_dependent_bound_that_is_too_low_is_an_error(monkeypatch):
-    from pate.audit.canaries import _chain
+    from pate.audit import canaries
 
-    honest = _chain.account
+    honest = canaries.account
 
     def half(votes, mechanism, **settings):
         return honest(votes, GNMax(mechanism.sigma * 3), **settings)
 
-    monkeypatch.setattr(_chain, "account", half)
+    monkeypatch.setattr(canaries, "account", half)
     with pytest.raises(PateError, match="pair <= data-dependent <= public does not hold"):
         canary(TEACHERS, X, Y, X_public=PUBLIC, mechanism=GNMax(8.0), canary="crafted", queries="crafted", n_queries=40)
 

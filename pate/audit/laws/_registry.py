@@ -414,7 +414,7 @@ SampleOf = Callable[[Any, IntArray, NoiseSource], Any]
 #: Registered when somebody asks for them: some rooms are heavy.
 _ROOMS = {
     "pate.mechanisms": "pate.audit.laws._votes",
-    "pate.privacy.publish": "pate.audit.laws._gates",
+    "pate.privacy.publish": "pate.audit.laws._votes",
     "pate.rivals": "pate.audit.laws._rival_methods",
     "pate.dpsgd": "pate.audit.laws._training",
 }

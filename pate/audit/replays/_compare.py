@@ -399,15 +399,23 @@ def _public(event: Event, name: str, mine: Any, other: Any) -> str:
     return f"{who} differs{thing}{values}"
 
 
-def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+def _states(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[int]:
+    """Return whose state moved; of other numbers of them, which is public, it is told already."""
     mine, other = a.private["states"], b.private["states"]
+    if len(mine) != len(other) or allowed.shards is None:
+        return []
+    found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
+    moved.teachers = max(moved.teachers, len(found))
+    return found
+
+
+def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     rows = [p != q for p, q in zip(a.private["rows"], b.private["rows"], strict=False)]
     if sum(rows) > moved.rows:
         moved.rows, moved.n_rows = sum(rows), len(rows)
-    if len(mine) != len(other) or allowed.shards is None:
-        return []  # public, and told of already; or nothing is claimed
-    found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
-    moved.teachers = max(moved.teachers, len(found))
+    found = _states(a, b, allowed, moved)
+    if not found or allowed.shards is None:
+        return []
     if len(found) > allowed.shards:
         return [f"teachers {ranges(found)} moved"]
     cuts = a.private["shards"], b.private["shards"]
@@ -422,12 +430,8 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 
 def _functions(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
-    mine, other = a.private["states"], b.private["states"]
-    if len(mine) != len(other) or allowed.shards is None:
-        return []
-    found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
-    moved.teachers = max(moved.teachers, len(found))
-    return [f"the estimators of functions {ranges(found)} moved"] if len(found) > allowed.shards else []
+    found = _states(a, b, allowed, moved)
+    return [f"the estimators of functions {ranges(found)} moved"] if len(found) > (allowed.shards or 0) else []
 
 
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:

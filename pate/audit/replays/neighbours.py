@@ -13,20 +13,6 @@ from pate.core.checks import check_choice, check_int
 from pate.data._ids import id_bytes
 from pate.exceptions import InvalidInputError
 
-#: What can be done to one unit; "front" is the same data set in another order.
-KINDS = (
-    "replace",
-    "flip",
-    "scale",
-    "duplicate",
-    "remove",
-    "add",
-    "regroup",
-    "only of its class",
-    "front",
-    "missing",
-)
-
 
 @dataclass(frozen=True, repr=False)
 class Neighbour:
@@ -147,14 +133,8 @@ def _new_owner(records: Records, choice: Choice) -> Any:
     return next(c for c in candidates if id_bytes(c) not in taken)
 
 
-def _with_owner(groups: Any, owner: Any) -> Any:
-    wide = groups if groups.dtype.kind in "iu" else groups.astype(object)
-    return wide, owner
-
-
 def _regrouped(records: Records, places: Any, owner: Any) -> Records:
-    groups, owner = _with_owner(records.groups, owner)
-    groups = groups.copy()
+    groups = records.groups.copy() if records.groups.dtype.kind in "iu" else records.groups.astype(object)
     groups[places] = owner
     return replace(records, groups=groups)
 
@@ -281,13 +261,12 @@ def _front(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     return records, records.take(index), "one record stands at the front: the same data in another order"
 
 
-_MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = dict(
-    zip(
-        KINDS,
-        (_replace, _flip, _scale, _duplicate, _remove, _add, _regroup, _only, _front, _missing),
-        strict=True,
-    )
-)
+_MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = {
+    "replace": _replace, "flip": _flip, "scale": _scale, "duplicate": _duplicate, "remove": _remove, "add": _add,
+    "regroup": _regroup, "only of its class": _only, "front": _front, "missing": _missing,
+}  # fmt: skip
+#: What can be done to one unit; "front" is the same data set in another order.
+KINDS = tuple(_MAKERS)
 _TWO_STEPS = ("replace", "flip", "scale", "missing")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,9 +24,6 @@ from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 from pate.votes import ABSTAIN
 
 # How one run becomes one number: the higher, the more it looks like the second world.
-
-#: Of outputs in the two worlds to an array with one row per run.
-Scorer = Callable[[Any, Any, Any], FloatArray]
 
 
 def is_learnt(score: Any) -> bool:
@@ -59,32 +57,23 @@ def scorer(score: Any, release: Any) -> Callable[[Any, Any, Any, bool], FloatArr
                 "score='likelihood' needs a release with log_ratio(outputs, D, D_prime), such as MechanismRelease. "
                 "Pass a function of one output, or score='classifier'."
             )
-        return _Likelihood(release)
+        return partial(_likelihood, release)
     if is_learnt(score):
         return _features
     if callable(score):
-        return _Own(score)
+        return partial(_own, score)
     raise InvalidInputError(
         f"score must be 'likelihood', 'classifier', a function of an output or a classifier, got {shown(score)}."
     )
 
 
-class _Likelihood:
-    def __init__(self, release: Any) -> None:
-        self._release = release
-
-    def __call__(self, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
-        whole = outputs if batched else np.stack([np.asarray(output) for output in outputs])
-        return np.asarray(self._release.log_ratio(whole, D, D_prime), dtype=np.float64)
+def _likelihood(release: Any, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
+    whole = outputs if batched else np.stack([np.asarray(output) for output in outputs])
+    return np.asarray(release.log_ratio(whole, D, D_prime), dtype=np.float64)
 
 
-class _Own:
-    def __init__(self, score: Callable[[Any], Any]) -> None:
-        self._score = score
-
-    def __call__(self, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
-        found = self._score(outputs) if batched else [self._score(output) for output in outputs]
-        return np.asarray(found, dtype=np.float64)
+def _own(score: Any, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
+    return np.asarray(score(outputs) if batched else [score(output) for output in outputs], dtype=np.float64)
 
 
 def _features(outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Membership inference by shadow models: who can tell on which records a model was fitted."""
+"""Membership inference against whatever is fitted: shadow models, LiRA, RMIA, loss and labels alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.attacks._roc import ATTACKS, Answers, Roc, roc_of, scores
-from pate.audit.attacks._shadows import Material, ShadowFolder, Units, check_estimator, draw_halves, shadows_of
+from pate.audit._shadows import (
+    ATTACKS,
+    Answers,
+    Material,
+    Roc,
+    ShadowFolder,
+    Units,
+    check_estimator,
+    draw_halves,
+    roc_of,
+    scores,
+    shadows_of,
+)
 from pate.audit.claims import Claim
 from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
 from pate.core.frames import plain_column, plain_rows
@@ -26,6 +37,8 @@ from pate.teachers.checkpoints import recipe_key
 
 __all__ = ["attack"]
 
+
+# Membership inference by shadow models: who can tell on which records a model was fitted.
 
 # What is claimed of the models that are attacked: by the caller, or by the models' own statements.
 

@@ -1,30 +1,47 @@
-"""Whoever votes, under D and under D': shard teachers on queries, or records in one sum."""
+"""Canaries: one replaced record (or person) at a time, and what the exact laws say that its replacement shows."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from pate.core.checks import shown
+from pate.audit.pair import bounds_picture, laws_of, pair, some_places
+from pate.core.checks import check_choice, check_int, shown
 from pate.core.frames import plain_column
 from pate.core.types import FloatArray, IntArray
 from pate.data._overlap import records_fingerprint
 from pate.estimator import PATEClassifier
-from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
+from pate.exceptions import (
+    CuratorWarning,
+    DuplicateRecordsWarning,
+    InvalidInputError,
+    PateError,
+    PrivacyParameterWarning,
+)
 from pate.mechanisms import ExactLaw
+from pate.privacy.convert import check_delta
 from pate.privacy.exact.given_pair import given_pair
 from pate.records import BallotSum, RecordVoters
 from pate.release import default_heads
+from pate.report.audit_result import AuditResult, Figure, Picture
+from pate.studies.account import account
 from pate.teachers import ShardEnsemble, class_indices
 from pate.teachers._rows import take_rows
 from pate.teachers._usable import owned
 from pate.votes import Votes
+
+__all__ = ["CANARIES", "QUERIES", "canary"]
+
+
+# Whoever votes, under D and under D': shard teachers on queries, or records in one sum.
 
 # What stands in a replaced record's place.
 
@@ -40,13 +57,7 @@ def other_class(labels: IntArray, n_classes: int, rng: np.random.Generator) -> I
 
 
 def number_rows(name: str, X: Any, why: str) -> npt.NDArray[Any]:
-    """Return rows as an array of numbers.
-
-    Raises
-    ------
-    InvalidInputError
-        A table, texts or sparse rows: ``why`` they will not do.
-    """
+    """Return rows as an array of numbers; tables, texts and sparse rows are refused: ``why`` they will not do."""
     array = np.asarray(X) if not hasattr(X, "columns") and not hasattr(X, "tocsr") else None
     if array is None or array.dtype.kind not in "biuf" or array.ndim < 2:
         raise InvalidInputError(
@@ -63,14 +74,6 @@ def far_row(X_public: Any, like: Any, rng: np.random.Generator) -> Any:
     wide = rows.astype(np.float64)
     sign = rng.choice([-1.0, 1.0], size=rows.shape[1:])
     return (wide.mean(axis=0) + sign * _FAR * wide.std(axis=0)).astype(np.result_type(private.dtype, np.float32))
-
-
-def another(n_records: int, unit: IntArray, rng: np.random.Generator) -> int:
-    """Return the place of some record that is not of ``unit``."""
-    others = np.setdiff1d(np.arange(n_records), unit)
-    if not len(others):
-        raise InvalidInputError("a natural canary needs another record to put in one's place. Pass more records.")
-    return int(rng.choice(others))
 
 
 def with_copy(X: Any, unit: IntArray, source: int) -> Any:
@@ -100,11 +103,6 @@ def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
         if given.dtype.kind == "O"
         else np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
     )
-
-
-def leverage(row: FloatArray, centre: FloatArray) -> list[tuple[float, FloatArray]]:
-    """Return a query's row and the same further out from the public centre, which pulls harder at linear models."""
-    return [(scale, centre + scale * (row - centre)) for scale in (1.0, 3.0, 10.0, 30.0)]
 
 
 # Which queries are asked: given ones, the most contested, or one that an adversary crafted.
@@ -216,7 +214,8 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     """Return the ends of lines: clear rows of two classes each."""
     winner, margin = counts.argmax(axis=1), np.sort(counts, axis=1)
     clear = margin[:, -1] - margin[:, -2]
-    of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in _by_class(winner)]
+    by_class = (np.flatnonzero(winner == c) for c in np.unique(winner))
+    of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in by_class]
     if len(of_class) < 2:
         raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
     starts, ends = [], []
@@ -227,81 +226,12 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     return np.array(starts), np.array(ends)
 
 
-def _by_class(winner: IntArray) -> list[IntArray]:
-    return [np.flatnonzero(winner == c) for c in np.unique(winner)]
-
-
-def most_contested(votes: Votes, n_queries: int | None, mechanism: Any) -> IntArray:
-    """Return the places of the queries whose answer one vote can move most."""
-    return np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]
-
-
 # Crafted canaries: one record that turns its teacher on a contested query, or moves a sum of ballots far.
 
 #: Teachers that are tried, and public rows that a ballot is made of.
 _TEACHERS, _BALLOTS = 8, 64
-
-
-@dataclass(frozen=True)
-class Crafted:
-    """The record that was replaced, and the ensemble that came of it."""
-
-    record: int
-    moved: ShardEnsemble
-
-
-def craft_record(
-    teachers: ShardEnsemble,
-    X: Any,
-    y: Any,
-    groups: Any,
-    X_public: Any,
-    query: Any,
-    votes: Votes,
-    mechanism: Any,
-    record: int | None,
-    rng: np.random.Generator,
-) -> Crafted:
-    """Return the first record found that turns its teacher's vote on ``query`` between the two leading classes.
-
-    Parameters
-    ----------
-    query : array of shape (1, ...)
-    votes : Votes
-        On that query, with labels.
-    record : int or None
-        Which one to replace; None tries some teachers, and the record of each that is nearest to the query.
-    """
-    assert votes.labels is not None
-    rows, public = number_rows("X", X, "a crafted record"), number_rows("X_public", X_public, "a crafted record")
-    counts, said = votes.counts[0], votes.labels[:, 0]
-    first, second = np.argsort(-counts, kind="stable")[:2].tolist()
-    if record is None:
-        turns = sorted([(first, second), (second, first)], key=lambda t: -contested_move(counts, t[0], t[1], mechanism))
-        places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
-    else:
-        shard = int(teachers.partition_.assignment[record])
-        places = [(shard, second if said[shard] == first else first)]
-    centre = public.astype(np.float64).mean(axis=0)
-    best: tuple[float, Crafted] | None = None
-    for shard, to in places:
-        own = teachers.partition_.shard(shard)
-        at = record if record is not None else _nearest(rows, np.asarray(y), own, query, teachers.classes_[said[shard]])
-        for _, row in leverage(np.asarray(query[0], dtype=np.float64), centre):
-            unit = np.array([at])
-            changed = with_row(X, unit, row.astype(np.result_type(rows.dtype, np.float32)))
-            labels = with_labels(y, unit, [teachers.classes_[to]])
-            moved = teachers.with_shard(changed, labels, groups=groups, shard=shard)
-            after = moved.vote(query)
-            assert after.labels is not None
-            now = int(after.labels[shard, 0])
-            worth = contested_move(counts, int(said[shard]), now, mechanism)
-            if best is None or worth > best[0]:
-                best = worth, Crafted(int(at), moved)
-            if now == to:
-                return best[1]
-    assert best is not None
-    return best[1]
+#: A query's row, and the same so many times as far from the public centre, which pulls harder at linear models.
+_OUTWARD = (1.0, 3.0, 10.0, 30.0)
 
 
 def _nearest(rows: Any, y: Any, shard: IntArray, query: Any, value: Any) -> int:
@@ -356,11 +286,15 @@ class Asked(ABC):
         """Return X' and y' of a canary that is not crafted."""
         unit = np.array([record])
         if kind == "person":
-            unit = np.flatnonzero(
-                np.asarray(plain_column(self.groups)) == np.asarray(plain_column(self.groups))[record]
-            )
+            owners = np.asarray(plain_column(self.groups))
+            unit = np.flatnonzero(owners == owners[record])
         if kind == "natural":
-            at = another(self.n_records, unit, rng)
+            others = np.setdiff1d(np.arange(self.n_records), unit)
+            if not len(others):
+                raise InvalidInputError(
+                    "a natural canary needs another record to put in one's place. Pass more records."
+                )
+            at = int(rng.choice(others))
             return with_copy(self.X, unit, at), with_labels(self.y, unit, [self.y[at]])
         X = self.X if kind != "out of distribution" else with_row(self.X, unit, far_row(self.X_public, self.X, rng))
         labels = other_class(class_indices(self.y[unit], self.classes), len(self.classes), rng)
@@ -393,14 +327,17 @@ class OfShards(Asked):
             rng = np.random.default_rng([seed, 1])
             asked = self.teachers
             if adversary is not None:
-                asked = own_teachers(asked, *_two(adversary), n_records=self.n_records, seed=seed)
+                if not isinstance(adversary, list | tuple) or len(adversary) != 2:
+                    raise InvalidInputError(f"adversary must be (rows, labels), got {shown(adversary)}.")
+                asked = own_teachers(asked, adversary[0], adversary[1], self.n_records, seed)
             self.rows = crafted_query(asked, self.X_public, mechanism, rng)
             self.places = np.zeros(n_queries or REPEATS, dtype=np.int64)
         else:
             n_public = self.X_public.shape[0] if hasattr(self.X_public, "shape") else len(self.X_public)
             places = np.arange(n_public)[:n_queries]
             if queries == "most contested":
-                places = most_contested(self.teachers.vote(self.X_public, keep_labels=False), n_queries, mechanism)
+                votes = self.teachers.vote(self.X_public, keep_labels=False)
+                places = np.argsort(-contested(votes.counts, mechanism), kind="stable")[: n_queries or REPEATS]
             self.rows, self.places = take_rows(self.X_public, places), np.arange(len(places))
         self.mechanism, self.n_queries = mechanism, len(self.places)
         self.votes = self.teachers.vote(self.rows)
@@ -408,26 +345,54 @@ class OfShards(Asked):
     def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Votes, Votes, int]:
         """Train the one teacher anew and ask again."""
         if kind == "crafted":
-            at = np.array([int(contested(self.votes.counts, self.mechanism).argmax())])
-            crafted = craft_record(
-                self.teachers,
-                self.X,
-                self.y,
-                self.groups,
-                self.X_public,
-                take_rows(self.rows, at),
-                self.votes.take(at),
-                self.mechanism,
-                None if free else record,
-                rng,
-            )
-            moved, record = crafted.moved, crafted.record
+            moved, record = self._crafted(None if free else record, rng)
         else:
             X, y = self.replaced(kind, record, rng)
             shard = int(self.teachers.partition_.assignment[record])
             moved = self.teachers.with_shard(X, y, groups=self.groups, shard=shard)
-        after = moved.vote(self.rows)
-        return self.votes.take(self.places), after.take(self.places), record
+        return self.votes.take(self.places), moved.vote(self.rows).take(self.places), record
+
+    def _crafted(self, record: int | None, rng: np.random.Generator) -> tuple[ShardEnsemble, int]:
+        """Return the ensemble with the first record found that turns its teacher's vote, and which was replaced.
+
+        Between the two leading classes of the most contested query. None as ``record`` tries some teachers, and the
+        record of each that is nearest to the query.
+        """
+        at_query = np.array([int(contested(self.votes.counts, self.mechanism).argmax())])
+        query, votes, teachers = take_rows(self.rows, at_query), self.votes.take(at_query), self.teachers
+        assert votes.labels is not None
+        rows = number_rows("X", self.X, "a crafted record")
+        public = number_rows("X_public", self.X_public, "a crafted record")
+        counts, said = votes.counts[0], votes.labels[:, 0]
+        first, second = np.argsort(-counts, kind="stable")[:2].tolist()
+        if record is None:
+            turns = [(first, second), (second, first)]
+            turns.sort(key=lambda turn: -contested_move(counts, turn[0], turn[1], self.mechanism))
+            places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
+        else:
+            shard = int(teachers.partition_.assignment[record])
+            places = [(shard, second if said[shard] == first else first)]
+        centre = public.astype(np.float64).mean(axis=0)
+        outward = np.asarray(query[0], dtype=np.float64) - centre
+        best: tuple[float, ShardEnsemble, int] | None = None
+        for shard, to in places:
+            own = teachers.partition_.shard(shard)
+            at = record if record is not None else _nearest(rows, self.y, own, query, teachers.classes_[said[shard]])
+            for by in _OUTWARD:
+                row = (centre + by * outward).astype(np.result_type(rows.dtype, np.float32))
+                unit = np.array([at])
+                X, y = with_row(self.X, unit, row), with_labels(self.y, unit, [teachers.classes_[to]])
+                moved = teachers.with_shard(X, y, groups=self.groups, shard=shard)
+                after = moved.vote(query)
+                assert after.labels is not None
+                now = int(after.labels[shard, 0])
+                worth = contested_move(counts, int(said[shard]), now, self.mechanism)
+                if best is None or worth > best[0]:
+                    best = worth, moved, int(at)
+                if now == to:
+                    return best[1:]
+        assert best is not None
+        return best[1:]
 
 
 class OfRecords(Asked):
@@ -475,7 +440,224 @@ def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardE
     return teachers
 
 
-def _two(adversary: Any) -> tuple[Any, Any]:
-    if not isinstance(adversary, list | tuple) or len(adversary) != 2:
-        raise InvalidInputError(f"adversary must be (rows, labels), got {shown(adversary)}.")
-    return adversary[0], adversary[1]
+#: Rounding that is granted to an inequality.
+_MARGIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one canary gave: the pair's result, the bound at D, the public one."""
+
+    record: int
+    votes: Votes | BallotSum = field(repr=False)
+    prime: Votes | BallotSum = field(repr=False)
+    pair: AuditResult
+    data_dependent: float
+    public: float
+
+    @property
+    def low(self) -> float:
+        """The pair's epsilon, from below."""
+        return float(self.pair["epsilon of the pair"].value or 0.0)
+
+    def figures(self) -> list[Figure]:
+        """Return them as rows of the table, all of this record."""
+        of = f"record {self.record}"
+        more = {
+            "data-dependent epsilon": self.data_dependent,
+            "public epsilon": self.public,
+            "queries moved": float(_n_changed(self.votes, self.prime)),
+        }
+        own = [replace(f, of=of) for f in self.pair.figures if not f.name.endswith("claimed epsilon")]
+        return own[:1] + [Figure(name=k, value=v, of=of) for k, v in more.items()] + own[1:]
+
+
+def canary(
+    voters: ShardEnsemble | PATEClassifier | RecordVoters,
+    X: Any,
+    y: Any,
+    *,
+    X_public: Any,
+    groups: Any = None,
+    mechanism: Any,
+    canary: str = "mislabelled",
+    queries: str = "given",
+    records: int | Sequence[int] = 1,
+    n_queries: int | None = None,
+    max_answers: int | None = None,
+    delta: float = 1e-5,
+    adversary: tuple[Any, Any] | None = None,
+    random_state: int = 0,
+    published: bool = False,
+) -> AuditResult:
+    """Replace a record by a canary, train the one teacher it touches again, and tabulate what that shows.
+
+    The pair's epsilon is exact (:func:`pate.audit.pair`), the data-dependent one :func:`pate.account`'s at D, the
+    public one what the mechanism charges: pair <= data-dependent <= public. That they do not stand in this order would
+    be an error of ours, and is raised.
+
+    Parameters
+    ----------
+    voters : TeacherEnsemble, TorchTeacherEnsemble, HeadTeacherEnsemble, PATEClassifier or RecordVoters
+        An ensemble fitted on these very ``X, y, groups``, or an unfitted one, of which a clone is fitted. Of a
+        classifier, teachers like its own are fitted; nothing is released, and no ledger is touched.
+    X, y, groups : the private records
+        As in ``voters.fit``.
+    X_public : public rows
+        What is asked, or what queries are made of.
+    mechanism : GNMax, LNMax, ConfidentGNMax or NoisyHistogram; GaussianSum for record voters
+    canary : {"mislabelled", "natural", "out of distribution", "crafted", "person"}
+        What stands in the record's place: the same row with another class; a copy of another record; a row ten public
+        deviations away in every feature; a record made for the most contested query (the query itself, or further out,
+        with the class that its teacher did not vote for); all of a person's records with another class (``groups``).
+    queries : {"given", "most contested", "crafted"}
+        All rows of ``X_public``; those of them whose answer one vote moves most; or one row that is made for it, on
+        lines between public rows of two classes, and asked ``n_queries`` times. Record voters are asked nothing.
+    records : int or sequence of int
+        How many records to try one by one, drawn by ``random_state``; or which. A crafted canary picks, among records
+        whose teachers can be turned, by itself, unless records are named.
+    n_queries : int or None
+        At most so many queries; a crafted one is asked so often (None: 300 times).
+    max_answers, delta : as in :func:`pate.audit.pair`
+    adversary : (rows, labels) or None
+        Public or made-up records on which an adversary trains teachers of their own to craft the query. None: the
+        adversary of the definition, who knows every record but one, and crafts it with D's own teachers.
+    random_state : int
+    published : bool
+        The data are public or made up: the result is then no secret.
+
+    Returns
+    -------
+    AuditResult
+        The figures of the canary that shows most come first, each ``of`` its record: ``"epsilon of the pair"``
+        (and directions), ``"data-dependent epsilon"``, ``"public epsilon"``, ``"largest share of the claimed Renyi
+        curve"``, ``"teachers moved"``, ``"queries moved"``. The picture shows the three by the number of queries.
+        **Sensitive** unless published.
+
+    Raises
+    ------
+    PateError
+        An inequality does not hold: the accounting (or what the mechanism says of itself) is wrong.
+    InvalidInputError
+        An unknown canary or kind of queries, voters fitted on other records, a person without ``groups``, or rows that
+        are no numbers where numbers are made.
+
+    Examples
+    --------
+    >>> from pate import GNMax, TeacherEnsemble
+    >>> from sklearn.datasets import make_blobs
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> X, y = make_blobs(300, centers=3, random_state=0)
+    >>> teachers = TeacherEnsemble(KNeighborsClassifier(1), 20, classes=range(3), random_state=0, partition_seed=0)
+    >>> found = canary(teachers, X[:200], y[:200], X_public=X[200:], mechanism=GNMax(8.0), records=2, published=True)
+    >>> names = "epsilon of the pair", "data-dependent epsilon", "public epsilon"
+    >>> low, middle, high = (found[name].value for name in names)
+    >>> bool(0 <= low <= middle <= high)
+    True
+    """
+    begun = time.perf_counter()
+    check_choice("canary", canary, CANARIES)
+    check_choice("queries", queries, QUERIES)
+    delta = check_delta(delta)
+    if n_queries is not None:
+        n_queries = check_int("n_queries", n_queries, low=1)
+    rng = np.random.default_rng(check_int("random_state", random_state, low=0))
+    if canary == "person" and groups is None:
+        raise InvalidInputError("canary='person' replaces all records of one person. Pass groups, one id per record.")
+    told: Asked = (
+        OfRecords(voters, X, y, groups, X_public)
+        if isinstance(voters, RecordVoters)
+        else OfShards(voters, X, y, groups, X_public)
+    )
+    told.prepare(queries, n_queries, mechanism, adversary, random_state)
+    found, bounds = [], None
+    for record in _records(records, told.n_records, rng):
+        votes, moved, at = told.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
+        result = pair(votes, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
+        bounds = bounds or _bounds(votes, mechanism, delta, max_answers)
+        found.append(_checked(Bounds(at, votes, moved, result, *bounds), published))
+    found.sort(key=lambda b: -b.low)
+    worst = found[0]
+    asked = "the sum of all ballots" if isinstance(voters, RecordVoters) else f"{told.n_queries:,} {queries} queries"
+    return AuditResult(
+        layer="pair",
+        target=repr(mechanism),
+        claim=worst.pair.claim,
+        tried=f"{len(found)} {canary} canar{'y' if len(found) == 1 else 'ies'} against {asked}",
+        refuted=False,
+        finding=f"epsilon of the pair {worst.low:.4g}, data-dependent {worst.data_dependent:.4g}, public "
+        f"{worst.public:.4g}, at delta {delta:g}",
+        false_alarms=0.0,
+        seconds=time.perf_counter() - begun,
+        limits="Of these canaries and queries alone: other records, or other queries, may show more.",
+        figures=tuple(figure for one in found for figure in one.figures()),
+        picture=_picture(worst, mechanism, max_answers, delta),
+        settings={
+            "canary": canary,
+            "queries": queries,
+            "n_queries": told.n_queries,
+            "delta": delta,
+            "max_answers": max_answers,
+            "random_state": random_state,
+        },
+        sensitive=not published,
+    )
+
+
+def _records(records: int | Sequence[int], n_records: int, rng: np.random.Generator) -> list[int]:
+    if isinstance(records, int | np.integer):
+        return rng.choice(n_records, size=check_int("records", records, low=1, high=n_records), replace=False).tolist()
+    if not len(records):
+        raise InvalidInputError("records must name at least one record, or be how many to draw.")
+    remedy = "Name records by their places in X."
+    return [check_int("records", r, low=0, high=n_records - 1, remedy=remedy) for r in records]
+
+
+def _bounds(
+    votes: Votes | BallotSum, mechanism: Any, delta: float, max_answers: int | None, *, pld: bool | str = "auto"
+) -> tuple[float, float]:
+    """Return the data-dependent bound and the public one."""
+    if isinstance(votes, BallotSum):  # a Gaussian's divergence does not depend on where it sits
+        public = mechanism.charge(1).guarantee(delta).epsilon
+        return public, public
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyParameterWarning)  # nothing is released
+        report = account(votes, mechanism, delta=delta, max_answers=max_answers, pld=pld)
+    return report.data_dependent.reveal().epsilon, report.public.epsilon
+
+
+def _picture(worst: Bounds, mechanism: Any, max_answers: int | None, delta: float) -> Picture | None:
+    """Return the three bounds by the number of queries, side by side."""
+    votes, prime = worst.votes, worst.prime
+    if not isinstance(votes, Votes) or not isinstance(prime, Votes):
+        return None
+    if max_answers is not None and max_answers < votes.n_queries:
+        return None  # a run that stops is worked out anew for every place, slowly
+    places = some_places(votes.n_queries)
+    laws, _ = laws_of(votes, prime, mechanism, max_answers)
+    # By Renyi divergences alone: seconds are saved at every place, and the line is smooth.
+    bounds = [_bounds(votes.take(np.arange(n)), mechanism, delta, max_answers, pld=False) for n in places]
+    of_pair = [laws.first(n).epsilon(delta).epsilon[0] for n in places]
+    measured = {"this pair": of_pair, "data-dependent (Renyi)": [b for b, _ in bounds]}
+    return bounds_picture(places, measured, [p for _, p in bounds])
+
+
+def _n_changed(votes: Votes | BallotSum, moved: Votes | BallotSum) -> int:
+    if isinstance(votes, BallotSum) or isinstance(moved, BallotSum):
+        return 1
+    return int((votes.counts != moved.counts).any(axis=1).sum())
+
+
+def _checked(found: Bounds, published: bool) -> Bounds:
+    """Return the bounds if they stand in their order; private ones are not quoted."""
+    if found.low > found.data_dependent * (1 + _MARGIN) or found.data_dependent > found.public * (1 + _MARGIN):
+        wrong = f"{found.low:.9g} <= {found.data_dependent:.9g} <= {found.public:.9g}"
+    elif found.pair.refuted:
+        wrong = found.pair.finding
+    else:
+        return found
+    shown = f" ({wrong})" if published else ""
+    raise PateError(
+        f"pair <= data-dependent <= public does not hold{shown}: the accounting is wrong, or what the mechanism says "
+        "of itself (charge, exact_parameters) is. If it is one of pate's, please report it."
+    )

@@ -1,4 +1,15 @@
-"""The game: which of two neighbouring worlds has made a release."""
+"""Many whole runs in two worlds: what an attacker who sees only what is released can tell.
+
+Examples
+--------
+>>> import numpy as np
+>>> from pate import audit
+>>> weak = NoisySum(0.9 / 3)   # claimed: a sum of sensitivity 1 with noise 1/3, so 3-GDP
+>>> found = audit.game(weak, np.zeros(1), np.ones(1), claim=audit.Claim.gaussian(3.0), n_runs=4000, batch=500,
+...                    random_state=0)
+>>> found.refuted
+True
+"""
 
 from __future__ import annotations
 
@@ -16,9 +27,9 @@ from typing import Any
 import joblib
 import numpy as np
 
+from pate.audit._scores import MechanismRelease, NoisySum, Release, audit_scores, is_learnt, said, scorer, trained
 from pate.audit.bounds import curve_test
 from pate.audit.claims import Claim
-from pate.audit.game._result import audit_scores, is_learnt, said, scorer, trained
 from pate.core.checks import check_int, check_real, shown
 from pate.core.files import atomic_path, parse_json, write_text
 from pate.core.progress import track
@@ -26,6 +37,11 @@ from pate.core.secret import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.report.audit_result import AuditResult
+
+__all__ = ["MechanismRelease", "NoisySum", "Release", "audit_scores", "game"]
+
+
+# The game: which of two neighbouring worlds has made a release.
 
 # Runs of both worlds, in blocks: side by side, kept in a folder, taken up again after a kill.
 
@@ -96,11 +112,9 @@ def played(
     if n_jobs in (None, 1):
         made = (play_block(release, scorer, D, D_prime, plan, span) for span in left)
     else:
-        from joblib import Parallel, delayed
-
-        work = (delayed(play_block)(release, scorer, D, D_prime, plan, span) for span in left)
+        work = (joblib.delayed(play_block)(release, scorer, D, D_prime, plan, span) for span in left)
         # Few are sent ahead: a game that stops early has wasted no more than these.
-        made = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
+        made = joblib.Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
 
     def steps() -> Generator[list[FloatArray], None, None]:
         for span in spans:
@@ -349,7 +363,10 @@ def game(
     plan = plan_of(n_runs, batch, random_state, checkpoint_dir)
     words = said(score)
     # A second look at the same runs under another claim or alarm would spend what the first one spent.
-    facts = _facts(release, score, words, D, D_prime) | {
+    facts = {
+        "release": joblib.hash(played_as(release)),
+        "score": f"{words}, {joblib.hash(played_as(score))}",
+        "worlds": joblib.hash((D, D_prime)),
         "claim": f"{held}, {joblib.hash((held.mu, held.points))}",
         "false_alarms": alarms,
         "early_stop": early_stop,
@@ -403,15 +420,6 @@ def game(
         seconds=time.perf_counter() - begun,
     )
     return replace(result, n_releases=2 * done)
-
-
-def _facts(release: Any, score: Any, words: str, D: Any, D_prime: Any) -> dict[str, Any]:
-    """Return what must be the same when a folder is taken up again."""
-    return {
-        "release": joblib.hash(played_as(release)),
-        "score": f"{words}, {joblib.hash(played_as(score))}",
-        "worlds": joblib.hash((D, D_prime)),
-    }
 
 
 def _scores(rows: list[FloatArray], model: Any, n_train: int, size: int) -> FloatArray:
