@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ _NEIGHBOURS = 6
 _LEAST = 1e-3
 
 
+@dataclass(repr=False, eq=False)
 class StudentFeatures(ImageMap):
     """Public features of images by a student: the largest components of its last features, then its logits.
 
@@ -54,13 +56,13 @@ class StudentFeatures(ImageMap):
         At most 64, and one per class.
     """
 
+    students: Any = None
+    targets: Any = None
+    _: KW_ONLY
+    image_shape: Any = None
+
     _passing: ClassVar[tuple[str, ...]] = ("students", "targets")
     _block_rows = 512
-
-    def __init__(self, students: Any = None, targets: Any = None, *, image_shape: Any = None) -> None:
-        self.students = students
-        self.targets = targets
-        self.image_shape = image_shape
 
     @property
     def own_(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -107,6 +108,7 @@ _KEY = "pate.image-student"
 _FORMAT = 1
 
 
+@dataclass(repr=False, eq=False)
 class ImageStudent(ClassifierMixin, BaseEstimator):
     """A convolutional network that learns from every public image, whether it was given an answer or not.
 
@@ -195,54 +197,29 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        image_shape: Any = None,
-        *,
-        network: Any = "student-cnn",
-        init: Any = None,
-        epochs: int | str = "auto",
-        seconds: float | None = None,
-        batch_size: int = 128,
-        learning_rate: float = 3e-3,
-        weight_decay: float = 1e-3,
-        augmentation: float = 1.0,
-        flip: bool = False,
-        erase: float = 0.3,
-        trust: float = 2.0,
-        trust_from: float = 0.4,
-        label_error: float = 0.05,
-        ema_epochs: float = 2.0,
-        average_views: bool = True,
-        patience: int | None = None,
-        precision: str = "auto",
-        device: str = "auto",
-        random_state: int | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.image_shape = image_shape
-        self.network = network
-        self.init = init
-        self.epochs = epochs
-        self.seconds = seconds
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.augmentation = augmentation
-        self.flip = flip
-        self.erase = erase
-        self.trust = trust
-        self.trust_from = trust_from
-        self.label_error = label_error
-        self.ema_epochs = ema_epochs
-        self.average_views = average_views
-        self.patience = patience
-        self.precision = precision
-        self.device = device
-        self.random_state = random_state
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
+    image_shape: Any = None
+    _: KW_ONLY
+    network: Any = "student-cnn"
+    init: Any = None
+    epochs: int | str = "auto"
+    seconds: float | None = None
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    augmentation: float = 1.0
+    flip: bool = False
+    erase: float = 0.3
+    trust: float = 2.0
+    trust_from: float = 0.4
+    label_error: float = 0.05
+    ema_epochs: float = 2.0
+    average_views: bool = True
+    patience: int | None = None
+    precision: str = "auto"
+    device: str = "auto"
+    random_state: int | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, weights: Any = None) -> Self:
         """Learn from public images and what was released about them.

@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +302,7 @@ def _resume(state: _State, file: Path) -> None:
 _SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 
+@dataclass(repr=False, eq=False)
 class SelfSupervised(ImageMap):
     """A network trained on public images so that two changed views of one image are near, and not all images are.
 
@@ -366,44 +367,26 @@ class SelfSupervised(ImageMap):
     ((8, 4), 1)
     """
 
+    _: KW_ONLY
+    n_features: int = 256
+    objective: str = "simclr"
+    width: int = 32
+    epochs: int | str = "auto"
+    batch_size: int = 256
+    temperature: float = 0.2
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    augmentation: Any = "auto"
+    image_shape: Any = None
+    random_state: int = 0
+    device: str = "auto"
+    precision: str = "auto"
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
+
     _passing = ("device", "checkpoint_dir", "verbose")
     _block_rows = 512
     slow_ = True
-
-    def __init__(
-        self,
-        *,
-        n_features: int = 256,
-        objective: str = "simclr",
-        width: int = 32,
-        epochs: int | str = "auto",
-        batch_size: int = 256,
-        temperature: float = 0.2,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 1e-4,
-        augmentation: Any = "auto",
-        image_shape: Any = None,
-        random_state: int = 0,
-        device: str = "auto",
-        precision: str = "auto",
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_features = n_features
-        self.objective = objective
-        self.width = width
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.temperature = temperature
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.augmentation = augmentation
-        self.image_shape = image_shape
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
 
     def _check(self) -> None:
         check_int("n_features", self.n_features, low=1)
