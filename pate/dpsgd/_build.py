@@ -32,7 +32,6 @@ def build_engine(
     module : name of a ready module, class, or function that makes one
     row_shape : int or tuple of int
         Shape of one row.
-    n_classes : int
     kwargs : mapping or None
         More arguments.
     engine : class of an engine or None

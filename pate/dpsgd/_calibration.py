@@ -90,17 +90,11 @@ def dpsgd_epsilon(
     ----------
     noise_multiplier : float
         Standard deviation of the noise on the summed gradients, in units of the clipping norm.
-    delta : float
     sample_rate : float
         Probability with which each record enters a step, independently of everything else.
-    n_steps : int
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
     interval : float
         Grid of the privacy loss, in nats.
-
-    Returns
-    -------
-    float
     """
     noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
     if sample_rate == 1:
@@ -225,7 +219,12 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
         if low <= SMALLEST_NOISE_MULTIPLIER:
             return low
         high, low, factor = low, largest_of(low / factor, SMALLEST_NOISE_MULTIPLIER), factor**1.5
-    while high > (1 + 5e-5) * low:
+    return least_between(low, high, fits, within=5e-5)
+
+
+def least_between(low: float, high: float, fits: Callable[[float], bool], *, within: float) -> float:
+    """Return what fits and is within this share of what does not: ``high`` does, ``low`` does not."""
+    while high > (1 + within) * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high

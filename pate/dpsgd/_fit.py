@@ -66,17 +66,10 @@ class Fitted:
 
     Attributes
     ----------
-    reader : copy of the classifier that knows the rows' columns
-    classes : tuple
     module : torch.nn.Module
         On the CPU, in evaluation mode.
-    plan : Plan
     n_steps : int
         Steps done.
-    road : RecipePlan or None
-    statement : PrivacyStatement
-    canaries : CanaryRun or None
-    canary_labels : int64 array
     kept : Checkpoint or None
         To be removed once all is well.
     """
@@ -123,7 +116,6 @@ def fit_privately(
 
     Parameters
     ----------
-    clf : DPSGDClassifier
     X, y, X_public, groups
         See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
     road : RecipePlan or None

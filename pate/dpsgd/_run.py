@@ -65,15 +65,12 @@ def training_steps(
         Of a new module, on the device of ``units``.
     units : Units
         The private rows.
-    mechanism : TrainingMechanism
-    shape : Shape
     source : NoiseSource
         Of samples, noise and which of a person's records are taken: a child for each.
     optimizer : torch.optim.Optimizer
         Over the trainable parameters of the module.
     noise_multiplier : float
         Of the whole step, in units of the clipping norm.
-    clipping : Clipping
     clip : ClippingRun
         Of this run, from ``clipping.start``.
     max_physical_batch_size : int or None
@@ -301,22 +298,14 @@ def run_training(
 
     Parameters
     ----------
-    engine : Engine
-    units : Units
-    plan : Plan
-    optimizer : torch.optim.Optimizer
-    learning_rate : float
-    schedule : LearningRateSchedule or None
     averaging : Averaging or None
         The module has the average of its weights in the end, not the last ones.
-    clipping : Clipping
     kept : Checkpoint or None
         Where the run is kept; one that was begun is taken up.
     likeness : Likeness or None
         Of the module; with ``kept``.
     callbacks : sequence of callables of a TrainingStep
         Called after every step, in turn; a true answer ends the run.
-    canaries : CanaryRun or None
     show : bool
         Show a progress bar with what has been spent.
     options

@@ -214,7 +214,6 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
 
     Parameters
     ----------
-    module : callable
     kwargs : mapping
         Copied: a tensor or module among them is every module's start, not one thing that they all train.
 
@@ -237,12 +236,7 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
 
 
 def check_apart(one: nn.Module, other: nn.Module) -> None:
-    """Refuse a factory whose modules share memory: what one learns, the other would start with.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse a factory whose modules share memory: what one learns, the other would start with."""
     places = [
         {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
     ]

@@ -44,7 +44,6 @@ class StudentFeatures(ImageMap):
         al., ICML 2018; MNIST at epsilon .05: 98.2 right of one, 98.8 of two).
     targets : float array of shape (n_public, n_classes)
         Released, or made of what was released: probabilities of every public row.
-    image_shape : tuple or None
 
     Attributes
     ----------

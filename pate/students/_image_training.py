@@ -76,7 +76,6 @@ class StudentCNN(nn.Module):
     ----------
     image_shape : (channels, height, width)
         At least 4 pixels each way.
-    n_classes : int
     widths : (int, int, int)
         Channels at full, half and quarter size.
     """
@@ -122,11 +121,6 @@ def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_c
     init : nn.Module, fitted representation that holds one, or None
         Takes (batch, channels, height, width); ``network`` is not used then.
     image_shape : (channels, height, width)
-    n_classes : int
-
-    Raises
-    ------
-    InvalidInputError
     """
     if init is not None:
         module = (
@@ -271,13 +265,10 @@ class Training:
 
     Parameters
     ----------
-    network : nn.Module
     images : float32 array of shape (n, channels, height, width)
     targets : float array of shape (n, n_classes)
         Rows sum to 1; those of weight 0 are not looked at before the student has an opinion of its own.
     weights : float array of shape (n,)
-    recipe : Recipe
-    device : torch.device
     file : path or None
         Checkpoint, written after every epoch.
     """

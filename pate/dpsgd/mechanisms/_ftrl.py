@@ -55,7 +55,6 @@ class Cycle:
         Probability with which a unit is in at its group's turn.
     rounds : int
         How many turns a group has, at most.
-    n_steps : int
     """
 
     separation: int
@@ -104,7 +103,6 @@ class CyclicCost:
 
     Attributes
     ----------
-    cycle : Cycle
     sensitivity : float
         By how much one unit's gradients of norm 1 move the release, in units of the noise on it.
     apart : bool
@@ -203,12 +201,7 @@ class _CyclicFTRL:
         raise NotImplementedError
 
     def check(self, shape: Shape, adjacency: str) -> None:
-        """Refuse a run for which the turns do not work out; every adjacency has a theorem.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Refuse a run for which the turns do not work out; every adjacency has a theorem."""
         self.cost(shape)
 
     def epsilon(self, noise_multiplier: float, shape: Shape, *, delta: float, adjacency: str, interval: float) -> float:

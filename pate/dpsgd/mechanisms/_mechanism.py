@@ -34,11 +34,6 @@ def gaussian(source: NoiseSource, size: int) -> torch.Tensor:
     A radius comes from (k + 1) 2^-64 for a 64-bit word k, hence normals reach 9.4 standard deviations, and its total
     variation distance from the exact law is about 2^-63; an angle is one of 2^52 on the circle, all equally likely, as
     fine as float64 tells angles apart.
-
-    Parameters
-    ----------
-    source : NoiseSource
-    size : int
     """
     half = (size + 1) // 2
     out = torch.empty(2 * half, dtype=torch.float64)

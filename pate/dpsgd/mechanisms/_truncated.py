@@ -197,7 +197,6 @@ def uniform_subset(members: IntArray, size: int, source: NoiseSource) -> IntArra
     members : int64 array of shape (n,)
     size : int
         At least 1; all are returned where there are no more.
-    source : NoiseSource
     """
     if size >= len(members):
         return members

@@ -28,7 +28,6 @@ def morlet(height: int, width: int, scale: int, angle: float, n_angles: int) -> 
 
     Parameters
     ----------
-    height, width : int
     scale : int
         j: the wavelet is 2^j times as large as the finest one (standard deviation .8 * 2^j pixels, centre frequency
         3 pi / 4 * 2^-j).

@@ -38,7 +38,6 @@ def simclr(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     Parameters
     ----------
     one, two : tensors of shape (n, p)
-    temperature : float
 
     References
     ----------
@@ -189,8 +188,6 @@ def train(
     ----------
     images : float32 array of shape (n, channels, height, width)
         Public images in [0, 1].
-    recipe : Recipe
-    device : torch device
     folder : path or None
         Checkpoints are kept here; a training that was cut off goes on from its last one, to the same end.
     show : bool

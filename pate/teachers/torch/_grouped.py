@@ -35,12 +35,10 @@ def make_stepper(
 
     Parameters
     ----------
-    step : callable
     state : list of tensors
         Everything that a step changes.
     trial : tuple of tensors
         A batch of rows that are nobody's: what is chosen must not hang on any shard.
-    device : torch.device
     """
     if device.type != "cuda":
         return step
@@ -143,8 +141,6 @@ def window_rows(recipe: Recipe, n_places: int, public_rows: int | None) -> int:
 
     Parameters
     ----------
-    recipe : Recipe
-    n_places : int
     public_rows : int or None
         The most rows that a shard can have, where that is public (it is not where people have several records).
     """
@@ -159,11 +155,8 @@ class Group:
 
     Parameters
     ----------
-    recipe : Recipe
     indices : sequence of int
         The teacher of each place.
-    forward : StackedForward
-    device : torch.device
     window : int
         See :func:`window_rows`.
 

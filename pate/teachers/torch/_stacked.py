@@ -98,7 +98,6 @@ def stacked_chain(chain: tuple[Step, ...], values: dict[str, torch.Tensor], rows
 
     Parameters
     ----------
-    chain : tuple of Step
     values : dict of tensors of shape (n_teachers, ...)
     rows : tensor of shape (n_teachers, batch, ...)
 

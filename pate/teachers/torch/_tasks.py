@@ -44,8 +44,6 @@ class Places:
 
     Attributes
     ----------
-    n_teachers : int
-    group_size : int
     n_gpus : int
         0 on the CPU.
     """
