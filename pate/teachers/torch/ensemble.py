@@ -32,6 +32,7 @@ from pate.teachers._training import Shard as ShardRows
 from pate.teachers._training import rehearse
 from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
+from pate.teachers.torch._grouped import stacked_forward
 from pate.teachers.torch._recipe import (
     OPTIMIZERS,
     PRECISIONS,
@@ -44,7 +45,6 @@ from pate.teachers.torch._recipe import (
     with_chain,
 )
 from pate.teachers.torch._single import train_single
-from pate.teachers.torch._stacked import stacked_forward
 from pate.teachers.torch._tasks import Places, Shard, ask_teachers, contained_torch, group_size_on, train_shards
 
 #: The curator is told of less than one part in so many of the rule's steps.
