@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
-from pate.core.files import atomic_path, check_can_write
+from pate.core.files import check_can_write
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
@@ -104,7 +103,6 @@ def refuse_private(name: str, value: Any) -> None:
         )
 
 
-_KEY = "pate.image-student"
 _FORMAT = 1
 
 
@@ -310,7 +308,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         What is code (a ``network`` that is no name, ``init``) is not kept, and is given again to :meth:`load`.
         """
         check_is_fitted(self, "network_")
-        from safetensors.torch import save_file
+        from pate.networks._contract import save_state
+        from pate.students._image_training import KEY
 
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_KEPT}
         settings["network"] = self.network if isinstance(self.network, str) else None
@@ -321,9 +320,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             "n_classes": len(self.classes_),
             "history": self.history_,
         }
-        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in self.network_.state_dict().items()}
-        with atomic_path(path) as file:
-            save_file(tensors, file, metadata={_KEY: json.dumps(told, default=_plain)})
+        save_state(path, self.network_.state_dict(), KEY, told)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
@@ -340,10 +337,10 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         InvalidInputError
             There is no such file, it is damaged or of something else, or the architecture is not its own.
         """
-        from pate.networks._contract import own_generator
-        from pate.students._image_training import make_network, read_file
+        from pate.networks._contract import own_generator, read_state
+        from pate.students._image_training import KEY, WHAT, make_network
 
-        tensors, told = read_file(path, _KEY)
+        tensors, told = read_state(path, KEY, WHAT)
         if told.get("format") != _FORMAT:
             raise InvalidInputError(
                 f"{os.fspath(path)!r} is of format {shown(told.get('format'))}; this version of pate reads {_FORMAT}."
@@ -432,11 +429,6 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 _VIEWS = 5
 #: Fewest and most epochs that "auto" takes, and how many steps it would have.
 _EPOCHS, _STEPS = (20, 100), 1400
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy number as Python's own, for JSON."""
-    return value.item()
 
 
 #: A fit's file in its ``checkpoint_dir``.

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-import dp_accounting
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -22,11 +21,11 @@ from scipy.optimize import brentq
 
 from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.dpsgd._calibration import (
-    ADJACENCIES,
     SMALLEST_NOISE_MULTIPLIER,
     central_limit_guess,
     dpsgd_epsilon,
-    recomputed,
+    poisson_event,
+    recomputed_poisson,
 )
 from pate.dpsgd.mechanisms._matrices import (
     Forest,
@@ -151,7 +150,7 @@ class CyclicCost:
         gauss = Charge.gaussian(sensitivity=2.0 * self.sensitivity * _MARGIN, sigma=noise_multiplier)
         if not self.amplified:
             return gauss
-        found = from_dp_event(self._event(noise_multiplier))
+        found = from_dp_event(poisson_event(noise_multiplier, self.cycle.rate, self.cycle.rounds))
         return Charge(
             gauss.mu_squared, tuple(map(least_of, found.rdp, gauss.rdp_at(found.orders))), orders=found.orders
         )
@@ -178,15 +177,8 @@ class CyclicCost:
         )
         if not self.amplified:
             return gauss
-        return (
-            f"dp_accounting: PLDAccountant({ADJACENCIES[adjacency].name}, {interval:g}) composing {self.cycle.rounds} "
-            f"times PoissonSampledDpEvent({self.cycle.rate!r}, GaussianDpEvent({noise_multiplier!r})), "
-            f"{recomputed(self.cycle.rounds, delta, interval)}. Or {gauss}, where that says less"
-        )
-
-    def _event(self, noise_multiplier: float) -> dp_accounting.DpEvent:
-        turn = dp_accounting.PoissonSampledDpEvent(self.cycle.rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-        return dp_accounting.SelfComposedDpEvent(turn, self.cycle.rounds)
+        by_coins = recomputed_poisson(noise_multiplier, self.cycle.rate, self.cycle.rounds, adjacency, delta, interval)
+        return f"{by_coins}. Or {gauss}, where that says less"
 
 
 def check_separation(separation: int | None) -> None:

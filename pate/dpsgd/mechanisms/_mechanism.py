@@ -12,12 +12,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import dp_accounting
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate.dpsgd._calibration import ADJACENCIES, dpsgd_epsilon, recomputed, recomputed_mu, unsampled_mu
+from pate.dpsgd._calibration import dpsgd_epsilon, poisson_event, recomputed_mu, recomputed_poisson, unsampled_mu
 from pate.noise.source import NoiseSource
 from pate.privacy.compose.dpsgd_accountants import from_dp_event
 from pate.privacy.cost import Charge
@@ -212,8 +211,7 @@ class PoissonSGD:
         >>> round(cost.mu_squared, 6), float(cost.rdp_at([8.0])[0]) < 0.1
         (100.0, True)
         """
-        step = dp_accounting.PoissonSampledDpEvent(shape.sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-        found = from_dp_event(dp_accounting.SelfComposedDpEvent(step, shape.n_steps))
+        found = from_dp_event(poisson_event(noise_multiplier, shape.sample_rate, shape.n_steps))
         return replace(found, mu_squared=unsampled_mu(noise_multiplier, shape.n_steps, "replace-one") ** 2)
 
     def batches(self, shape: Shape, n_units: int, source: NoiseSource) -> Iterator[npt.NDArray[np.int64]]:
@@ -248,10 +246,8 @@ class PoissonSGD:
         """Return how anybody can compute the epsilon again."""
         if shape.sample_rate == 1:
             return recomputed_mu(noise_multiplier, shape.n_steps, guarantee.adjacency, guarantee.delta)
-        return (
-            f"dp_accounting: PLDAccountant({ADJACENCIES[guarantee.adjacency].name}, {interval:g}) composing "
-            f"{shape.n_steps} times PoissonSampledDpEvent({shape.sample_rate!r}, GaussianDpEvent("
-            f"{noise_multiplier!r})), {recomputed(shape.n_steps, guarantee.delta, interval)}"
+        return recomputed_poisson(
+            noise_multiplier, shape.sample_rate, shape.n_steps, guarantee.adjacency, guarantee.delta, interval
         )
 
     def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float | None:

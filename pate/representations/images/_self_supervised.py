@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pate.core.checks import check_choice, check_int, check_real
-from pate.core.files import atomic_path
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.networks._contract import has_bf16, one_device, own_generator
+from pate.networks._contract import has_bf16, one_device, own_generator, read_state, save_state, state_of, take_state
 from pate.representations._exact import one_sign
 from pate.representations.images._augment import Augmentation, fitting
 from pate.representations.images._pixels import ImageMap, check_image_shape
@@ -253,45 +252,21 @@ def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:
 
 
 def _keep(state: _State, file: Path) -> None:
-    from safetensors.torch import save_file
-
-    tensors = {f"encoder/{k}": v.detach().cpu().contiguous() for k, v in state.encoder.state_dict().items()}
-    for number, moments in state.optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer/{number}/{k}": v.detach().cpu().contiguous() for k, v in moments.items()}
-    words = json.dumps({"epoch": state.epoch, "losses": state.losses})
-    with atomic_path(file) as beside:
-        save_file(tensors, beside, metadata={"training": words})
+    told = {"epoch": state.epoch, "losses": state.losses}
+    save_state(file, state_of({"encoder": state.encoder}, state.optimizer, "/"), "training", told)
 
 
 def _resume(state: _State, file: Path) -> None:
     """Take up a checkpoint; a damaged one is left, and training begins anew."""
-    from safetensors import safe_open
-
-    moments: dict[int, dict[str, Any]] = {}
     try:
-        with safe_open(os.fspath(file), framework="pt") as kept:
-            words = json.loads(kept.metadata()["training"])
-            tensors = {name: kept.get_tensor(name) for name in kept.keys()}  # noqa: SIM118
-        for name, value in tensors.items():
-            if name.startswith("optimizer/"):
-                _, number, moment = name.split("/")
-                moments.setdefault(int(number), {})[moment] = value
-        weights = {n.removeprefix("encoder/"): v for n, v in tensors.items() if n.startswith("encoder/")}
-        epoch, losses = int(words["epoch"]), tuple(map(float, words["losses"]))
-        state.encoder.load_state_dict(weights)
+        tensors, told = read_state(file, "training", "a training")
+        epoch, losses = int(told["epoch"]), tuple(map(float, told["losses"]))
     except Exception as error:  # whatever a damaged file leads to
         warnings.warn(
             f"{file.name} is damaged ({type(error).__name__}): training begins anew.", CheckpointWarning, stacklevel=3
         )
         return
-    # A fused optimiser goes through memory: its moments lie as their parameters do, channels last.
-    parameters = list(state.encoder.parameters())
-    for number, kept_moments in moments.items():
-        for name, value in kept_moments.items():
-            if value.ndim:
-                kept_moments[name] = torch.empty_like(parameters[number]).copy_(value)
-    groups = state.optimizer.state_dict()["param_groups"]
-    state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    take_state(tensors, {"encoder": state.encoder}, state.optimizer, "/")
     state.epoch, state.losses = epoch, losses
 
 
