@@ -35,8 +35,7 @@ from opacus.optimizers.optimizer import _generate_noise
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import nn
 
-from pate.dpsgd._build import build_engine
-from pate.dpsgd._run import _parts
+from pate.dpsgd._run import _parts, build_engine
 from pate.dpsgd._units import Units
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine
 from pate.dpsgd.mechanisms import PoissonSGD, Shape

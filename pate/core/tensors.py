@@ -164,6 +164,21 @@ def save_tensors(
         part.write_bytes(data)
 
 
+def opened(path: str | os.PathLike[str], key: str, *, framework: str = "numpy") -> tuple[dict[str, Any], Any]:
+    """Return the tensors of a safetensors file and the JSON under a key; whatever is wrong raises an Exception."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(os.fspath(path), framework=framework) as file:
+            told = json.loads((file.metadata() or {})[key])
+            return {name: file.get_tensor(name) for name in sorted(file.keys())}, told
+    except BaseException as error:  # a panic in safetensors' Rust is no Exception
+        if isinstance(error, Exception) or type(error).__name__ != "PanicException":
+            raise
+        problem = str(error)
+    raise ValueError(problem)
+
+
 def load_tensors(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote.
 
@@ -177,20 +192,12 @@ def load_tensors(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, 
     InvalidInputError
         No such file, or none of this form.
     """
-    from safetensors import safe_open
-
-    why = ""
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    held: Any = None
+    arrays, held, why = dict[str, npt.NDArray[Any]](), dict[str, Any](), ""
     try:
         if not Path(path).is_file():
             raise FileNotFoundError
-        with safe_open(path, framework="numpy") as file:
-            held = json.loads((file.metadata() or {})[_KEY])
-            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    except BaseException as error:  # a panic in safetensors' Rust is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
+        arrays, held = opened(path, _KEY)
+    except Exception as error:
         why = type(error).__name__
     if not why and not (isinstance(held, dict) and held.get("form") == form and isinstance(held.get("facts"), dict)):
         why = "it is another kind of file"

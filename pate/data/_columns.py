@@ -157,6 +157,20 @@ def of_one_unit(rows: Any) -> bool:
         return bool(len(reach) and reach.max() <= _ALIKE * np.median(reach))
 
 
+#: Where most columns' excess kurtosis is more, distances are those of a few rows (a normal law has 0, a lognormal 111).
+_HEAVY = 10.0
+
+
+def heavy_tailed(rows: Any) -> bool:
+    """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they."""
+    with np.errstate(all="ignore"):
+        rows = np.where(np.isfinite(rows), rows, np.nan)
+        rows = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
+        apart = rows - np.nanmean(rows, axis=0)
+        heavy = np.nanmean(apart**4, axis=0) / np.nanmean(apart**2, axis=0) ** 2 - 3 > _HEAVY
+    return bool(heavy.mean() > 0.5)
+
+
 def holds_numbers(dtype: Any) -> bool:
     """Whether a column's dtype is of real numbers or true/false, nullable ones included."""
     import pandas as pd

@@ -90,17 +90,11 @@ def dpsgd_epsilon(
     ----------
     noise_multiplier : float
         Standard deviation of the noise on the summed gradients, in units of the clipping norm.
-    delta : float
     sample_rate : float
         Probability with which each record enters a step, independently of everything else.
-    n_steps : int
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
     interval : float
         Grid of the privacy loss, in nats.
-
-    Returns
-    -------
-    float
     """
     noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
     if sample_rate == 1:
@@ -176,6 +170,17 @@ def recomputed(n_steps: int, delta: float, interval: float) -> str:
     )
 
 
+def recomputed_poisson(
+    noise_multiplier: float, sample_rate: float, n_steps: int, adjacency: str, delta: float, interval: float
+) -> str:
+    """Return, for ``verify``, how :func:`poisson_event` is composed and epsilon read off."""
+    return (
+        f"dp_accounting: PLDAccountant({ADJACENCIES[adjacency].name}, {interval:g}) composing {n_steps} times "
+        f"PoissonSampledDpEvent({sample_rate!r}, GaussianDpEvent({noise_multiplier!r})), "
+        f"{recomputed(n_steps, delta, interval)}"
+    )
+
+
 def recomputed_mu(noise_multiplier: float, n_steps: int, adjacency: str, delta: float) -> str:
     """Return, for ``verify``, how :func:`unsampled_mu` and epsilon are computed again."""
     apart = "2" if adjacency == "replace-one" else "1"
@@ -204,7 +209,7 @@ def _by_rdp(
     accountant = rdp.RdpAccountant([a for a in DEFAULT_ORDERS if a == int(a)], ADJACENCIES[adjacency])
     if not math.isinf(once):
         accountant.compose(dp_accounting.GaussianDpEvent(once))
-    return float(accountant.compose(_event(noise_multiplier, q, n_steps)).get_epsilon(delta))
+    return float(accountant.compose(poisson_event(noise_multiplier, q, n_steps)).get_epsilon(delta))
 
 
 def least_noise(fits: Callable[[float], bool], start: float) -> float:
@@ -225,7 +230,12 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
         if low <= SMALLEST_NOISE_MULTIPLIER:
             return low
         high, low, factor = low, largest_of(low / factor, SMALLEST_NOISE_MULTIPLIER), factor**1.5
-    while high > (1 + 5e-5) * low:
+    return least_between(low, high, fits, within=5e-5)
+
+
+def least_between(low: float, high: float, fits: Callable[[float], bool], *, within: float) -> float:
+    """Return what fits and is within this share of what does not: ``high`` does, ``low`` does not."""
+    while high > (1 + within) * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
@@ -247,10 +257,11 @@ def _composed(
     accountant = pld.PLDAccountant(ADJACENCIES[adjacency], value_discretization_interval=interval)
     if not math.isinf(once):
         accountant.compose(dp_accounting.GaussianDpEvent(once))
-    return accountant.compose(_event(noise_multiplier, q, n_steps))
+    return accountant.compose(poisson_event(noise_multiplier, q, n_steps))
 
 
-def _event(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp_accounting.DpEvent:
+def poisson_event(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp_accounting.DpEvent:
+    """Return steps of the Poisson-subsampled Gaussian, as dp_accounting has them."""
     step = dp_accounting.PoissonSampledDpEvent(sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
     return dp_accounting.SelfComposedDpEvent(step, n_steps)
 

@@ -124,7 +124,6 @@ def rows_of(canaries: Canaries | None, read: Callable[[Any, Any], Marked]) -> Ma
 
     Parameters
     ----------
-    canaries : Canaries or None
     read : callable
         Of ``X`` and ``y`` of the canaries: rows and class indices, as the private ones are read.
     """
@@ -138,7 +137,6 @@ class CanaryRun:
 
     Parameters
     ----------
-    canaries : Canaries
     n_units : int
         The private ones; canaries come after them.
     parameters : sequence of torch.nn.Parameter

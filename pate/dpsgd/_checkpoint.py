@@ -65,8 +65,6 @@ class Likeness:
     ----------
     module : torch.nn.Module
         Never run: a copy is.
-    row_shape : tuple of int
-    n_classes : int
     """
 
     def __init__(self, module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
@@ -77,12 +75,7 @@ class Likeness:
         return {"found": self.found}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Refuse that of another module.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Refuse that of another module."""
         was = state["found"]
         if was.shape != self.found.shape or not close(self.found, was):
             raise InvalidInputError(
@@ -98,7 +91,6 @@ class Checkpoint:
     ----------
     folder : path
         A new one, or that of the run to take up.
-    fingerprint : str
 
     Attributes
     ----------
@@ -157,7 +149,6 @@ class Checkpoint:
         ----------
         of : str
             What the model decides by, beside its weights: counts of another model would be a second release.
-        draw : callable
 
         Raises
         ------

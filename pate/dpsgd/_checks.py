@@ -43,7 +43,6 @@ class Trial:
     module : torch.nn.Module
         A copy with weights moved off where they start: at zero they would hide what becomes of rows. Never run; to be
         copied by whoever runs it.
-    n_classes : int
     n_ids : int or None
         From :func:`ids_of`.
     """
@@ -104,7 +103,6 @@ def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:
     ----------
     module : torch.nn.Module
         Never run: a copy is, on made-up rows.
-    row_shape : tuple of int
 
     Raises
     ------
@@ -155,17 +153,11 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
     ----------
     module : torch.nn.Module
         Never run: copies are.
-    row_shape : tuple of int
-    n_classes : int
 
     Returns
     -------
     Trial
         For what an engine asks of a module beyond that.
-
-    Raises
-    ------
-    InvalidInputError
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)

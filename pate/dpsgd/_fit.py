@@ -18,7 +18,6 @@ from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
 from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
-from pate.dpsgd._build import build_engine
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
@@ -33,7 +32,7 @@ from pate.dpsgd._rows import (
     read_records,
     within_ranges,
 )
-from pate.dpsgd._run import charge_run, open_run, run_training
+from pate.dpsgd._run import build_engine, charge_run, open_run, run_training
 from pate.dpsgd._settings import (
     along,
     check_recipe,
@@ -66,17 +65,10 @@ class Fitted:
 
     Attributes
     ----------
-    reader : copy of the classifier that knows the rows' columns
-    classes : tuple
     module : torch.nn.Module
         On the CPU, in evaluation mode.
-    plan : Plan
     n_steps : int
         Steps done.
-    road : RecipePlan or None
-    statement : PrivacyStatement
-    canaries : CanaryRun or None
-    canary_labels : int64 array
     kept : Checkpoint or None
         To be removed once all is well.
     """
@@ -123,7 +115,6 @@ def fit_privately(
 
     Parameters
     ----------
-    clf : DPSGDClassifier
     X, y, X_public, groups
         See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
     road : RecipePlan or None

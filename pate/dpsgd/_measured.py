@@ -53,7 +53,6 @@ class Measured:
 
     Parameters
     ----------
-    training : TrainingMechanism
     counts : tuple of GaussianSum
         Of the count, and perhaps of cells by class.
     """
@@ -159,12 +158,6 @@ def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> Training
 
     Where nobody says: with counts where noise alone leaves less than five points to either side, the composition is
     exact or by privacy loss distributions, and noise was not given, nor canaries.
-
-    Parameters
-    ----------
-    clf : DPSGDClassifier
-    training : TrainingMechanism
-    shape : Shape
     """
     measure = check_measure(clf.measure)
     tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, clf.adjacency) is not None
@@ -209,7 +202,6 @@ def measure_module(
         Of the run. Under zero-out a unit keeps its place and their number is public: its count moves by one at most.
     mu : float
         Of the whole budget.
-    source : NoiseSource
     offsets : float64 array of shape (n_classes,) or 0
         Taken off all logits; public.
     kept : Checkpoint or None

@@ -87,10 +87,8 @@ class RunningAverage:
 
     Parameters
     ----------
-    averaging : Averaging
     parameters : iterable of torch.nn.Parameter
         The trainable ones, which the optimiser moves.
-    n_steps : int
     """
 
     def __init__(self, averaging: Averaging, parameters: Iterable[nn.Parameter], n_steps: int) -> None:
@@ -152,18 +150,12 @@ def make_optimizer(
     Parameters
     ----------
     name : {"sgd", "adam", "adam-bc"}
-    module : torch.nn.Module
-    learning_rate : float
     momentum : float
         Of sgd only.
     nesterov : bool
         Of sgd with momentum only.
     weight_decay : float
         Added to the gradient by sgd; beside it (AdamW) by the others.
-
-    Raises
-    ------
-    InvalidInputError
     """
     check_choice("optimizer", name, OPTIMIZERS)
     check_real("weight_decay", weight_decay, low=0)

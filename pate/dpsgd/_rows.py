@@ -46,7 +46,6 @@ def read_records(
 
     Parameters
     ----------
-    estimator : object
     X, y, classes
         As given to ``fit``.
     tell_n : bool
@@ -145,12 +144,7 @@ def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
 def read_more(
     estimator: Any, X: Any, y: Any, classes: tuple[Any, ...], road: Any = None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return further rows and class indices, of the columns and classes of those that were read.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Return further rows and class indices, of the columns and classes of those that were read."""
     features = read_features(estimator, X, reset=False) if road is None else map_rows(estimator, X, road)
     return features, encode_labels("y", check_labels("y", plain_column(y), len(features)), classes)
 
@@ -207,10 +201,6 @@ def check_apart(X: Any, X_public: Any) -> None:
     """Refuse private rows in place of public ones, told by where they are in memory: no cell is compared.
 
     Equal rows elsewhere are not looked for: whether one is found would say something of a record.
-
-    Raises
-    ------
-    InvalidInputError
     """
     same = X_public is not None and X_public is X
     if isinstance(X, np.ndarray) and isinstance(X_public, np.ndarray):
@@ -224,12 +214,7 @@ def check_apart(X: Any, X_public: Any) -> None:
 
 
 def check_map(clf: Any, rows: Any, X_public: Any) -> None:
-    """Refuse texts and sparse rows where nothing public makes numbers of them, and public images of another shape.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse texts and sparse rows where nothing public makes numbers of them, and public images of another shape."""
     if clf.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
         raise InvalidInputError(
             f"X_public must be given, as the rows are {'texts' if is_texts(rows) else 'sparse'}: public rows tell how "

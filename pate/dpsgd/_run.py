@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
@@ -20,16 +22,82 @@ from pate.core.secret import fresh_secret, training_seed
 from pate.core.tape import note, playing, settle
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Likeness
+from pate.dpsgd._checks import Trial, check_trainable, try_module
 from pate.dpsgd._optimizers import Averaging, LearningRateSchedule, RunningAverage, tell_noise
 from pate.dpsgd._statement import Plan, mechanism_of
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import Clip, Clipping, ClippingRun
-from pate.dpsgd.engines import Engine
+from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
 from pate.dpsgd.engines._layers import BLOCK, whole_blocks
 from pate.dpsgd.mechanisms import Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
+from pate.networks import make_module
+from pate.networks._contract import check_apart, make, module_arguments
 from pate.noise.source import NoiseSource
+
+# How :class:`pate.DPSGDClassifier` makes what it trains: a new module, found fit for DP-SGD, and its engine.
+
+
+def build_engine(
+    module: str | Callable[..., nn.Module],
+    row_shape: int | tuple[int, ...],
+    n_classes: int,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    engine: type[Engine] | None = None,
+) -> Engine:
+    """Make a module as torch teachers are made, and check that DP-SGD may train it.
+
+    Parameters
+    ----------
+    module : name of a ready module, class, or function that makes one
+    row_shape : int or tuple of int
+        Shape of one row.
+    kwargs : mapping or None
+        More arguments.
+    engine : class of an engine or None
+        None takes book-keeping where the module is made of known layers alone, else gradients of single records.
+
+    Returns
+    -------
+    Engine
+        Its ``module`` has never been run: copies were.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be made this way, has another output shape, or a record's output depends on its batch.
+    """
+    shape = (row_shape,) if isinstance(row_shape, int) else tuple(row_shape)
+    factory = make_module(module)
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidInputError(f"module_kwargs must be a mapping or None, got {kwargs!r}.")
+    arguments = module_arguments(factory, kwargs, n_features=math.prod(shape), n_classes=n_classes)
+    try:
+        made, other = make(factory, arguments), make(factory, arguments)
+    except InvalidInputError:
+        raise
+    except Exception as error:  # the module's own code; nothing private has been near it
+        raise InvalidInputError(
+            f"module could not be made with {arguments!r}: {type(error).__name__}: {error}. It gets n_features, "
+            "n_classes where it takes them, and module_kwargs: pass what it needs there."
+        ) from error
+    check_apart(made, other)
+    made = copy.deepcopy(made)  # what was trained is no other fit's beginning, though the function hands it out again
+    check_trainable(made.train())
+    trial = try_module(made, shape, n_classes)
+    if engine is None and BookKeepingEngine.takes(made):
+        with suppress(Exception):  # of made-up rows alone, and the other engine takes more modules
+            return _promised(BookKeepingEngine, made, trial)
+    return _promised(engine or PerRecordEngine, made, trial)
+
+
+def _promised(kind: type[Engine], module: nn.Module, trial: Trial) -> Engine:
+    built = kind.for_module(module, trial)
+    check_promise(built, trial)
+    return built
+
 
 # One run of private training: sampled units, clipped gradients, noise, nothing else.
 
@@ -65,15 +133,12 @@ def training_steps(
         Of a new module, on the device of ``units``.
     units : Units
         The private rows.
-    mechanism : TrainingMechanism
-    shape : Shape
     source : NoiseSource
         Of samples, noise and which of a person's records are taken: a child for each.
     optimizer : torch.optim.Optimizer
         Over the trainable parameters of the module.
     noise_multiplier : float
         Of the whole step, in units of the clipping norm.
-    clipping : Clipping
     clip : ClippingRun
         Of this run, from ``clipping.start``.
     max_physical_batch_size : int or None
@@ -301,22 +366,14 @@ def run_training(
 
     Parameters
     ----------
-    engine : Engine
-    units : Units
-    plan : Plan
-    optimizer : torch.optim.Optimizer
-    learning_rate : float
-    schedule : LearningRateSchedule or None
     averaging : Averaging or None
         The module has the average of its weights in the end, not the last ones.
-    clipping : Clipping
     kept : Checkpoint or None
         Where the run is kept; one that was begun is taken up.
     likeness : Likeness or None
         Of the module; with ``kept``.
     callbacks : sequence of callables of a TrainingStep
         Called after every step, in turn; a true answer ends the run.
-    canaries : CanaryRun or None
     show : bool
         Show a progress bar with what has been spent.
     options

@@ -60,12 +60,7 @@ def filled(clf: Any, settings: dict[str, Any] | None = None) -> Any:
 
 
 def check_recipe(clf: Any) -> None:
-    """Refuse a recipe beside a module, and what goes with recipes alone.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse a recipe beside a module, and what goes with recipes alone."""
     if clf.recipe is not None and clf.module is not None:
         raise InvalidInputError(
             "module must be None where recipe= is given: the recipe says what is trained. Leave one of them out, or "
@@ -100,13 +95,10 @@ def settle(
 
     Parameters
     ----------
-    clf : DPSGDClassifier
     row_shape : tuple of int
         Of the private rows; nothing else of them is asked.
-    X_public : rows or None
     n_units : int
         Private records or persons; not used under add-or-remove.
-    n_classes : int
 
     Raises
     ------
@@ -165,29 +157,6 @@ MECHANISMS: dict[str, Callable[[Any, Shape | None], TrainingMechanism]] = {
     "poisson": lambda clf, shape: PoissonSGD(),
     "ftrl": _bands,
 }
-_ROLES = ("check", "epsilon", "charge", "batches", "noise", "words", "theorem", "verify", "mu", "prefixes")
-
-
-def read_mechanism(clf: Any, shape: Shape | None = None) -> TrainingMechanism:
-    """Return the mechanism of a run by its name, or the one given.
-
-    Parameters
-    ----------
-    clf : DPSGDClassifier
-    shape : Shape or None
-        Of the run, which some names choose by; None only looks whether there is such a mechanism.
-    """
-    mechanism = clf.mechanism
-    if isinstance(mechanism, str):
-        return MECHANISMS[check_choice("mechanism", mechanism, MECHANISMS)](clf, shape)
-    if isinstance(mechanism, type) or not all(hasattr(mechanism, role) for role in _ROLES):
-        raise InvalidInputError(
-            f"mechanism must be {', '.join(map(repr, MECHANISMS))} or an object of pate.dpsgd.mechanisms, got "
-            f"{mechanism!r}. Pass PoissonSGD(), for one."
-        )
-    return mechanism
-
-
 CLIPPINGS = {
     "flat": FlatClipping,
     "per-layer": PerLayerClipping,
@@ -195,52 +164,49 @@ CLIPPINGS = {
     "quantile": QuantileClipping,
 }
 AVERAGINGS: dict[str, type[Any]] = {"ema": ExponentialAveraging, "tail": TailAveraging}
+_ROLES = ("check", "epsilon", "charge", "batches", "noise", "words", "theorem", "verify", "mu", "prefixes")
+
+
+def _found(name: str, value: Any, known: Any, roles: tuple[str, ...], other: str) -> Any:
+    """Return what ``known`` has under a name, None for an object with these roles, which stands for itself."""
+    if isinstance(value, str):
+        return known[check_choice(name, value, known)]
+    if isinstance(value, type) or not all(hasattr(value, role) for role in roles):
+        raise InvalidInputError(f"{name} must be {', '.join(map(repr, known))} or {other}, got {value!r}.")
+    return None
+
+
+def read_mechanism(clf: Any, shape: Shape | None = None) -> TrainingMechanism:
+    """Return the mechanism of a run by its name, or the one given; without ``shape`` it is only looked at."""
+    other = "an object of pate.dpsgd.mechanisms, such as PoissonSGD()"
+    make = _found("mechanism", clf.mechanism, MECHANISMS, _ROLES, other)
+    return make(clf, shape) if make else clf.mechanism
 
 
 def read_clipping(clipping: Any, max_grad_norm: float) -> Clipping:
     """Return a clipping by its name, with the norm given, or the one given."""
-    if isinstance(clipping, str):
-        return CLIPPINGS[check_choice("clipping", clipping, CLIPPINGS)](max_norm=float(max_grad_norm))
-    if isinstance(clipping, type) or not all(hasattr(clipping, role) for role in ("start", "words")):
-        raise InvalidInputError(
-            f"clipping must be {', '.join(map(repr, CLIPPINGS))} or an object of pate.dpsgd.clipping, got "
-            f"{clipping!r}. Pass QuantileClipping(), for one."
-        )
-    return clipping
+    other = "an object of pate.dpsgd.clipping, such as QuantileClipping()"
+    make = _found("clipping", clipping, CLIPPINGS, ("start", "words"), other)
+    return make(max_norm=float(max_grad_norm)) if make else clipping
 
 
 def read_schedule(schedule: Any) -> LearningRateSchedule:
     """Return a learning rate schedule by its name, or the one given."""
-    if isinstance(schedule, str):
-        return LearningRateSchedule(check_choice("schedule", schedule, SCHEDULES))
-    if not isinstance(schedule, LearningRateSchedule):
-        raise InvalidInputError(
-            f"schedule must be {', '.join(map(repr, SCHEDULES))} or a LearningRateSchedule, got {schedule!r}."
-        )
-    return schedule
+    kind = _found(
+        "schedule", schedule, {name: name for name in SCHEDULES}, ("factor", "apply"), "a LearningRateSchedule"
+    )
+    return LearningRateSchedule(kind) if kind else schedule
 
 
 def read_averaging(averaging: Any) -> Averaging | None:
     """Return an average of weights by its name, the one given, or None."""
-    if averaging is None:
-        return None
-    if isinstance(averaging, str):
-        return AVERAGINGS[check_choice("averaging", averaging, AVERAGINGS)]()
-    if isinstance(averaging, type) or not hasattr(averaging, "share"):
-        raise InvalidInputError(
-            f"averaging must be None, {', '.join(map(repr, AVERAGINGS))}, an ExponentialAveraging or a TailAveraging, "
-            f"got {averaging!r}."
-        )
-    return averaging
+    other = "an ExponentialAveraging, a TailAveraging or None"
+    make = averaging is not None and _found("averaging", averaging, AVERAGINGS, ("share",), other)
+    return make() if make else averaging
 
 
 def check_settings(clf: Any) -> None:
-    """Refuse what cannot be meant.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse what cannot be meant."""
     if not isinstance(clf.budget, Budget):
         raise InvalidInputError(
             f"budget must be a pate.Budget, got {type(clf.budget).__name__}. Pass Budget(epsilon=1.0, delta=1e-5)."
@@ -275,14 +241,11 @@ def check_settings(clf: Any) -> None:
     for callback in clf.callbacks:
         if not callable(callback):
             raise InvalidInputError(f"callbacks must be functions of a TrainingStep, got {callback!r}.")
-    if clf.augmentation is not None and not isinstance(clf.augmentation, ImageAugmentation):
-        raise InvalidInputError(
-            f"augmentation must be a pate.dpsgd.ImageAugmentation or None, got {clf.augmentation!r}."
-        )
-    if clf.canaries is not None and not isinstance(clf.canaries, Canaries):
-        raise InvalidInputError(f"canaries must be a pate.dpsgd.Canaries or None, got {clf.canaries!r}.")
-    if clf.ledger is not None and not isinstance(clf.ledger, Ledger):
-        raise InvalidInputError(f"ledger must be a pate.Ledger or None, got a {type(clf.ledger).__name__}.")
+    kinds = {"augmentation": ImageAugmentation, "canaries": Canaries, "ledger": Ledger}
+    for name, kind in kinds.items():
+        if not isinstance(given := getattr(clf, name), (kind, type(None))):
+            path = f"pate.{'' if kind is Ledger else 'dpsgd.'}{kind.__name__}"
+            raise InvalidInputError(f"{name} must be a {path} or None, got a {type(given).__name__}.")
 
 
 def _check_adjacency(clf: Any) -> None:
@@ -313,7 +276,6 @@ def shape_of(clf: Any, n_units: int, unit: str = "record") -> Shape:
 
     Parameters
     ----------
-    clf : DPSGDClassifier
     n_units : int
         How many there are; not used under add-or-remove, where it is nobody's business.
     unit : {"record", "group"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_noise
+from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_between, least_noise
 from pate.dpsgd._measured import Measured
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
@@ -92,13 +92,9 @@ def make_plan(
 
     Parameters
     ----------
-    budget : Budget
-    shape : Shape
     mechanism : TrainingMechanism or None
         None is Poisson sampling.
-    noise_multiplier : float or None
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
-    ledger : Ledger or None
     on_exhausted : {"raise", "stop"}
         Where the noise given is too little for all steps: refuse, or stop before the step that would exceed the budget.
 
@@ -192,10 +188,7 @@ def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Bud
             f"{budget} needs: {why}. Nothing was charged. A ledger that counts mu^2 sees nothing of the sampling: for "
             "DP-SGD open one with currency='renyi'. Otherwise train for fewer epochs, or pass a smaller budget."
         )
-    while high > (1 + 1e-4) * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if allowed(middle) else (middle, high)
-    return high
+    return least_between(low, high, allowed, within=1e-4)
 
 
 def mechanism_of(plan: Plan, clipping: Clipping) -> str:
@@ -224,8 +217,6 @@ def dpsgd_statement(
 
     Parameters
     ----------
-    plan : Plan
-    clipping : Clipping
     classes_given : bool
         False when the set of classes was read off the private labels.
     noise : {"system", "keyed", "seeded"}
@@ -239,7 +230,6 @@ def dpsgd_statement(
         Units of an auditor's among ``shape.n_units``.
     road : RecipePlan or None
         Whose public maps the rows went through.
-    ledger : Ledger or None
     releases : iterable of int
         The numbers under which the run was charged there.
     """

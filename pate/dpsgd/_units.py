@@ -119,7 +119,6 @@ class Units:
         The index of each row's unit, 0 to n_units - 1, and -1 for a row of nobody's. None makes every row one.
     rows_per_unit : int
         Of a unit's rows, at most so many in a step; without ``owners`` there is one.
-    device : torch.device
     augmentation : ImageAugmentation or None
         Each row is cast as so many changed copies.
     usable : bool array of shape (n,) or None
@@ -127,7 +126,6 @@ class Units:
 
     Attributes
     ----------
-    n_units : int
     rows_per_unit : int
         Rows that stand for a unit in a step, copies included.
     """
@@ -170,7 +168,6 @@ class Units:
         Parameters
         ----------
         units : int64 array of shape (m,)
-        source : NoiseSource
 
         Returns
         -------

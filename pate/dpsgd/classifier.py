@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from pate.statement._fits import CountedFits
 _PREDICTION_ROWS = 4096
 
 
+@dataclass(repr=False, eq=False)
 class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     """Train a torch module with differentially private stochastic gradient descent.
 
@@ -189,84 +190,44 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     (True, 'declared')
     """
 
-    def __init__(
-        self,
-        module: str | Callable[..., nn.Module] | None = None,
-        *,
-        budget: Budget,
-        recipe: str | DPSGDRecipe | None = None,
-        representation: Any = None,
-        image_shape: tuple[int, ...] | None = None,
-        ranges: Any = None,
-        max_grad_norm: float | None = None,
-        epochs: int | None = None,
-        n_steps: int | None = None,
-        expected_batch_size: int | None = None,
-        mechanism: str | TrainingMechanism = "poisson",
-        clipping: str | Clipping = "flat",
-        learning_rate: float | None = None,
-        schedule: str | LearningRateSchedule | None = None,
-        averaging: str | Averaging | None = None,
-        augmentation: ImageAugmentation | None = None,
-        optimizer: str | None = None,
-        momentum: float | None = None,
-        module_kwargs: Mapping[str, Any] | None = None,
-        classes: Any = None,
-        max_physical_batch_size: int | None = None,
-        noise_multiplier: float | None = None,
-        on_exhausted: str = "raise",
-        adjacency: str = "replace-one",
-        nominal_n: int | None = None,
-        sample_rate: float | None = None,
-        records_per_group: int = 8,
-        ledger: Ledger | None = None,
-        device: str = "cpu",
-        n_threads: int | None = 1,
-        random_state: int | None = None,
-        noise_seed: int | None = None,
-        checkpoint_dir: Any = None,
-        callbacks: Sequence[Callable[[TrainingStep], Any]] = (),
-        canaries: Canaries | None = None,
-        measure: bool | str | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.module = module
-        self.budget = budget
-        self.recipe = recipe
-        self.representation = representation
-        self.image_shape = image_shape
-        self.ranges = ranges
-        self.max_grad_norm = max_grad_norm
-        self.epochs = epochs
-        self.n_steps = n_steps
-        self.expected_batch_size = expected_batch_size
-        self.mechanism = mechanism
-        self.clipping = clipping
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.averaging = averaging
-        self.augmentation = augmentation
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.module_kwargs = module_kwargs
-        self.classes = classes
-        self.max_physical_batch_size = max_physical_batch_size
-        self.noise_multiplier = noise_multiplier
-        self.on_exhausted = on_exhausted
-        self.adjacency = adjacency
-        self.nominal_n = nominal_n
-        self.sample_rate = sample_rate
-        self.records_per_group = records_per_group
-        self.ledger = ledger
-        self.device = device
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-        self.checkpoint_dir = checkpoint_dir
-        self.callbacks = callbacks
-        self.canaries = canaries
-        self.measure = measure
-        self.verbose = verbose
+    module: str | Callable[..., nn.Module] | None = None
+    _: KW_ONLY
+    budget: Budget
+    recipe: str | DPSGDRecipe | None = None
+    representation: Any = None
+    image_shape: tuple[int, ...] | None = None
+    ranges: Any = None
+    max_grad_norm: float | None = None
+    epochs: int | None = None
+    n_steps: int | None = None
+    expected_batch_size: int | None = None
+    mechanism: str | TrainingMechanism = "poisson"
+    clipping: str | Clipping = "flat"
+    learning_rate: float | None = None
+    schedule: str | LearningRateSchedule | None = None
+    averaging: str | Averaging | None = None
+    augmentation: ImageAugmentation | None = None
+    optimizer: str | None = None
+    momentum: float | None = None
+    module_kwargs: Mapping[str, Any] | None = None
+    classes: Any = None
+    max_physical_batch_size: int | None = None
+    noise_multiplier: float | None = None
+    on_exhausted: str = "raise"
+    adjacency: str = "replace-one"
+    nominal_n: int | None = None
+    sample_rate: float | None = None
+    records_per_group: int = 8
+    ledger: Ledger | None = None
+    device: str = "cpu"
+    n_threads: int | None = 1
+    random_state: int | None = None
+    noise_seed: int | None = None
+    checkpoint_dir: Any = None
+    callbacks: Sequence[Callable[[TrainingStep], Any]] = ()
+    canaries: Canaries | None = None
+    measure: bool | str | None = None
+    verbose: bool = False
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, *, X_public: Any = None, groups: npt.ArrayLike | None = None

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from pate.core.files import atomic_path
 from pate.core.secret import global_generators
+from pate.core.tensors import opened
 from pate.exceptions import InvalidInputError
 
 # The global generators, held for one piece of training and given back.
@@ -214,7 +219,6 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
 
     Parameters
     ----------
-    module : callable
     kwargs : mapping
         Copied: a tensor or module among them is every module's start, not one thing that they all train.
 
@@ -237,12 +241,7 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
 
 
 def check_apart(one: nn.Module, other: nn.Module) -> None:
-    """Refuse a factory whose modules share memory: what one learns, the other would start with.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse a factory whose modules share memory: what one learns, the other would start with."""
     places = [
         {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
     ]
@@ -251,3 +250,54 @@ def check_apart(one: nn.Module, other: nn.Module) -> None:
             "module must make a new module with parameters of its own at every call; two calls shared some. "
             "Make the layers inside the class or function."
         )
+
+
+# What training has come to, as safetensors: names, tensors and some JSON, of which nothing is run.
+
+
+def state_of(parts: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer, by: str) -> dict[str, torch.Tensor]:
+    """Return the state of modules and their optimiser by name, ``by`` standing between a name's parts."""
+    found = {f"{name}{by}{k}": v for name, part in parts.items() for k, v in part.state_dict().items()}
+    for i, moments in optimizer.state_dict()["state"].items():
+        found |= {f"optimizer{by}{i}{by}{k}": v for k, v in moments.items()}
+    return found
+
+
+def take_state(
+    tensors: Mapping[str, torch.Tensor], parts: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer, by: str
+) -> None:
+    """Give modules and their optimiser the state that :func:`state_of` returned."""
+    kept = optimizer.state_dict()
+    learnt = [p for group in optimizer.param_groups for p in group["params"]]
+    for name, value in tensors.items():
+        owner, _, place = name.partition(by)
+        if owner == "optimizer":
+            number, _, moment = place.partition(by)
+            # A fused optimiser goes through memory: its moments lie as their parameters do, channels last.
+            laid = torch.empty_like(learnt[int(number)]).copy_(value) if value.ndim else value
+            kept["state"].setdefault(int(number), {})[moment] = laid
+    for name, part in parts.items():
+        start = f"{name}{by}"
+        part.load_state_dict({k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)})
+    optimizer.load_state_dict(kept)
+
+
+def save_state(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], key: str, told: Any) -> None:
+    """Write tensors, and JSON (and NumPy's numbers) under a key, as one safetensors file: whole or not at all."""
+    from safetensors.torch import save_file
+
+    plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    with atomic_path(path) as file:
+        save_file(plain, file, metadata={key: json.dumps(told, default=lambda number: number.item())})
+
+
+def read_state(path: str | os.PathLike[str], key: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return what :func:`save_state` wrote; refuse a file that is not there, damaged, or not of ``what``."""
+    if not Path(path).is_file():
+        raise InvalidInputError(f"path={os.fspath(path)!r} is no file. Name one that {what} was saved to.")
+    try:
+        return opened(path, key, framework="pt")
+    except Exception as error:
+        raise InvalidInputError(
+            f"{os.fspath(path)!r} is no intact file of {what} ({type(error).__name__}). Fit or fetch it anew."
+        ) from None

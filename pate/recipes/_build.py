@@ -12,7 +12,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import check_choice, shown
 from pate.core.types import FloatArray
-from pate.data._columns import of_one_unit
+from pate.data._columns import heavy_tailed, of_one_unit
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.heads import DescentHead, LikelihoodHead
@@ -85,8 +85,6 @@ _SPARE = 1.5
 _SPARSE_COMPONENTS = 256
 #: Where most columns hold two public values, they are categories that somebody encoded.
 _MOSTLY = 0.5
-#: Where most columns' excess kurtosis is more, distances are those of a few rows (a normal law has 0, a lognormal 111).
-_HEAVY = 10.0
 
 
 def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
@@ -124,16 +122,6 @@ def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
 
 def _numeric(column: Any) -> bool:
     return bool(column.dtype.kind in "biuf")
-
-
-def heavy_tailed(rows: FloatArray) -> bool:
-    """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they."""
-    with np.errstate(all="ignore"):
-        rows = np.where(np.isfinite(rows), rows, np.nan)
-        rows = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
-        apart = rows - np.nanmean(rows, axis=0)
-        heavy = np.nanmean(apart**4, axis=0) / np.nanmean(apart**2, axis=0) ** 2 - 3 > _HEAVY
-    return bool(heavy.mean() > _MOSTLY)
 
 
 def fitted_representation(

@@ -61,7 +61,6 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
         **Private.**
     usable : bool array of shape (n,)
         Rows that are asked about.
-    n_classes : int
     keep_places : bool
         In a neighbouring table all other rows stand where they do here.
 
@@ -210,7 +209,6 @@ def measured_labels(
 
     Parameters
     ----------
-    release : LabelRelease
     paid : PaidCounts
         What was charged with them.
     student : fitted classifier

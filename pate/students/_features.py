@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ _NEIGHBOURS = 6
 _LEAST = 1e-3
 
 
+@dataclass(repr=False, eq=False)
 class StudentFeatures(ImageMap):
     """Public features of images by a student: the largest components of its last features, then its logits.
 
@@ -42,7 +44,6 @@ class StudentFeatures(ImageMap):
         al., ICML 2018; MNIST at epsilon .05: 98.2 right of one, 98.8 of two).
     targets : float array of shape (n_public, n_classes)
         Released, or made of what was released: probabilities of every public row.
-    image_shape : tuple or None
 
     Attributes
     ----------
@@ -54,13 +55,13 @@ class StudentFeatures(ImageMap):
         At most 64, and one per class.
     """
 
+    students: Any = None
+    targets: Any = None
+    _: KW_ONLY
+    image_shape: Any = None
+
     _passing: ClassVar[tuple[str, ...]] = ("students", "targets")
     _block_rows = 512
-
-    def __init__(self, students: Any = None, targets: Any = None, *, image_shape: Any = None) -> None:
-        self.students = students
-        self.targets = targets
-        self.image_shape = image_shape
 
     @property
     def own_(self) -> bool:

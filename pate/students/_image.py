@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
-from pate.core.files import atomic_path, check_can_write
+from pate.core.files import check_can_write
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
@@ -103,10 +103,10 @@ def refuse_private(name: str, value: Any) -> None:
         )
 
 
-_KEY = "pate.image-student"
 _FORMAT = 1
 
 
+@dataclass(repr=False, eq=False)
 class ImageStudent(ClassifierMixin, BaseEstimator):
     """A convolutional network that learns from every public image, whether it was given an answer or not.
 
@@ -195,54 +195,29 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        image_shape: Any = None,
-        *,
-        network: Any = "student-cnn",
-        init: Any = None,
-        epochs: int | str = "auto",
-        seconds: float | None = None,
-        batch_size: int = 128,
-        learning_rate: float = 3e-3,
-        weight_decay: float = 1e-3,
-        augmentation: float = 1.0,
-        flip: bool = False,
-        erase: float = 0.3,
-        trust: float = 2.0,
-        trust_from: float = 0.4,
-        label_error: float = 0.05,
-        ema_epochs: float = 2.0,
-        average_views: bool = True,
-        patience: int | None = None,
-        precision: str = "auto",
-        device: str = "auto",
-        random_state: int | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.image_shape = image_shape
-        self.network = network
-        self.init = init
-        self.epochs = epochs
-        self.seconds = seconds
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.augmentation = augmentation
-        self.flip = flip
-        self.erase = erase
-        self.trust = trust
-        self.trust_from = trust_from
-        self.label_error = label_error
-        self.ema_epochs = ema_epochs
-        self.average_views = average_views
-        self.patience = patience
-        self.precision = precision
-        self.device = device
-        self.random_state = random_state
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
+    image_shape: Any = None
+    _: KW_ONLY
+    network: Any = "student-cnn"
+    init: Any = None
+    epochs: int | str = "auto"
+    seconds: float | None = None
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    augmentation: float = 1.0
+    flip: bool = False
+    erase: float = 0.3
+    trust: float = 2.0
+    trust_from: float = 0.4
+    label_error: float = 0.05
+    ema_epochs: float = 2.0
+    average_views: bool = True
+    patience: int | None = None
+    precision: str = "auto"
+    device: str = "auto"
+    random_state: int | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, weights: Any = None) -> Self:
         """Learn from public images and what was released about them.
@@ -333,7 +308,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         What is code (a ``network`` that is no name, ``init``) is not kept, and is given again to :meth:`load`.
         """
         check_is_fitted(self, "network_")
-        from safetensors.torch import save_file
+        from pate.networks._contract import save_state
+        from pate.students._image_training import KEY
 
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_KEPT}
         settings["network"] = self.network if isinstance(self.network, str) else None
@@ -344,9 +320,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             "n_classes": len(self.classes_),
             "history": self.history_,
         }
-        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in self.network_.state_dict().items()}
-        with atomic_path(path) as file:
-            save_file(tensors, file, metadata={_KEY: json.dumps(told, default=_plain)})
+        save_state(path, self.network_.state_dict(), KEY, told)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
@@ -363,10 +337,10 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         InvalidInputError
             There is no such file, it is damaged or of something else, or the architecture is not its own.
         """
-        from pate.networks._contract import own_generator
-        from pate.students._image_training import make_network, read_file
+        from pate.networks._contract import own_generator, read_state
+        from pate.students._image_training import KEY, WHAT, make_network
 
-        tensors, told = read_file(path, _KEY)
+        tensors, told = read_state(path, KEY, WHAT)
         if told.get("format") != _FORMAT:
             raise InvalidInputError(
                 f"{os.fspath(path)!r} is of format {shown(told.get('format'))}; this version of pate reads {_FORMAT}."
@@ -455,11 +429,6 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 _VIEWS = 5
 #: Fewest and most epochs that "auto" takes, and how many steps it would have.
 _EPOCHS, _STEPS = (20, 100), 1400
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy number as Python's own, for JSON."""
-    return value.item()
 
 
 #: A fit's file in its ``checkpoint_dir``.

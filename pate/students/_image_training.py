@@ -21,12 +21,20 @@ from torch import nn
 from torch.nn import functional as F
 
 from pate.core.checks import shown
-from pate.core.files import atomic_path
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks import make_module
-from pate.networks._contract import logits_of, make, module_arguments, own_generator
+from pate.networks._contract import (
+    logits_of,
+    make,
+    module_arguments,
+    own_generator,
+    read_state,
+    save_state,
+    state_of,
+    take_state,
+)
 from pate.representations.images._augment import Augmentation
 
 # The same images seen slightly otherwise, always alike: what holds of all of them is surer than of one.
@@ -76,7 +84,6 @@ class StudentCNN(nn.Module):
     ----------
     image_shape : (channels, height, width)
         At least 4 pixels each way.
-    n_classes : int
     widths : (int, int, int)
         Channels at full, half and quarter size.
     """
@@ -122,11 +129,6 @@ def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_c
     init : nn.Module, fitted representation that holds one, or None
         Takes (batch, channels, height, width); ``network`` is not used then.
     image_shape : (channels, height, width)
-    n_classes : int
-
-    Raises
-    ------
-    InvalidInputError
     """
     if init is not None:
         module = (
@@ -177,7 +179,7 @@ def _block(before: int, after: int, step: int) -> list[nn.Module]:
 
 
 _BLOCK = 512
-_KEY = "pate.image-student"
+KEY, WHAT = "pate.image-student", "an image student"
 #: The cosine ends here: the last steps at a small rate learn the wrong answers by heart (measured: 0.2 points).
 _CUT = 0.7
 #: No class is ruled out by less than this.
@@ -271,13 +273,10 @@ class Training:
 
     Parameters
     ----------
-    network : nn.Module
     images : float32 array of shape (n, channels, height, width)
     targets : float array of shape (n, n_classes)
         Rows sum to 1; those of weight 0 are not looked at before the student has an opinion of its own.
     weights : float array of shape (n,)
-    recipe : Recipe
-    device : torch.device
     file : path or None
         Checkpoint, written after every epoch.
     """
@@ -433,29 +432,21 @@ class Training:
             digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
         return digest.hexdigest()
 
-    def _state(self) -> dict[str, torch.Tensor]:
-        """Return everything that the next epoch hangs on, by name."""
-        found = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        found |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        for i, state in self.optimizer.state_dict()["state"].items():
-            found |= {f"optimizer.{i}.{k}": v for k, v in state.items()}
-        found |= {"targets": self.targets, "weights": self.weights}
-        return found | ({} if self.said is None else {"said": self.said})
+    def _parts(self) -> dict[str, nn.Module]:
+        return {"network": self.network, "average": self.average}
 
     def _keep(self) -> None:
         if self.file is None:
             return
-        from safetensors.torch import save_file
-
-        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in self._state().items()}
+        tensors = state_of(self._parts(), self.optimizer, ".") | {"targets": self.targets, "weights": self.weights}
+        tensors |= {} if self.said is None else {"said": self.said}
         told = {"digest": self.digest, "epoch": self.epoch, "spent": self.spent, "history": self.history}
-        with atomic_path(self.file) as path:
-            save_file(tensors, path, metadata={_KEY: json.dumps(told)})
+        save_state(self.file, tensors, KEY, told)
 
     def _resume(self) -> None:
         if self.file is None or not self.file.exists():
             return
-        tensors, told = read_file(self.file, _KEY)
+        tensors, told = read_state(self.file, KEY, WHAT)
         if told.get("digest") != self.digest:
             raise InvalidInputError(
                 f"checkpoint_dir={str(self.file.parent)!r} holds another training: other images, targets, settings or "
@@ -463,41 +454,6 @@ class Training:
             )
         self.resumed = True
         at = {name: value.to(self.device) for name, value in tensors.items()}
-        self.network.load_state_dict(_under(at, "network."))
-        self.average.load_state_dict(_under(at, "average."))
-        kept = self.optimizer.state_dict()
-        for name, value in _under(tensors, "optimizer.").items():
-            number, _, part = name.partition(".")
-            kept["state"].setdefault(int(number), {})[part] = value
-        self.optimizer.load_state_dict(kept)
+        take_state(tensors, self._parts(), self.optimizer, ".")
         self.targets, self.weights, self.said = at["targets"], at["weights"], at.get("said")
         self.epoch, self.spent, self.history = int(told["epoch"]), float(told["spent"]), list(told["history"])
-
-
-def read_file(path: str | os.PathLike[str], key: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return the tensors of a safetensors file and the JSON under ``key``; nothing in it is run.
-
-    Raises
-    ------
-    InvalidInputError
-        It is not there, damaged, or of something else.
-    """
-    from safetensors import safe_open
-
-    if not Path(path).is_file():
-        raise InvalidInputError(f"path={os.fspath(path)!r} is no file. Name one that an image student was saved to.")
-    try:
-        with safe_open(os.fspath(path), framework="pt") as file:
-            told = json.loads((file.metadata() or {})[key])
-            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    except BaseException as error:  # any way in which a parser may fail; a panic in its Rust is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is no intact file of an image student ({type(error).__name__}). Fit or fetch it anew."
-        ) from None
-    return tensors, told
-
-
-def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

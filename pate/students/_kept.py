@@ -37,7 +37,6 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
     ----------
     student : fitted classifier
         Of scikit-learn or of this package; or a pipeline of a public representation and one of those.
-    folder : path
 
     Raises
     ------
@@ -70,7 +69,6 @@ def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
 
     Parameters
     ----------
-    folder : path
     told : dict
         What it returned.
     module : torch module, or list of them
@@ -111,10 +109,6 @@ def make_safe(thing: Any) -> None:
 
     Trees are walked node by node and refused where they point elsewhere; search trees of neighbours are built anew
     from their rows.
-
-    Raises
-    ------
-    ValueError
     """
     waiting, seen = [thing], set()
     while waiting:

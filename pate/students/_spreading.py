@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from pate.exceptions import InvalidInputError
 from pate.votes import ABSTAIN
 
 
+@dataclass(repr=False, eq=False)
 class VoteSpreading(ClassifierMixin, BaseEstimator):
     """Spread noisy vote counts over a neighbour graph of the public rows, then classify by the nearest of them.
 
@@ -55,11 +57,11 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     array([0, 0, 0, 1, 1, 1])
     """
 
-    def __init__(self, *, n_neighbors: int = 7, alpha: float = 0.8, n_votes: int = 5, scale: bool = False) -> None:
-        self.n_neighbors = n_neighbors
-        self.alpha = alpha
-        self.n_votes = n_votes
-        self.scale = scale
+    _: KW_ONLY
+    n_neighbors: int = 7
+    alpha: float = 0.8
+    n_votes: int = 5
+    scale: bool = False
 
     def fit(self, X: Any, y: Any, noisy_counts: npt.NDArray[np.float64] | None = None) -> Self:
         """Spread the answers.

@@ -8,7 +8,7 @@ import torch
 
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd import ImageAugmentation
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd._units import Units
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, DPSGDClassifier
-from pate.dpsgd._build import build_engine
-from pate.dpsgd._run import _parts
+from pate.dpsgd._run import _parts, build_engine
 from pate.dpsgd.engines import BookKeepingEngine
 from pate.dpsgd.engines._layers import BLOCK, FEW
 
@@ -97,7 +96,7 @@ def test_fits_sum_in_blocks_where_units_keep_their_numbers(monkeypatch):
     X, y = RNG.normal(size=(2000, 6)).astype(np.float32), RNG.integers(0, 2, 2000)
     more = {"budget": Budget(3.0, 1e-4), "classes": [0, 1], "n_steps": 2}
     monkeypatch.setattr(BookKeepingEngine, "clipped_sum", spy)
-    monkeypatch.setattr("pate.dpsgd._build.check_promise", lambda *_: None)
+    monkeypatch.setattr("pate.dpsgd._run.check_promise", lambda *_: None)
 
     def fit(groups=None, **options):
         clf = DPSGDClassifier("linear", **more, **options)

@@ -12,11 +12,11 @@ from dpsgd_steps import train
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping, _layers
 from pate.dpsgd.engines._book_keeping import read_program
 from pate.dpsgd.engines._engine import loss_gradient, record_loss
-from pate.dpsgd.mechanisms import _poisson
+from pate.dpsgd.mechanisms import _mechanism
 from pate.exceptions import InvalidInputError
 from pate.networks import MLP, Linear, TanhCNN, make_module, named_modules
 
@@ -270,7 +270,7 @@ def test_the_excess_is_paid_in_noise(monkeypatch):
         drawn.append(size)
         return torch.ones(size, dtype=torch.float64)
 
-    monkeypatch.setattr(_poisson, "gaussian", ones)
+    monkeypatch.setattr(_mechanism, "gaussian", ones)
     moved = []
     for kind in (BookKeepingEngine, PerRecordEngine):
         torch.manual_seed(0)

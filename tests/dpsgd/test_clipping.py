@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 from torch import nn
 
-from pate.dpsgd._build import build_engine
 from pate.dpsgd._calibration import dpsgd_epsilon
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.clipping import AutomaticClipping, FlatClipping, PerLayerClipping, QuantileClipping, as_clip
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine
 from pate.exceptions import InvalidInputError

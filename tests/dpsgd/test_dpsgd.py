@@ -26,13 +26,13 @@ from torch import nn
 
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd import _fit, _run
-from pate.dpsgd._build import build_engine
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     dpsgd_epsilon,
 )
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import PerRecordEngine
-from pate.dpsgd.mechanisms import PoissonSGD, Shape, _poisson
+from pate.dpsgd.mechanisms import PoissonSGD, Shape, _mechanism
 from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.exceptions import (
     BudgetExceededError,
@@ -466,7 +466,7 @@ def test_ctrl_c_leaves_everything_as_it_was(digits, monkeypatch):
             raise KeyboardInterrupt
         return gaussian(source, size)
 
-    monkeypatch.setattr(_poisson, "gaussian", interrupted)
+    monkeypatch.setattr(_mechanism, "gaussian", interrupted)
     with pytest.raises(KeyboardInterrupt):
         clf.set_params(epochs=2).fit(X[:, :50], y)
     assert len(calls) == 3

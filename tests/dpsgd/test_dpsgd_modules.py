@@ -14,7 +14,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import PerRecordEngine
 from pate.dpsgd.engines._per_record import clipped
 from pate.dpsgd.mechanisms import PoissonSGD

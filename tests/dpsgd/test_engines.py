@@ -14,7 +14,7 @@ from torch import nn
 
 import pate.dpsgd.engines
 from pate import Budget, DPSGDClassifier, Ledger
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine
 from pate.dpsgd.engines._per_record import clipped
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
@@ -291,7 +291,7 @@ def test_columns_are_those_of_the_last_fit_that_went_well(rows, monkeypatch):
     assert clf.feature_names_in_[3] == "c3"
     monkeypatch.setattr(PerRecordEngine, "clipped_sum", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(BookKeepingEngine, "clipped_sum", lambda *_, **__: 1 / 0)
-    monkeypatch.setattr("pate.dpsgd._build.check_promise", lambda *_: None)
+    monkeypatch.setattr("pate.dpsgd._run.check_promise", lambda *_: None)
     with pytest.raises(InvalidInputError, match="training failed"):
         clf.fit(X[:, :9], y)
     assert (clf.n_features_in_, len(clf.feature_names_in_)) == (64, 64)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from pate.dpsgd._calibration import dpsgd_epsilon
-from pate.dpsgd.mechanisms._choose import banded_error, choose_bands
-from pate.dpsgd.mechanisms._ftrl import BandedFTRL, Cycle, TreeFTRL
+from pate.dpsgd.mechanisms._ftrl import BandedFTRL, Cycle, TreeFTRL, banded_error, choose_bands
 from pate.dpsgd.mechanisms._mechanism import Shape, gaussian
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource

@@ -11,10 +11,10 @@ import torch
 from dpsgd_steps import train
 from torch import nn
 
-from pate.dpsgd._build import build_engine
 from pate.dpsgd._checks import ids_of, try_module
 from pate.dpsgd._optimizers import make_optimizer
 from pate.dpsgd._rows import rows_for
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.clipping import FlatClipping, PerLayerClipping
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _layers
 from pate.dpsgd.engines._book_keeping import read_program

@@ -14,7 +14,7 @@ from dpsgd_steps import train
 
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd import ExponentialAveraging, _run
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import QuantileClipping
 from pate.dpsgd.mechanisms import BandedFTRL, TreeFTRL

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd.clipping import FlatClipping, PerLayerClipping
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping
 from pate.exceptions import InvalidInputError

@@ -24,7 +24,7 @@ from pate import (
     TeacherEnsemble,
     TorchTeacherEnsemble,
 )
-from pate.dpsgd._build import build_engine
+from pate.dpsgd._run import build_engine
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import AutomaticClipping, FlatClipping, PerLayerClipping
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine

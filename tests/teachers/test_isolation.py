@@ -28,7 +28,7 @@ from pate.networks import MLP
 from pate.teachers import CallableTeachers
 from pate.teachers._isolated import out_of_memory, side_by_side
 from pate.teachers._shards import Failure, Trained
-from pate.teachers.torch import _grouped, _stacked, _tasks
+from pate.teachers.torch import _grouped, _tasks
 
 K, N, D = 5, 60, 8
 RNG = np.random.default_rng(0)
@@ -313,7 +313,7 @@ def test_a_step_that_fails_has_its_teachers_tried_alone_in_their_places(monkeypa
 
 def test_kernels_that_mix_teachers_are_found_out_before_any_shard_is_looked_at(monkeypatch):
     recipe = torch_teachers(K).fit(X, Y)._recipe
-    forward = _stacked.stacked_forward(recipe)
+    forward = _grouped.stacked_forward(recipe)
 
     def mixing(values, rows):
         logits = forward(values, rows)

@@ -25,7 +25,7 @@ import pate.teachers._base as base
 from pate import TorchTeacherEnsemble
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError, PerformanceWarning, PrivacyLeakWarning
 from pate.networks import MLP, SmallCNN, SmallResNet
-from pate.teachers.torch import _chain, _grouped, _recipe, _stacked, _tasks
+from pate.teachers.torch import _chain, _grouped, _recipe, _tasks
 from pate.teachers.torch._recipe import Optimizer, Recipe, load_weights
 from pate.teachers.torch.augment import RandomShift
 
@@ -178,7 +178,7 @@ def test_chain_and_groups_are_used_where_they_should_be():
     recipes = {m: ensemble(m, 2, epochs=1).fit(X[:40], Y[:40])._recipe for m in MODULES}
     chains = {m: r.chain is not None for m, r in recipes.items()}
     assert chains == {SmallCNN: True, MLP: True, Curved: False, Noisy: False, Tanh: True}
-    stacks = {m: _stacked.stacked_forward(r) is not None for m, r in recipes.items()}
+    stacks = {m: _grouped.stacked_forward(r) is not None for m, r in recipes.items()}
     assert stacks == {SmallCNN: True, MLP: True, Curved: True, Noisy: False, Tanh: True}
 
 
@@ -299,7 +299,7 @@ def test_a_teacher_that_is_done_is_not_moved_by_its_momentum():
             0,
         )
     )
-    forward = _stacked.stacked_forward(recipe)
+    forward = _grouped.stacked_forward(recipe)
     pair = _grouped.Group(recipe, [0, 1], forward, CPU, 40)
     one = _grouped.Group(recipe, [0], forward, CPU, 40)
     same_weights(pair.train([short, long])[:1], one.train([short]), 1e-12)

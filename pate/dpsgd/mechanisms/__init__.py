@@ -1,9 +1,7 @@
 """Who takes part in a step of private training, which noise goes in, and what both cost."""
 
-from pate.dpsgd.mechanisms._choose import banded_error, choose_bands
-from pate.dpsgd.mechanisms._ftrl import BandedFTRL, TreeFTRL
-from pate.dpsgd.mechanisms._mechanism import Shape, TrainingMechanism
-from pate.dpsgd.mechanisms._poisson import PoissonSGD
+from pate.dpsgd.mechanisms._ftrl import BandedFTRL, TreeFTRL, banded_error, choose_bands
+from pate.dpsgd.mechanisms._mechanism import PoissonSGD, Shape, TrainingMechanism
 from pate.dpsgd.mechanisms._truncated import ShuffledSGD, TruncatedPoissonSGD
 
 __all__ = [

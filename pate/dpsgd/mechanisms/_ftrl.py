@@ -12,15 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
-import dp_accounting
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import brentq
 
-from pate.core.checks import check_choice, check_int, check_real, least_of
-from pate.dpsgd._calibration import ADJACENCIES, dpsgd_epsilon, recomputed
+from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
+from pate.dpsgd._calibration import (
+    SMALLEST_NOISE_MULTIPLIER,
+    central_limit_guess,
+    dpsgd_epsilon,
+    poisson_event,
+    recomputed_poisson,
+)
 from pate.dpsgd.mechanisms._matrices import (
     Forest,
     Toeplitz,
@@ -32,9 +38,11 @@ from pate.dpsgd.mechanisms._matrices import (
 from pate.dpsgd.mechanisms._mechanism import Shape, gaussian
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
+from pate.privacy.budget import Budget
 from pate.privacy.compose.dpsgd_accountants import from_dp_event
-from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
+from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
 
 # Units that take turns: who is in which step when noise is correlated, and what that costs.
@@ -55,7 +63,6 @@ class Cycle:
         Probability with which a unit is in at its group's turn.
     rounds : int
         How many turns a group has, at most.
-    n_steps : int
     """
 
     separation: int
@@ -104,7 +111,6 @@ class CyclicCost:
 
     Attributes
     ----------
-    cycle : Cycle
     sensitivity : float
         By how much one unit's gradients of norm 1 move the release, in units of the noise on it.
     apart : bool
@@ -144,7 +150,7 @@ class CyclicCost:
         gauss = Charge.gaussian(sensitivity=2.0 * self.sensitivity * _MARGIN, sigma=noise_multiplier)
         if not self.amplified:
             return gauss
-        found = from_dp_event(self._event(noise_multiplier))
+        found = from_dp_event(poisson_event(noise_multiplier, self.cycle.rate, self.cycle.rounds))
         return Charge(
             gauss.mu_squared, tuple(map(least_of, found.rdp, gauss.rdp_at(found.orders))), orders=found.orders
         )
@@ -171,15 +177,8 @@ class CyclicCost:
         )
         if not self.amplified:
             return gauss
-        return (
-            f"dp_accounting: PLDAccountant({ADJACENCIES[adjacency].name}, {interval:g}) composing {self.cycle.rounds} "
-            f"times PoissonSampledDpEvent({self.cycle.rate!r}, GaussianDpEvent({noise_multiplier!r})), "
-            f"{recomputed(self.cycle.rounds, delta, interval)}. Or {gauss}, where that says less"
-        )
-
-    def _event(self, noise_multiplier: float) -> dp_accounting.DpEvent:
-        turn = dp_accounting.PoissonSampledDpEvent(self.cycle.rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-        return dp_accounting.SelfComposedDpEvent(turn, self.cycle.rounds)
+        by_coins = recomputed_poisson(noise_multiplier, self.cycle.rate, self.cycle.rounds, adjacency, delta, interval)
+        return f"{by_coins}. Or {gauss}, where that says less"
 
 
 def check_separation(separation: int | None) -> None:
@@ -203,12 +202,7 @@ class _CyclicFTRL:
         raise NotImplementedError
 
     def check(self, shape: Shape, adjacency: str) -> None:
-        """Refuse a run for which the turns do not work out; every adjacency has a theorem.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Refuse a run for which the turns do not work out; every adjacency has a theorem."""
         self.cost(shape)
 
     def epsilon(self, noise_multiplier: float, shape: Shape, *, delta: float, adjacency: str, interval: float) -> float:
@@ -438,3 +432,83 @@ def _banded(mechanism: BandedFTRL, n_steps: int, separation: int) -> tuple[Toepl
 @lru_cache(maxsize=64)
 def _tree_sensitivity(forest: Forest, separation: int) -> float:
     return forest.sensitivity(separation)
+
+
+# How many bands and turns correlated noise should have: the least error that a budget allows.
+
+
+@lru_cache(maxsize=64)
+def choose_bands(
+    budget: Budget,
+    shape: Shape,
+    *,
+    adjacency: str = "replace-one",
+    momentum: float = 0.0,
+    most_bands: int = 64,
+) -> BandedFTRL:
+    """Return the banded mechanism with the least root mean squared error of the iterates at a budget.
+
+    Separations of 1, 2, 4, ... and the longest are tried, each with as many optimised bands: from independent noise,
+    whose coins amplify most (DP-SGD, but for groups of one), to noise that cancels best (Choquette-Choo, Ganesh et al.
+    2023). A function of public numbers alone, so it costs nothing. Little privacy to lose (small epsilon, large
+    batches, many epochs) leaves it at DP-SGD, few epochs at a large epsilon lead away from it.
+
+    Parameters
+    ----------
+    budget : Budget
+    shape : Shape
+    adjacency : {"replace-one", "add-or-remove", "zero-out"}
+    momentum : float
+        The optimiser's.
+    most_bands : int
+        Memory is one number less for each parameter.
+
+    Examples
+    --------
+    >>> shape = Shape(400, 0.25, 8, 100)
+    >>> [choose_bands(Budget(epsilon, 1e-5), shape, adjacency="zero-out").n_bands for epsilon in (1.0, 10.0)]
+    [1, 4]
+    """
+    check_int("most_bands", most_bands, low=1)
+    longest = Cycle.of(shape).separation
+    separations = sorted({min(2**i, longest) for i in range(longest.bit_length() + 1)})
+    found = [BandedFTRL(min(n_steps, most_bands), separation=n_steps, momentum=momentum) for n_steps in separations]
+    errors = [banded_error(mechanism, budget, shape, adjacency) for mechanism in found]
+    return found[errors.index(least_of(*errors))]
+
+
+def banded_error(mechanism: BandedFTRL, budget: Budget, shape: Shape, adjacency: str = "replace-one") -> float:
+    """Return the root mean squared error that is left at a budget, of a coordinate of the iterates, in clipping norms.
+
+    To about 0.1 %. That of sums of clipped gradients, before they are divided by the expected batch size and
+    multiplied by the learning rate.
+
+    Examples
+    --------
+    Eight turns, 512 steps: mu from the budget, 2 sqrt(8) / mu the noise, and 3.29 of it is left.
+
+    >>> from pate.privacy.convert import gdp_from_budget
+    >>> error = banded_error(BandedFTRL(64), Budget(1.0, 1e-5), Shape(6400, 1 / 64, 512, 100))
+    >>> round(error * gdp_from_budget(1.0, 1e-5) / 2, 2)
+    9.3
+    """
+    cost = mechanism.cost(shape)
+    if not cost.amplified:
+        sigma = cost.mu(1.0, adjacency) / gdp_from_budget(budget.epsilon, budget.delta)
+        return sigma * mechanism.strategy(shape).rmse(mechanism.momentum)
+    interval = discretization_interval(budget.epsilon, shape.n_steps)
+
+    @cache
+    def excess(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        spent = mechanism.epsilon(sigma, shape, delta=budget.delta, adjacency=adjacency, interval=interval)
+        return spent - budget.epsilon
+
+    start = central_limit_guess(budget.epsilon, budget.delta, cost.cycle.rate, cost.cycle.rounds, adjacency)
+    low = high = math.log(largest_of(start, SMALLEST_NOISE_MULTIPLIER))
+    while excess(low) < 0:
+        low -= 0.2
+    while excess(high) > 0:
+        high += 0.2
+    found = low if low == high else brentq(excess, low, high, xtol=1e-3)
+    return math.exp(found) * mechanism.strategy(shape).rmse(mechanism.momentum)

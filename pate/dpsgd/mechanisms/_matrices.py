@@ -37,7 +37,6 @@ class Forest:
 
     Attributes
     ----------
-    n_steps : int
     restart : int
         Number of steps after which new trees begin.
     """
@@ -111,7 +110,6 @@ def tree_step(step: int, height: int) -> tuple[tuple[tuple[int, float], ...], fl
     ----------
     step : int
         In the tree: 0, ..., 2^height - 1.
-    height : int
 
     Returns
     -------
@@ -207,7 +205,6 @@ def cyclic_sensitivity(column: Callable[[int], FloatArray], n_steps: int, separa
     ----------
     column : callable
         t -> the entries of column t of C from row t on, as far as they are not zero.
-    n_steps, separation : int
     """
     worst = 0.0
     for first in range(min(separation, n_steps)):
@@ -243,7 +240,6 @@ class Toeplitz:
         Parameters
         ----------
         column : array-like of shape (n_bands,)
-        n_steps : int
         equal_columns : bool
             Whether each column of C has norm 1 (those that the end of the run cuts short too), or the longest alone.
         """

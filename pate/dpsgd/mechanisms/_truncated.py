@@ -13,8 +13,7 @@ import torch
 from pate.core.checks import check_int, least_of
 from pate.core.types import IntArray
 from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER, recomputed, recomputed_mu, unsampled_mu
-from pate.dpsgd.mechanisms._mechanism import Shape
-from pate.dpsgd.mechanisms._poisson import PoissonSGD
+from pate.dpsgd.mechanisms._mechanism import PoissonSGD, Shape
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.privacy.compose.dpsgd_accountants import from_dp_event, pair_rdp
@@ -197,7 +196,6 @@ def uniform_subset(members: IntArray, size: int, source: NoiseSource) -> IntArra
     members : int64 array of shape (n,)
     size : int
         At least 1; all are returned where there are no more.
-    source : NoiseSource
     """
     if size >= len(members):
         return members

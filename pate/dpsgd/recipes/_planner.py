@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate.core.checks import check_choice, check_int
-from pate.data._columns import of_one_unit
+from pate.data._columns import heavy_tailed, of_one_unit
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.dpsgd._calibration import ADJACENCIES
 from pate.dpsgd.recipes._presets import DPSGDRecipe, recipe
@@ -26,8 +26,6 @@ SCALES = ("common", "apart", "heavy")
 LINEAR_GRADIENTS = 4_000_000
 #: Smaller images are tables of pixels.
 _SMALL_IMAGE = 16
-#: Excess kurtosis of a column with long tails, as in the rule of record voters.
-_HEAVY = 10.0
 
 
 @dataclass(frozen=True)
@@ -181,14 +179,7 @@ def _numbers(rows: Any) -> Any:
 
 
 def _scale_of(rows: Any) -> str:
-    with np.errstate(all="ignore"):
-        rows = np.where(np.isfinite(rows), rows, np.nan)
-        if of_one_unit(rows):
-            return "common"
-        apart = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
-        apart = apart - np.nanmean(apart, axis=0)
-        heavy = np.nanmean(apart**4, axis=0) / np.nanmean(apart**2, axis=0) ** 2 - 3 > _HEAVY
-    return "heavy" if heavy.mean() > 0.5 else "apart"
+    return "common" if of_one_unit(rows) else "heavy" if heavy_tailed(rows) else "apart"
 
 
 #: Up to so many records every step takes all of them: exact Gaussian differential privacy, and no sampling to pay for.

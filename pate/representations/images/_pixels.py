@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,7 @@ class ImageMap(Representation):
         return scaled.astype(np.float32).reshape(len(block), *self.image_shape_)
 
 
+@dataclass(repr=False, eq=False)
 class Pixels(ImageMap):
     """Pixels, scaled to [0, 1] by the public range, smaller by whole factors if wanted.
 
@@ -141,9 +142,9 @@ class Pixels(ImageMap):
     [[0.17, 0.3, 0.7, 0.83]]
     """
 
-    def __init__(self, *, image_shape: Any = None, shrink: int = 1) -> None:
-        self.image_shape = image_shape
-        self.shrink = shrink
+    _: KW_ONLY
+    image_shape: Any = None
+    shrink: int = 1
 
     def _check(self) -> None:
         check_image_shape(self.image_shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,7 +28,6 @@ def morlet(height: int, width: int, scale: int, angle: float, n_angles: int) -> 
 
     Parameters
     ----------
-    height, width : int
     scale : int
         j: the wavelet is 2^j times as large as the finest one (standard deviation .8 * 2^j pixels, centre frequency
         3 pi / 4 * 2^-j).
@@ -84,6 +84,7 @@ def _wrapped(values: npt.NDArray, height: int, width: int) -> npt.NDArray:
     return values.reshape(9, height, 9, width).sum(axis=(0, 2))
 
 
+@dataclass(repr=False, eq=False)
 class Scattering(ImageMap):
     """The scattering transform: local averages of wavelet moduli, of wavelet moduli of those, and of the image.
 
@@ -127,18 +128,16 @@ class Scattering(ImageMap):
     ((81, 7, 7), (3, 3969))
     """
 
+    _: KW_ONLY
+    n_scales: int = 2
+    n_angles: int = 8
+    order: int = 2
+    image_shape: Any = None
+    device: str = "auto"
+
     _passing = ("device",)
     _block_rows = 32
     slow_ = True
-
-    def __init__(
-        self, *, n_scales: int = 2, n_angles: int = 8, order: int = 2, image_shape: Any = None, device: str = "auto"
-    ) -> None:
-        self.n_scales = n_scales
-        self.n_angles = n_angles
-        self.order = order
-        self.image_shape = image_shape
-        self.device = device
 
     def _check(self) -> None:
         check_int("n_scales", self.n_scales, low=1, high=8)

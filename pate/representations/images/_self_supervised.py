@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pate.core.checks import check_choice, check_int, check_real
-from pate.core.files import atomic_path
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.networks._contract import has_bf16, one_device, own_generator
+from pate.networks._contract import has_bf16, one_device, own_generator, read_state, save_state, state_of, take_state
 from pate.representations._exact import one_sign
 from pate.representations.images._augment import Augmentation, fitting
 from pate.representations.images._pixels import ImageMap, check_image_shape
@@ -38,7 +37,6 @@ def simclr(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     Parameters
     ----------
     one, two : tensors of shape (n, p)
-    temperature : float
 
     References
     ----------
@@ -189,8 +187,6 @@ def train(
     ----------
     images : float32 array of shape (n, channels, height, width)
         Public images in [0, 1].
-    recipe : Recipe
-    device : torch device
     folder : path or None
         Checkpoints are kept here; a training that was cut off goes on from its last one, to the same end.
     show : bool
@@ -256,45 +252,21 @@ def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:
 
 
 def _keep(state: _State, file: Path) -> None:
-    from safetensors.torch import save_file
-
-    tensors = {f"encoder/{k}": v.detach().cpu().contiguous() for k, v in state.encoder.state_dict().items()}
-    for number, moments in state.optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer/{number}/{k}": v.detach().cpu().contiguous() for k, v in moments.items()}
-    words = json.dumps({"epoch": state.epoch, "losses": state.losses})
-    with atomic_path(file) as beside:
-        save_file(tensors, beside, metadata={"training": words})
+    told = {"epoch": state.epoch, "losses": state.losses}
+    save_state(file, state_of({"encoder": state.encoder}, state.optimizer, "/"), "training", told)
 
 
 def _resume(state: _State, file: Path) -> None:
     """Take up a checkpoint; a damaged one is left, and training begins anew."""
-    from safetensors import safe_open
-
-    moments: dict[int, dict[str, Any]] = {}
     try:
-        with safe_open(os.fspath(file), framework="pt") as kept:
-            words = json.loads(kept.metadata()["training"])
-            tensors = {name: kept.get_tensor(name) for name in kept.keys()}  # noqa: SIM118
-        for name, value in tensors.items():
-            if name.startswith("optimizer/"):
-                _, number, moment = name.split("/")
-                moments.setdefault(int(number), {})[moment] = value
-        weights = {n.removeprefix("encoder/"): v for n, v in tensors.items() if n.startswith("encoder/")}
-        epoch, losses = int(words["epoch"]), tuple(map(float, words["losses"]))
-        state.encoder.load_state_dict(weights)
+        tensors, told = read_state(file, "training", "a training")
+        epoch, losses = int(told["epoch"]), tuple(map(float, told["losses"]))
     except Exception as error:  # whatever a damaged file leads to
         warnings.warn(
             f"{file.name} is damaged ({type(error).__name__}): training begins anew.", CheckpointWarning, stacklevel=3
         )
         return
-    # A fused optimiser goes through memory: its moments lie as their parameters do, channels last.
-    parameters = list(state.encoder.parameters())
-    for number, kept_moments in moments.items():
-        for name, value in kept_moments.items():
-            if value.ndim:
-                kept_moments[name] = torch.empty_like(parameters[number]).copy_(value)
-    groups = state.optimizer.state_dict()["param_groups"]
-    state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    take_state(tensors, {"encoder": state.encoder}, state.optimizer, "/")
     state.epoch, state.losses = epoch, losses
 
 
@@ -302,6 +274,7 @@ def _resume(state: _State, file: Path) -> None:
 _SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 
+@dataclass(repr=False, eq=False)
 class SelfSupervised(ImageMap):
     """A network trained on public images so that two changed views of one image are near, and not all images are.
 
@@ -366,44 +339,26 @@ class SelfSupervised(ImageMap):
     ((8, 4), 1)
     """
 
+    _: KW_ONLY
+    n_features: int = 256
+    objective: str = "simclr"
+    width: int = 32
+    epochs: int | str = "auto"
+    batch_size: int = 256
+    temperature: float = 0.2
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    augmentation: Any = "auto"
+    image_shape: Any = None
+    random_state: int = 0
+    device: str = "auto"
+    precision: str = "auto"
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
+
     _passing = ("device", "checkpoint_dir", "verbose")
     _block_rows = 512
     slow_ = True
-
-    def __init__(
-        self,
-        *,
-        n_features: int = 256,
-        objective: str = "simclr",
-        width: int = 32,
-        epochs: int | str = "auto",
-        batch_size: int = 256,
-        temperature: float = 0.2,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 1e-4,
-        augmentation: Any = "auto",
-        image_shape: Any = None,
-        random_state: int = 0,
-        device: str = "auto",
-        precision: str = "auto",
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_features = n_features
-        self.objective = objective
-        self.width = width
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.temperature = temperature
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.augmentation = augmentation
-        self.image_shape = image_shape
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
 
     def _check(self) -> None:
         check_int("n_features", self.n_features, low=1)

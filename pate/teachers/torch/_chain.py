@@ -111,8 +111,6 @@ class FlatParameters:
 
     Parameters
     ----------
-    module : nn.Module
-    chain : tuple of Step
     low : torch.dtype
         What the layers compute in; the vector itself keeps the module's type.
     """
@@ -151,10 +149,8 @@ def chain_forward(
 
     Parameters
     ----------
-    chain : tuple of Step
     values : dict of tensors
         Parameters by name.
-    x : tensor
     saved : list or None
         Filled with what :func:`chain_backward` needs.
     """

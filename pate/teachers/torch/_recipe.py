@@ -167,7 +167,6 @@ def default_steps(n_shard: int, batch_size: int) -> int:
     ----------
     n_shard : int
         Records (people, with groups) in the average shard: the number of all of them, over that of teachers.
-    batch_size : int
     """
     return max(_STEPS, _PASSES * math.ceil(n_shard / batch_size))
 
@@ -177,7 +176,6 @@ def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple
 
     Parameters
     ----------
-    n, batch_size : int
     joined : bool
         Whether a last batch of one row joins the one before it: batch normalisation cannot take one.
     """

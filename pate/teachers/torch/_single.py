@@ -29,50 +29,21 @@ def make_optimizer(settings: Optimizer, module: nn.Module) -> torch.optim.Optimi
     return kind(parameters, betas=settings.betas, eps=settings.eps, fused=fused, **common)
 
 
-class FlatOptimizer:
-    """One optimiser call for a whole teacher on the CPU, through torch's functional forms."""
+def flat_step(settings: Optimizer, vector: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    """Return what moves one teacher's vector by a gradient, in place, on the CPU: one call of torch's functional forms.
 
-    def __init__(self, settings: Optimizer, vector: torch.Tensor) -> None:
-        self._settings = settings
-        self._vector = [vector]
-        self._first = [torch.zeros_like(vector)]
-        self._second = [torch.zeros_like(vector)]
-        self._count = [torch.zeros(())]
-        self._momentum: list[torch.Tensor | None] = [None]
-
-    def step(self, gradient: torch.Tensor) -> None:
-        """Move the vector, in place."""
-        s = self._settings
-        if s.name == "sgd":
-            sgd(
-                self._vector,
-                [gradient],
-                self._momentum,
-                fused=True,
-                weight_decay=s.weight_decay,
-                momentum=s.momentum,
-                lr=s.learning_rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
-            return
-        (adam if s.name == "adam" else adamw)(
-            self._vector,
-            [gradient],
-            self._first,
-            self._second,
-            [],
-            self._count,
-            fused=True,
-            amsgrad=False,
-            beta1=s.betas[0],
-            beta2=s.betas[1],
-            lr=s.learning_rate,
-            weight_decay=s.weight_decay,
-            eps=s.eps,
-            maximize=False,
-        )
+    An optimiser object of torch's does the same, and makes the step of a small teacher a quarter longer.
+    """
+    s, moved = settings, [vector]
+    common: dict[str, Any] = {"fused": True, "maximize": False, "lr": s.learning_rate, "weight_decay": s.weight_decay}
+    if s.name == "sgd":
+        momentum: list[torch.Tensor | None] = [None]
+        common |= {"momentum": s.momentum, "dampening": 0.0, "nesterov": False}
+        return lambda gradient: sgd(moved, [gradient], momentum, **common)
+    first, second, count = [torch.zeros_like(vector)], [torch.zeros_like(vector)], [torch.zeros(())]
+    common |= {"amsgrad": False, "beta1": s.betas[0], "beta2": s.betas[1], "eps": s.eps}
+    kind = adam if s.name == "adam" else adamw
+    return lambda gradient: kind(moved, [gradient], first, second, [], count, **common)
 
 
 class StackedOptimizer:
@@ -82,7 +53,6 @@ class StackedOptimizer:
 
     Parameters
     ----------
-    settings : Optimizer
     stack : tensor of shape (n_teachers, n_parameters)
     """
 
@@ -130,11 +100,8 @@ def train_single(recipe: Recipe, index: int, X: torch.Tensor, y: torch.Tensor, d
 
     Parameters
     ----------
-    recipe : Recipe
-    index : int
     X : tensor of shape (n_shard, ...), on the CPU
     y : int64 tensor of shape (n_shard,), on the CPU
-    device : torch.device
 
     Returns
     -------
@@ -153,7 +120,7 @@ def _train_chain(
     low = PRECISIONS[recipe.precision]
     with torch.inference_mode():
         flat = FlatParameters(module, chain, low)
-        optimizer = FlatOptimizer(recipe.optimizer, flat.vector)
+        step = flat_step(recipe.optimizer, flat.vector)
         # Rounding first and shuffling then is shuffling half the bytes; an augmentation must see the rows as given.
         rows_of = X.to(low) if recipe.augment is None else X
         targets_of = nn.functional.one_hot(y, recipe.n_classes).to(recipe.dtype)
@@ -165,7 +132,7 @@ def _train_chain(
                 saved: list[object] = []
                 logits = chain_forward(chain, flat.values, rows[start:stop], saved)
                 chain_backward(chain, flat, saved, logits_gradient(logits, targets[start:stop]))
-                optimizer.step(flat.gradient)
+                step(flat.gradient)
         # Parameters in the module's own order, as its state_dict has them.
         found = flat.weights()
         return {name: found[name].numpy().copy() for name in module.state_dict()}

@@ -27,10 +27,18 @@ from pate.teachers._isolated import interruptible, out_of_memory
 from pate.teachers._rows import slices
 from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers.checkpoints import pack_weights
-from pate.teachers.torch._grouped import Group, Member, NotApartError, vote_group, window_rows
+from pate.teachers.torch._grouped import (
+    Group,
+    Member,
+    NotApartError,
+    StackedForward,
+    alike,
+    stacked_forward,
+    vote_group,
+    window_rows,
+)
 from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights
 from pate.teachers.torch._single import single_forward, train_single
-from pate.teachers.torch._stacked import StackedForward, alike, stacked_forward
 
 # Which teachers are trained as one group, and on how many GPUs: public, and settled before any shard is looked at.
 
@@ -44,8 +52,6 @@ class Places:
 
     Attributes
     ----------
-    n_teachers : int
-    group_size : int
     n_gpus : int
         0 on the CPU.
     """

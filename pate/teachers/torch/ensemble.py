@@ -6,6 +6,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any
 
@@ -31,6 +32,7 @@ from pate.teachers._training import Shard as ShardRows
 from pate.teachers._training import rehearse
 from pate.teachers._usable import complete_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
+from pate.teachers.torch._grouped import stacked_forward
 from pate.teachers.torch._recipe import (
     OPTIMIZERS,
     PRECISIONS,
@@ -43,13 +45,13 @@ from pate.teachers.torch._recipe import (
     with_chain,
 )
 from pate.teachers.torch._single import train_single
-from pate.teachers.torch._stacked import stacked_forward
 from pate.teachers.torch._tasks import Places, Shard, ask_teachers, contained_torch, group_size_on, train_shards
 
 #: The curator is told of less than one part in so many of the rule's steps.
 _FEW = 10
 
 
+@dataclass(repr=False, eq=False)
 class TorchTeacherEnsemble(ShardEnsemble):
     """Train one copy of a torch module on each of ``n_teachers`` disjoint shards, and let them vote.
 
@@ -146,50 +148,27 @@ class TorchTeacherEnsemble(ShardEnsemble):
     (Votes(n_queries=100, n_classes=10, n_teachers=5, counts=<sensitive>), True)
     """
 
-    def __init__(
-        self,
-        module: Callable[..., nn.Module],
-        n_teachers: int,
-        *,
-        module_kwargs: Mapping[str, Any] | None = None,
-        classes: Any = None,
-        epochs: int | None = None,
-        n_steps: int | None = None,
-        batch_size: int = 32,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        momentum: float = 0.0,
-        augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None = None,
-        precision: str = "float32",
-        device: str = "auto",
-        group_size: int | str = "auto",
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        partition_seed: int | None = None,
-        checkpoint_dir: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.module = module
-        self.n_teachers = n_teachers
-        self.module_kwargs = module_kwargs
-        self.classes = classes
-        self.epochs = epochs
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.momentum = momentum
-        self.augment = augment
-        self.precision = precision
-        self.device = device
-        self.group_size = group_size
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.partition_seed = partition_seed
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
+    module: Callable[..., nn.Module]
+    n_teachers: int
+    _: KW_ONLY
+    module_kwargs: Mapping[str, Any] | None = None
+    classes: Any = None
+    epochs: int | None = None
+    n_steps: int | None = None
+    batch_size: int = 32
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    augment: Callable[[torch.Tensor, torch.Generator], torch.Tensor] | None = None
+    precision: str = "float32"
+    device: str = "auto"
+    group_size: int | str = "auto"
+    n_jobs: int | None = None
+    random_state: int | None = None
+    partition_seed: int | None = None
+    checkpoint_dir: Any = None
+    verbose: bool = False
 
     def module_of(self, index: int) -> nn.Module:
         """Return teacher ``index`` as a module in evaluation mode, on the CPU: **sensitive**.
