@@ -37,10 +37,10 @@ def gaussian(source: NoiseSource, size: int) -> torch.Tensor:
     variation distance from the exact law is about 2^-63; an angle is one of 2^52 on the circle, all equally likely, as
     fine as float64 tells angles apart.
     """
-    half = (size + 1) // 2
-    out = torch.empty(2 * half, dtype=torch.float64)
-    for start in range(0, half, _PAIRS):
-        n = min(_PAIRS, half - start)
+    n_pairs = (size + 1) // 2
+    out = torch.empty(2 * n_pairs, dtype=torch.float64)
+    for start in range(0, n_pairs, _PAIRS):
+        n = min(_PAIRS, n_pairs - start)
         words = source.words(2 * n)
         radius = torch.from_numpy(words[:n].astype(np.float64)).add_(1.0).mul_(2.0**-64).log_().mul_(-2.0).sqrt_()
         # 52 bits behind the one of a float64 in [1, 2): faster than to convert them.
