@@ -190,19 +190,7 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
     tidy: dict[str, Any] = {}
     odd: list[str] = []
     for name in X.columns:
-        column = X[name]
-        kind = kinds.get(name, "text")
-        if kind.startswith(DATE):
-            tidy[name], n_odd = days_in(column, kind.removeprefix(DATE))
-            if n_odd:
-                odd.append(odd_cells(name, tidy[name], n_odd))
-            continue
-        if not isinstance(column.dtype, pd.CategoricalDtype) and not pd.api.types.is_object_dtype(column.dtype):
-            column_kind(name, column)  # a declared type
-        if kind == "numeric":
-            tidy[name], n_odd = numbers_in(column)
-        else:
-            tidy[name], n_odd = _texts(column)
+        tidy[name], n_odd = column_like(name, X[name], kinds.get(name, "text"))
         if n_odd:
             odd.append(odd_cells(name, tidy[name], n_odd))
         elif name in kinds and name not in text and kinds[name] == "text" and _numbers_alone(tidy[name]):
@@ -210,6 +198,15 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
     if odd:
         tell_curator(file, odd)
     return pd.DataFrame(tidy, index=X.index)
+
+
+def column_like(name: Any, column: pd.Series, kind: str) -> tuple[pd.Series, int]:
+    """Return a private column as the public one's kind has it, each cell by itself, and how many cells are not so."""
+    if kind.startswith(DATE):
+        return days_in(column, kind.removeprefix(DATE))
+    if str(column.dtype) not in ("category", "object"):
+        column_kind(name, column)  # a declared type
+    return numbers_in(column) if kind == "numeric" else _texts(column)
 
 
 def odd_cells(name: Any, made: pd.Series, n_odd: int) -> str:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly, unmasked
+from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
 from pate.data._door import (
@@ -33,7 +32,7 @@ from pate.data._like import declared_rows
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._cells import private_cells
-from pate.teachers._usable import as_column, class_indices, label_column, owned
+from pate.teachers._usable import class_indices, flat_labels, label_column, owned
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
@@ -90,14 +89,7 @@ def read_records(
         features, whole = _read_features(estimator, X, reset=True, whole=strict)
         readable = whole if readable is None else readable & whole
     n_records = int(np.shape(features)[0])
-    if len(shape := quietly("y", lambda: (np.asarray if strict else as_column)(y).shape)) == 2 and shape[1] == 1:
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
-            DataConversionWarning,
-            stacklevel=4,
-        )
-        y = (np.asarray(unmasked("y", y)) if strict else as_column(y)).ravel()
-        shape = y.shape
+    y, shape = flat_labels(y, strict=strict)
     if not tell_n and shape != (n_records,):
         raise InvalidInputError(f"y must hold one class for each row of X. {_UNTOLD}")
     if readable is None:

@@ -18,11 +18,12 @@ from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, load_head
 from pate.recipes._answers import Answers, decided, read_answering
 from pate.records import RecordVoters
-from pate.records._maps import in_blocks, is_own, n_rows, own_throughout, rows_of, take
+from pate.records._maps import in_blocks, is_own, own_throughout, rows_of, take
 from pate.records._work import HeldRecords
 from pate.records.ballot_sum import GRID
 from pate.records.spaces import load_space
 from pate.representations import Representation, load
+from pate.representations._cells import n_rows
 
 _SEED_PATH = (0x20B11C,)
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.

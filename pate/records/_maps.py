@@ -152,11 +152,6 @@ def rows_of(X: Any, *, width: int | None, name: str = "X") -> tuple[Any, Mask]:
     return quietly(name, read_records, X, width, name)
 
 
-def n_rows(X: Any) -> int:
-    """Return how many rows there are."""
-    return int(X.shape[0])
-
-
 def take(X: Any, index: IntArray) -> Any:
     """Return the rows of these numbers; types and columns stay as they are."""
     return X.iloc[index] if is_frame(X) else X[index]

@@ -15,7 +15,7 @@ from pate.core.checks import quietly
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data.files._blocks import mapped
 from pate.exceptions import InvalidInputError
-from pate.records._maps import BLOCK_ROWS, PublicMap, is_own, n_rows, slabs
+from pate.records._maps import BLOCK_ROWS, PublicMap, is_own, slabs
 from pate.records.ballot_sum import (
     GRID,
     Whose,
@@ -25,6 +25,7 @@ from pate.records.ballot_sum import (
     quantised_residuals,
     residual_norm,
 )
+from pate.representations._cells import n_rows
 
 # One person's records clipped together, in whole numbers; every step depends on that person's records alone.
 

@@ -16,9 +16,10 @@ from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
 from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
-from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, n_rows, rows_of, slabs, take
+from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, rows_of, slabs, take
 from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
 from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, Whose, centred, check_clip
+from pate.representations._cells import n_rows
 from pate.teachers._usable import class_indices, label_column, owned
 from pate.votes import ABSTAIN, hash_queries
 

@@ -20,9 +20,10 @@ from pate.privacy.budget import Budget
 from pate.privacy.cost import Charge
 from pate.privacy.sampled_votes import LEAST_SIGMA, sampled_votes_epsilon
 from pate.privacy.words import Guarantee
-from pate.records._maps import PublicMap, n_rows, own_throughout, rows_of, slabs
+from pate.records._maps import PublicMap, own_throughout, rows_of, slabs
 from pate.release._ballot_statement import ballot_assumptions
 from pate.release._statement import with_public_rows
+from pate.representations._cells import n_rows
 from pate.rivals._base import Priced, Rival, Task
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text, promises

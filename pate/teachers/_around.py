@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import validate_data
 
-from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
+from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers, read_rows
@@ -33,7 +32,7 @@ from pate.teachers._rows import (
     takes,
     takes_missing,
 )
-from pate.teachers._usable import as_column, complete_rows, label_column
+from pate.teachers._usable import complete_rows, flat_labels, label_column
 
 # Ensembles whose teachers take rows as a scikit-learn estimator does: tables, sparse rows, texts.
 
@@ -106,14 +105,7 @@ class TeachersRows(BaseEstimator):
     def _check_target(self, y: Any, n_records: int, teachers: ShardEnsemble) -> Any:
         """Return labels, and set ``classes_``."""
         strict, y = teachers.classes is None, plain_column(y)
-        shape = quietly("y", lambda: (np.asarray(y) if strict else as_column(y)).shape)
-        if len(shape) == 2 and shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
-                DataConversionWarning,
-                stacklevel=4,
-            )
-            y = np.asarray(unmasked("y", y) if strict else as_column(y)).ravel()
+        y, _ = flat_labels(y, strict=strict)
         if not strict:
             self._check_classes(y, n_records, teachers)
             return y

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import DataConversionWarning
 
-from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly
+from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
 from pate.core.curator import Told
 from pate.core.frames import plain_column
 from pate.core.types import Mask
@@ -74,6 +75,20 @@ def label_column(y: Any, n_records: int) -> npt.NDArray[Any]:
     if values.shape != (n_records,) or values.dtype.kind in "cmMV":
         check_labels("y", y, n_records)
     return values
+
+
+def flat_labels(y: Any, *, strict: bool) -> tuple[Any, tuple[int, ...]]:
+    """Return labels, those of one column as a 1-d array, and their shape; ``strict`` where no classes are named."""
+    shape = quietly("y", lambda: (np.asarray if strict else as_column)(y).shape)
+    if len(shape) != 2 or shape[1] != 1:
+        return y, shape
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
+        DataConversionWarning,
+        stacklevel=5,
+    )
+    y = np.asarray(unmasked("y", y) if strict else as_column(y)).ravel()
+    return y, y.shape
 
 
 def _place(value: Any, places: dict[Any, int]) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.data._columns import DATE, column_kind, days_in, ids_of, labels_of, owners_of
-from pate.data._like import numbers_in, odd_cells, tell_curator
+from pate.data._columns import ids_of, labels_of, owners_of
+from pate.data._like import column_like, odd_cells, tell_curator
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,19 +93,16 @@ def take_blocks(
             frame = block.reset_index(drop=True)
             made = np.empty((len(frame), len(features)))
             for j, name in enumerate(features):
-                column, odd = _numbers(name, frame[name], kinds[name])
+                column, odd = column_like(name, frame[name], kinds[name])
                 made[:, j] = column.to_numpy()
                 n_odd[name] += odd
                 if name not in there or not there[name].notna().any():
                     there[name] = column
             kept.write(made.tobytes())
             n += len(frame)
-            for parts, read in (
-                (labels, _labels(frame, roles)),
-                (owners, _owners(frame, roles)),
-                (ids, _ids(frame, roles)),
-            ):
-                parts.append(read)
+            labels.append(labels_of(frame, roles.get("target"), strict=False, spelt=False))
+            owners.append(owners_of(frame, roles.get("group"), strict=False))
+            ids.append(ids_of(frame, roles.get("id")))
         if not n:
             return None
         cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
@@ -114,23 +111,3 @@ def take_blocks(
     X = pd.DataFrame(cells, columns=features, copy=False)
     y, groups, known = (None if parts[0] is None else np.concatenate(parts) for parts in (labels, owners, ids))
     return X, y, groups, known
-
-
-def _numbers(name: str, column: pd.Series, kind: str) -> tuple[pd.Series, int]:
-    if kind.startswith(DATE):
-        return days_in(column, kind.removeprefix(DATE))
-    if str(column.dtype) not in ("category", "object"):
-        column_kind(name, column)  # a declared type
-    return numbers_in(column)
-
-
-def _labels(frame: pd.DataFrame, roles: Mapping[str, str | None]) -> Any:
-    return labels_of(frame, roles.get("target"), strict=False, spelt=False)
-
-
-def _owners(frame: pd.DataFrame, roles: Mapping[str, str | None]) -> Any:
-    return owners_of(frame, roles.get("group"), strict=False)
-
-
-def _ids(frame: pd.DataFrame, roles: Mapping[str, str | None]) -> Any:
-    return ids_of(frame, roles.get("id"))
