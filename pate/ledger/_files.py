@@ -91,6 +91,11 @@ def read_thing(thing: Thing) -> tuple[str, bytes | Mapping[str, Any]]:
     ------
     InvalidInputError
         There is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> read_thing({"mu": 1.0})
+    ('', {'mu': 1.0})
     """
     if isinstance(thing, Mapping):
         return "", thing
@@ -119,6 +124,14 @@ def described(name: str, content: bytes | Mapping[str, Any]) -> dict[str, Any]:
     dict
         ``name``; ``sha256`` of the bytes; ``object``, SHA-256 of the canonical JSON of a statement (of a file that is
         one, or holds one); ``parts``, the first 64 bits of SHA-256 of each entry or member, to name what differs.
+
+    Examples
+    --------
+    >>> told = described("a.json", b'{"mu": 1.0}')
+    >>> sorted(told["parts"]), told["object"] == described("", {"mu": 1.0})["object"]
+    (['mu'], True)
+    >>> described("labels.csv", b"row,label")["sha256"][:8]
+    '52c6885c'
     """
     told: dict[str, Any] = {"name": name, "object": None, "parts": {}, "sha256": None}
     if isinstance(content, Mapping):
@@ -189,13 +202,25 @@ def _short(data: bytes) -> str:
 
 
 def releases_named(content: bytes | Mapping[str, Any]) -> list[int]:
-    """Return the releases that a statement, or the one in a model, names; none of other files."""
+    """Return the releases that a statement, or the one in a model, names; none of other files.
+
+    Examples
+    --------
+    >>> releases_named(b'{"ledger_releases": [1, 2]}'), releases_named(b"row,label")
+    ([1, 2], [])
+    """
     named = _said(content).get("ledger_releases")
     return [n for n in named if isinstance(n, int)] if isinstance(named, list) else []
 
 
 def head_named(content: bytes | Mapping[str, Any]) -> str:
-    """Return the head of a ledger that a statement, or the one in a model, names; "" of other files."""
+    """Return the head of a ledger that a statement, or the one in a model, names; "" of other files.
+
+    Examples
+    --------
+    >>> head_named(b'{"ledger_head": "ab"}'), head_named(b"row,label")
+    ('ab', '')
+    """
     named = _said(content).get("ledger_head")
     return named if isinstance(named, str) else ""
 
@@ -209,7 +234,13 @@ def _said(content: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def signature(key: bytes, told: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
-    """Return the keyed digest of what an entry binds, and through ``previous`` of the whole chain before it."""
+    """Return the keyed digest of what an entry binds, and through ``previous`` of the whole chain before it.
+
+    Examples
+    --------
+    >>> signature(bytes(32), [], 1, "", "ab") == signature(bytes(31) + b"1", [], 1, "", "ab")
+    False
+    """
     return mac(key, "files", canonical([list(told), release, created, previous]))
 
 

@@ -64,6 +64,16 @@ class LedgerLooks:
 
         In whatever order they come. False where it does not say: no data set is registered, none with a fingerprint, or
         the key file is gone.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> from pate.ledger import Registration
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd"))
+        >>> ledger.recognises("0123abcd"), ledger.recognises("4567cdef")
+        (True, False)
         """
         with self._read() as connection:
             held = None if connection is None else _entries.read_registration(connection, self.path)
@@ -90,6 +100,17 @@ class LedgerLooks:
         ----------
         data : Registration
             With a ``sketch``, see :func:`pate.data.recognised_by`.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> from pate.ledger import Registration
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> rows = tuple(f"{i:032}" for i in range(50))
+        >>> ledger.register(Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=(rows, ())))
+        >>> ledger.overlap(Registration("record", ("no", "yes"), fingerprint="4567cdef", sketch=(rows[1:], ())))
+        1.0
         """
         with self._read() as connection:
             held = None if connection is None else _entries.read_registration(connection, self.path)
@@ -108,6 +129,22 @@ class LedgerLooks:
         Warns
         -----
         CuratorWarning
+
+        Examples
+        --------
+        >>> import tempfile, pathlib, warnings
+        >>> from pate import Budget, Charge, Ledger
+        >>> from pate.ledger import Registration
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> for contents in ("0123", "4567"):
+        ...     data = Registration("record", ("no", "yes"), fingerprint="0123abcd", contents=contents)
+        ...     ledger.check(data)
+        ...     n = ledger.record(Charge.zero(), mechanism="m", n_queries=1, registration=data)
+        >>> ledger.warn_of_other_features([2])
+        >>> with warnings.catch_warnings(record=True, action="always") as told:
+        ...     ledger.warn_of_other_features([1, 2])
+        >>> str(told[0].message)[:75]
+        'the private features are not those that release 1 of the ledger was made fr'
         """
         contents = None if self._checked is None else self._checked.contents
         key = None if contents is None else read_key(self.path, make=False)
@@ -132,7 +169,16 @@ class LedgerLooks:
             )
 
     def holds(self, head: str) -> bool:
-        """Return whether a head noted earlier is in the chain; see :meth:`verify`, which also checks the chain."""
+        """Return whether a head noted earlier is in the chain; see :meth:`verify`, which also checks the chain.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.holds(ledger.head), ledger.holds("ab" * 32)
+        (True, False)
+        """
         with self._read() as connection:
             return connection is not None and bool(
                 connection.execute("SELECT 1 FROM entries WHERE digest = ?", (head,)).fetchone()
@@ -142,6 +188,14 @@ class LedgerLooks:
         """Return what the total still allows now (another process may be quicker).
 
         ``default_total`` stands in while the ledger has no total yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.remaining().fraction_left
+        1.0
         """
         with self._read() as connection:
             opening = None if connection is None else _entries.read_opening(connection, self.path)
@@ -171,6 +225,14 @@ class LedgerLooks:
         """Return whether the cost would fit now (another process may be quicker).
 
         ``default_total`` stands in while the ledger has no total yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> ledger.allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
+        False
         """
         return self.remaining(default_total=default_total).allows(cost)
 
@@ -178,6 +240,15 @@ class LedgerLooks:
         """Return the first stored answer of queries asked before: free, since it is post-processing.
 
         ``release`` takes those of one release alone.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=[("ab12", "gnmax", 7, None)])
+        >>> ledger.stored(["ab12", "cd34"], "gnmax")["ab12"].label
+        7
         """
         found: dict[str, Answer] = {}
         with self._read() as connection:
@@ -198,11 +269,29 @@ class LedgerLooks:
         return found
 
     def has_request(self, request: str) -> bool:
-        """Return whether a release was made for this very request (see :func:`pate.release_labels`)."""
+        """Return whether a release was made for this very request (see :func:`pate.release_labels`).
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite").has_request("ab12")
+        False
+        """
         return self._release_of(request) is not None
 
     def find(self, request: str) -> LedgerRow | None:
-        """Return the release that was made under this request's digest, with its facts; None if there is none."""
+        """Return the release that was made under this request's digest, with its facts; None if there is none.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1, request="ab12", facts={"value": 3.5})
+        >>> ledger.find("ab12").facts["value"], ledger.find("cd34")
+        (3.5, None)
+        """
         number = self._release_of(request)
         return None if number is None else self.releases([number])[0]
 
@@ -221,6 +310,14 @@ class LedgerLooks:
         ------
         LedgerError
             There is no key: nothing was registered or released yet.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Ledger
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5)).keyed_digest("votes")
+        Traceback (most recent call last):
+        pate.exceptions.LedgerError: the ledger ... has no key yet. Register the data set first.
         """
         key = read_key(self.path, make=False)
         if key is None:
@@ -228,7 +325,15 @@ class LedgerLooks:
         return mac(key, "digest", text)
 
     def releases(self, ids: Iterable[int] | None = None) -> list[LedgerRow]:
-        """Return every release, or those of the given numbers, oldest first."""
+        """Return every release, or those of the given numbers, oldest first.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite").releases()
+        []
+        """
         with self._read() as connection:
             return [] if connection is None else list(_entries.read_releases(connection, self.path, ids))
 
@@ -237,6 +342,16 @@ class LedgerLooks:
 
         ``price`` is in the ledger's currency and ``share`` its part of the limit: these add up. ``epsilon`` is each
         release's own at the total's delta, and adds up to nothing.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="GNMax(sigma=40.0)", n_queries=3)
+        >>> row = ledger.show()[0]
+        >>> row["kind"], row["mechanism"], row["epsilon"], row["currency"]
+        ('labels', 'GNMax(sigma=40.0)', 0.0, 'gdp')
         """
         left = self.remaining()
         if left.total is None or left.terms is None:
@@ -292,6 +407,16 @@ class LedgerLooks:
         ------
         InvalidInputError
             Another ending, or the file exists.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> ledger = Ledger(folder / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=[("ab12", "gnmax", 7, None)])
+        >>> ledger.export(folder / "labels.jsonl")
+        1
         """
         with self._read() as connection:
             held = None if connection is None else _entries.read_registration(connection, self.path)
@@ -299,12 +424,32 @@ class LedgerLooks:
             return write_answers(connection, path, classes, ledger=self.path, escape_formulas=escape_formulas)
 
     def n_answers(self, release: int) -> int:
-        """Return how many answers a release holds, those added later too."""
+        """Return how many answers a release holds, those added later too.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> answers = [("ab12", "gnmax", 7, None)]
+        >>> ledger.n_answers(ledger.record(Charge.zero(), mechanism="m", n_queries=1, answers=answers))
+        1
+        """
         with self._read() as connection:
             return 0 if connection is None else _entries.n_answers(connection, release)
 
     def head_of(self, releases: Iterable[int]) -> str:
-        """Return the digest of the last entry of these releases, answers added later included; "" if there is none."""
+        """Return the digest of the last entry of these releases, answers added later included; "" if there is none.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> run = ledger.record(Charge.zero(), mechanism="m", n_queries=1, open_ended=True)
+        >>> ledger.head_of([run]) == ledger.head, ledger.add_answers(run, [("q", "gnmax", 7, None)]) == ledger.head
+        (True, True)
+        """
         wanted = set(releases)
         with self._read() as connection:
             if connection is None or not wanted:
@@ -347,5 +492,15 @@ class LedgerLooks:
             There is no such file, or it is locked.
         InvalidInputError
             One of the files cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from pate import Budget, Charge, Ledger
+        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
+        >>> noted = ledger.head
+        >>> _ = ledger.record(Charge.zero(), mechanism="m", n_queries=1)
+        >>> ledger.verify(head=noted).ok, ledger.verify(head="ab" * 32).ok
+        (True, False)
         """
         return verify_ledger(self.path, head=head, files=files, timeout=self.timeout)

@@ -147,6 +147,11 @@ class Piece:
         Persons come whole, and in order.
     z : float64 array of shape (n, p) or None
         The representation, for a model that is asked with it.
+
+    Examples
+    --------
+    >>> Piece(np.zeros((2, 3), dtype=np.int32), np.array([0, -1]), None)
+    Piece(<sensitive>)
     """
 
     p: npt.NDArray[np.int32]
@@ -175,6 +180,11 @@ class HeldRecords:
     """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
 
     :meth:`pate.RecordVoters.hold` makes it, and only voters of the same public facts cast it.
+
+    Examples
+    --------
+    >>> HeldRecords((), Whose.of(np.array([0]), None, None), ("ab",))
+    HeldRecords(<sensitive>)
     """
 
     pieces: Sequence[Piece] = field(repr=False)
@@ -193,6 +203,11 @@ def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
     Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
     anything on disk.
+
+    Examples
+    --------
+    >>> [p.p.tolist() for p in put_down([Piece(np.ones((1, 2), dtype=np.int32), np.array([0]), None)])]
+    [[[1, 1]]]
     """
     known: list[Piece] = []
     with tempfile.TemporaryFile() as file:
@@ -215,6 +230,14 @@ class Directions:
     maps : PublicMap
     keep : bool
         The representation too.
+
+    Examples
+    --------
+    >>> from pate.records.spaces import SignedSpace
+    >>> look = Directions(PublicMap(None, SignedSpace().fit(np.array([[-1.0], [1.0]]))))
+    >>> look(np.array([[9.0], [np.nan]]), np.array([1, 1]), None).p
+    array([[65536],
+           [    0]], dtype=int32)
     """
 
     def __init__(self, maps: PublicMap, *, keep: bool = False) -> None:
@@ -249,6 +272,11 @@ class Sums:
         Public. Asked with p / 2^16, the direction that is cast, or with the representation.
     clip : float or None
         Of residual ballots.
+
+    Examples
+    --------
+    >>> Sums("signed", 2)(Piece(np.array([[5], [7]], dtype=np.int32), np.array([1, -1]), None))
+    array([[0, 5]])
     """
 
     def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:

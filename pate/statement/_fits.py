@@ -50,6 +50,13 @@ class Total:
         Their sum; None where one of them has no charge.
     units : frozenset of (unit, adjacency)
         No one epsilon holds for two of them.
+
+    Examples
+    --------
+    >>> one = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+    >>> total = Total().plus(one, "record", None).plus(one, "record", None)
+    >>> total.n, total.epsilon, total.words(1e-5)
+    (2, 2.0, 'epsilon = 2 at delta = 2e-05')
     """
 
     n: int = 0
@@ -92,7 +99,14 @@ class Total:
 
 
 class Kin:
-    """An estimator and its clones in this process: their fits are counted together."""
+    """An estimator and its clones in this process: their fits are counted together.
+
+    Examples
+    --------
+    >>> kin = Kin()
+    >>> kin.total.n, kin.sent, kin.elsewhere
+    (0, False, False)
+    """
 
     def __init__(self, *, elsewhere: bool = False) -> None:
         self.total = Total()
@@ -115,7 +129,15 @@ class Kin:
 
 
 class CountedFits(BaseEstimator):
-    """An estimator whose fits spend: clones and copies are counted with it; a mixin."""
+    """An estimator whose fits spend: clones and copies are counted with it; a mixin.
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))
+    >>> _clone(clf)._kin() is clf._kin()
+    True
+    """
 
     def _kin(self) -> Kin:
         with _LOCK:
@@ -233,7 +255,16 @@ def _tuning(kin: Kin, delta: float) -> Assumption:
 def count_selection(
     candidates: Iterable[Any], guarantee: Guarantee, unit: str, charge: Charge, *, ledger: Any = None
 ) -> None:
-    """Count a private selection among estimators as one fit of each: how many runs there were it never tells."""
+    """Count a private selection among estimators as one fit of each of them: how many runs there were it never tells.
+
+    Examples
+    --------
+    >>> from pate import Budget, DPSGDClassifier
+    >>> clf, charge = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5)), Charge.gaussian(sensitivity=1, sigma=9)
+    >>> count_selection([clf, _clone(clf)], charge.guarantee(1e-5), "record", charge)
+    >>> clf._kin().total.n
+    1
+    """
     kins = {id(kin): kin for kin in (one._kin() for one in candidates if isinstance(one, CountedFits))}
     for kin in kins.values():
         kin.add(guarantee, unit, charge, ledger=ledger)
@@ -252,6 +283,14 @@ def counted_elsewhere() -> Iterator[None]:
     """Count no fit within, and let no clone made there be kin: whoever makes them tells of them itself.
 
     In a private selection that is what privacy asks for: its price rests on nobody knowing the number of runs.
+
+    Examples
+    --------
+    >>> with counted_elsewhere():
+    ...     _UNCOUNTED.get()
+    True
+    >>> _UNCOUNTED.get()
+    False
     """
     token = _UNCOUNTED.set(True)
     try:

@@ -30,6 +30,13 @@ class Assumption:
     by : {"pate", "curator", "nobody"}
         Who vouches. ``"pate"`` is set by the code that saw to it in this very run, ``"curator"`` where a person typed
         or confirmed it; whatever nobody said is ``"nobody"``: open.
+
+    Examples
+    --------
+    >>> print(Assumption(name="noise", claim="nobody can repeat the noise", how="the system's generator", by="pate"))
+    nobody can repeat the noise (seen to by pate: the system's generator)
+    >>> print(Assumption(name="one person", claim="one person is one record"))
+    one person is one record (open: nobody vouches for it)
     """
 
     name: str
@@ -50,6 +57,15 @@ class Assumption:
         """Return the assumption with another word on how it was ensured.
 
         Nobody's word takes nothing away from somebody's; pate's and a person's stand side by side, each by its name.
+
+        Examples
+        --------
+        >>> open_ = Assumption(name="duplicates", claim="nobody is in twice")
+        >>> stated = open_.vouched("checked by the registry", "curator")
+        >>> stated.vouched("equal rows were looked for", "nobody") == stated
+        True
+        >>> stated.vouched("ids are unique", "pate").how
+        'ids are unique; the curator states: checked by the registry'
         """
         if by == "nobody" and self.by != "nobody":
             return self
@@ -76,6 +92,14 @@ def check_stated(stated: Mapping[str, str] | None, names: Iterable[str]) -> dict
     ------
     InvalidInputError
         It is no mapping, names something else, or a text is empty or not plain.
+
+    Examples
+    --------
+    >>> check_stated({"purpose": "triage", "one person": "patients are unique"}, ["one person"])
+    {'purpose': 'triage', 'one person': 'patients are unique'}
+    >>> check_stated({"persons": "patients are unique"}, ["one person"])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: stated has the unknown entry 'persons'. A person may state: dataset, ...
     """
     if stated is None:
         return {}

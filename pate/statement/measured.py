@@ -26,6 +26,13 @@ class ClassRecall:
         The class.
     estimate, low, high : float or None
         Shares; all None where the class's noisy count is too small.
+
+    Examples
+    --------
+    >>> print(ClassRecall(name="yes", estimate=0.8, low=0.7, high=0.9))
+    yes 80.0% (70.0 to 90.0)
+    >>> print(ClassRecall(name="no"))
+    no: too few to tell
     """
 
     name: str
@@ -185,7 +192,15 @@ _KEYS = tuple(MeasuredAccuracy.__dataclass_fields__)
 
 
 def check_measured(value: Any) -> MeasuredAccuracy | None:
-    """Return a statement's measured accuracy, given as such or as its dictionary."""
+    """Return a statement's measured accuracy, given as such or as its dictionary.
+
+    Examples
+    --------
+    >>> check_measured(None)
+    >>> check_measured(0.9)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: the statement's measured must be a dictionary, got 0.9. Pass what the file holds.
+    """
     return value if value is None or isinstance(value, MeasuredAccuracy) else MeasuredAccuracy.from_dict(value)
 
 

@@ -179,7 +179,13 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Card:
-    """A fact at the top of the page: its name, its value, and a word more."""
+    """A fact at the top of the page: its name, its value, and a word more.
+
+    Examples
+    --------
+    >>> Card(Line("Who is protected"), Line("each record"), Line("")).value.text
+    'each record'
+    """
 
     name: Line
     value: Line
@@ -188,7 +194,13 @@ class Card:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it: paragraphs, and lists with a line before them."""
+    """A heading, and what stands below it: paragraphs, and lists with a line before them.
+
+    Examples
+    --------
+    >>> Section(Line("How to check"), (Line("Digest"),)).lists
+    ()
+    """
 
     title: Line
     texts: tuple[Line, ...]
@@ -212,7 +224,18 @@ class Scale:
 
 @dataclass(frozen=True)
 class PeoplePage:
-    """What the page says, in its order."""
+    """What the page says, in its order.
+
+    Examples
+    --------
+    >>> from pate.privacy.words import Guarantee
+    >>> from pate.statement.catalogue import english
+    >>> from pate.statement.model import PrivacyStatement
+    >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+    >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
+    >>> [section.title.text for section in people_page(s, english(), s.digest).sections][:2]
+    ['What was done', 'Who is protected, and against whom']
+    """
 
     title: Line
     lead: Line
@@ -255,7 +278,13 @@ def glossary(say: Catalogue) -> list[tuple[str, Line, Line]]:
 
 
 def of_hundred(share: float | None) -> int:
-    """Return a bounded share as so many of 100, rounded up."""
+    """Return a bounded share as so many of 100, rounded up.
+
+    Examples
+    --------
+    >>> of_hundred(0.7311), of_hundred(0.5)
+    (74, 50)
+    """
     return min(100, math.ceil(100 * (share or 0.0) - 1e-9))
 
 
