@@ -16,7 +16,7 @@ from pate.core.pages import render
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
-from pate.report._parts import Sheet, facts, percent, picture, promised
+from pate.report._parts import Sheet, facts, percent, picture, plain, promised
 from pate.report.comparison_result import Band, ComparisonResult
 from pate.statement.catalogue import english
 from pate.statement.people import glossary
@@ -389,8 +389,6 @@ def render_markdown(result: ComparisonResult) -> str:
     # PATE on digits
     <BLANKLINE>
     """
-    from pate.report._parts import plain
-
     told = view(result)
     lines = [f"# {plain(result.title)}", ""]
 

@@ -186,8 +186,6 @@ def fitting(images: torch.Tensor) -> str:
 
 # What public images look like: made of strokes, or not.
 
-_LOOKS_JUDGED = 2000
-
 
 def looks_of(X_public: Any, image_shape: Any = None) -> str:
     """Return ``"glyphs"`` for public images made of strokes, ``"mild"`` for all others.
@@ -204,7 +202,7 @@ def looks_of(X_public: Any, image_shape: Any = None) -> str:
     >>> looks_of(np.ones((2, 9, 9)))
     'mild'
     """
-    some = slice_rows(X_public, 0, _LOOKS_JUDGED)
+    some = slice_rows(X_public, 0, _JUDGED)
     pixels = Pixels(image_shape=image_shape).fit(some)
     shaped = pixels.vectors(some).reshape(-1, *pixels.image_shape_)
     return fitting(torch.from_numpy(shaped).float())
