@@ -41,12 +41,7 @@ _EPOCH = dt.date(1970, 1, 1).toordinal()
 def as_days(cell: Any, form: str) -> float:
     """Return a date as days since 1970-01-01 (with a time of day: a fraction), NaN where it is none.
 
-    Parameters
-    ----------
-    cell : object
-        A text, or a date or time as such. A moment with a zone is taken in UTC.
-    form : {"year-first", "day-first", "month-first", "declared"}
-        How texts are written; of a column that was declared to hold dates, year first.
+    Texts are read in that form, of a column that was declared to hold dates year first; a moment with a zone in UTC.
     """
     if isinstance(cell, np.datetime64):
         cell = None if np.isnat(cell) else cell.astype("M8[us]").item()
@@ -84,13 +79,8 @@ def _of_time(moment: dt.datetime) -> float:
 def date_form(column: pd.Series, order: str = "auto") -> tuple[str, str]:
     """Return the form of a **public** column's dates, empty where it holds others, and what is odd about it.
 
-    Parameters
-    ----------
-    column : Series of shape (n,)
-        A column declared to hold dates; or texts, of which all that are there must be dates of one form.
-    order : {"auto", "day-first", "month-first", "text"}
-        How texts with the year last are read. ``"auto"`` takes points as day first, and others by what the column
-        shows; where both would do it stays text. ``"text"`` leaves all texts as they are.
+    ``order`` says how texts with the year last are read: ``"auto"`` takes points as day first, and others by what the
+    column shows; where both would do it stays text. ``"text"`` leaves all texts as they are.
     """
     import pandas as pd
 
@@ -297,15 +287,7 @@ _WHOLE_NUMBER = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 def labels_of(frame: pd.DataFrame, name: str | None, *, strict: bool, spelt: bool) -> npt.NDArray[Any] | None:
     """Return a column's values as they are in the file.
 
-    Parameters
-    ----------
-    frame : DataFrame of shape (n, n_columns)
-    name : str or None
-        The column; without one there are no labels.
-    strict : bool
-        Whether a missing value is refused; else it is None, and every value an object by itself.
-    spelt : bool
-        Whether a text stands for the number that it spells.
+    ``strict`` refuses a missing value, which is None else; ``spelt`` takes a text for the number that it spells.
     """
     if name is None:
         return None
@@ -322,12 +304,7 @@ def labels_of(frame: pd.DataFrame, name: str | None, *, strict: bool, spelt: boo
 def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDArray[Any] | None:
     """Return ids as texts; were they numbers where all cells are, one person's odd id would rename everybody.
 
-    Parameters
-    ----------
-    frame, name
-        As for :func:`labels_of`.
-    strict : bool
-        Whether a missing id is refused; else it is None.
+    ``strict`` refuses a missing id, which is None else.
     """
     if name is None:
         return None

@@ -28,18 +28,8 @@ NO_OWNER = "no owner in groups"
 def usable_records(checks: Mapping[str, Mask], *, before: str = "") -> tuple[Mask, str]:
     """Return which records pass every check, and warn the curator of the others: nobody else, and nothing else.
 
-    Parameters
-    ----------
-    checks : mapping of str to bool array of shape (n,)
-        What is wrong with the records that fail a check, and which pass it.
-    before : str
-        What the warning begins with: the name of a file.
-
-    Returns
-    -------
-    usable : bool array of shape (n,)
-    told : str
-        What the curator was told, empty where there was nothing to tell.
+    ``checks`` says what is wrong with the records that fail each, as bool arrays (n,); ``before`` is what the warning
+    begins with. Also returns what was told, empty where there was nothing to tell.
     """
     every = np.logical_and.reduce(list(checks.values()))
     n_out = int(np.count_nonzero(~every))
@@ -61,10 +51,7 @@ def id_bytes(value: Any) -> bytes:
     Equal is what Python calls equal (as dictionaries and :func:`pandas.factorize` do). Every part stands with its kind
     and length before it, so that no two ids read the same.
 
-    Raises
-    ------
-    InvalidInputError
-        The id is missing, or of a kind that has no such form. It is not quoted.
+    A missing id, and a kind that has no such form, is refused, and not quoted.
     """
     kind, body = _parts(value)
     return f"{kind}{len(body)}:".encode() + body
@@ -143,10 +130,7 @@ def _time_parts(value: Any) -> tuple[str, bytes]:
 def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], list[bytes]]:
     """Return each record's group as a number, shape (n_records,), and every group's id as bytes.
 
-    Raises
-    ------
-    InvalidInputError
-        ``groups`` has another length, a missing id, or ids that cannot be told apart in every run.
+    Refuses another length, a missing id, and ids that cannot be told apart in every run.
     """
     import pandas as pd
 

@@ -31,23 +31,8 @@ _REMEDY = "Say (low, high), two numbers, or the list of its categories, as texts
 def declared_rows(ranges: Any, *, n_columns: int | None = None) -> Any:
     """Return made-up rows within declared ranges: no private cell is in them, nor counted for them.
 
-    Parameters
-    ----------
-    ranges : mapping of str to (low, high) or list of str; (low, high); or list of (low, high)
-        By column of a table, a range of numbers or all categories; or of an array, one range for all columns, or each
-        column's.
-    n_columns : int or None
-        Of an array.
-
-    Returns
-    -------
-    DataFrame or float64 array of shape (1024, n_columns)
-        The same for the same ranges.
-
-    Raises
-    ------
-    InvalidInputError
-        Something else, low that is not below high, or more than 256 categories.
+    Ranges are by column of a table (low, high) or a list of categories; of an array one (low, high) for all columns, or
+    each column's. Returns 1024 rows, a DataFrame or a float64 array, the same for the same ranges.
     """
     import pandas as pd
 
@@ -155,35 +140,10 @@ def cell_reader(missing: tuple[str, ...], *, decimal: str = ".") -> Any:
 def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
     """Bring private columns to the kinds that public ones have: float64, or text as objects; NaN where missing.
 
-    Parameters
-    ----------
-    X : DataFrame of shape (n, n_features)
-        Columns as a file has them.
-    file : str
-        Its name, for messages.
-    kinds : mapping of str to str
-        What :func:`kinds_like` returns, or a public table's :attr:`pate.data.Table.kinds`: ``"numeric"``, ``"text"`` or
-        ``"date:"`` and a form. Other columns are text.
-    text : sequence of str
-        Columns that somebody said are text.
-
-    Returns
-    -------
-    DataFrame of shape (n, n_features)
-        A cell that is no finite number where numbers belong, no date of the form where dates do, or neither number nor
-        text where texts do, is NaN.
-
-    Raises
-    ------
-    InvalidInputError
-        A column's declared type (dates where the public column has none, complex numbers) is of no such kind: a fact of
-        the file, not of a cell.
-
-    Warns
-    -----
-    CuratorWarning
-        Some cells became NaN, or a column of text holds numbers alone. Nothing else comes of it: refusing a column of
-        which no cell fits would let the one record that has a number in it decide whether there is a release.
+    A cell that is no finite number where numbers belong, no date of the form where dates do, or neither number nor text
+    where texts do, is NaN, and the curator is warned; columns of no kind are text. Refusing a column of which no cell
+    fits would let the one record that has a number in it decide whether there is a release; a declared type of no such
+    kind (dates, complex numbers) is refused, as a fact of the file.
     """
     import pandas as pd
 

@@ -153,10 +153,7 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
 def row_digests(rows: Any) -> list[bytes]:
     """Return 16 bytes for every row, in every process the same where the cells are: **sensitive**.
 
-    Parameters
-    ----------
-    rows : array, DataFrame, sparse matrix or texts
-        Equal are cells as for :func:`check_public_rows`; pixels, numbers of one byte, are equal to pixels alone.
+    Equal are cells as for :func:`check_public_rows`; pixels, numbers of one byte, are equal to pixels alone.
     """
     given: Any = plain_rows(rows)
     if sparse.issparse(given):
@@ -409,13 +406,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
 
 
 def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
-    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**.
-
-    Parameters
-    ----------
-    counts : int64 array of shape (n_queries, n_classes)
-    n_teachers : int
-    """
+    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**."""
     rows = np.ascontiguousarray(counts, dtype="<i8")
     digest = hashlib.sha256(f"pate votes 1 {rows.shape} {n_teachers}\n".encode())
     digest.update(np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes())

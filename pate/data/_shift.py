@@ -46,13 +46,8 @@ _Pairs = list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]
 class Shift(NamedTuple):
     """A column that stands elsewhere in the private rows.
 
-    Attributes
-    ----------
-    name : str
-    excess : float
-        How much of the public rows is denser than a third of a population could be, from 0 to 1.
-    ratio : float or None
-        Private values are about so many times the public ones; None where that says nothing.
+    ``excess`` is how much of the public rows is denser than a third of a population could be, from 0 to 1; private
+    values are about ``ratio`` times the public ones, None where that says nothing.
     """
 
     name: str
@@ -68,12 +63,7 @@ class Shift(NamedTuple):
 def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | None = None) -> list[Told]:
     """Return what the curator should know of columns that stand elsewhere in private rows than in public ones.
 
-    Parameters
-    ----------
-    private, public : array, DataFrame or sparse matrix with the same columns
-        Texts are not compared.
-    image_shape : tuple or None
-        Rows are images: they are compared by brightness, contrast and largest pixel.
+    Images (``image_shape``) are compared by brightness, contrast and largest pixel; texts are not compared.
 
     Notes
     -----

@@ -43,32 +43,10 @@ def read_records(
 ) -> tuple[Any, npt.NDArray[np.int64], tuple[Any, ...], Mask]:
     """Return private rows of shape (n, ...), class indices and the classes; sets ``n_features_in_``.
 
-    Parameters
-    ----------
-    X, y, classes
-        As given to ``fit``.
-    tell_n : bool
-        Whether an error may say how many records there are.
-    planned : bool
-        Whether a recipe's maps are to read the rows: then they are returned as they were given.
-    like : rows or None
-        Public rows, for a recipe: what their columns hold is what private ones should.
-
-    Returns
-    -------
-    rows : array of shape (n, ...), or as given
-        Zeros in place of a record that is not finite, where no recipe reads it.
-    labels : int64 array of shape (n,)
-        -1 for what is no class.
-    classes : tuple
-    readable : bool array of shape (n,)
-        Which rows could be read.
-
-    Raises
-    ------
-    InvalidInputError
-        What they are as a whole cannot be used; without ``classes``, which all records decide then, any of them. No
-        text quotes a value, and the exception keeps none behind it.
+    ``tell_n``: whether an error may say how many records there are. ``planned``: a recipe's maps are to read the rows,
+    which are returned as given; else zeros stand in place of a record that is not finite. Labels are -1 for what is no
+    class; the last of four says which rows could be read. What they are as a whole is refused, and without ``classes``,
+    which all records decide then, any of them.
     """
     if y is None:
         raise InvalidInputError(
@@ -116,13 +94,7 @@ def read_records(
 
 
 def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
-    """Return private rows with the declared columns in their order, and made-up rows that say what each column holds.
-
-    Raises
-    ------
-    InvalidInputError
-        There are public rows too, or other columns.
-    """
+    """Return private rows with the declared columns in order, and made-up rows that say what each column holds."""
     if X_public is not None:
         raise InvalidInputError(
             "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
@@ -147,18 +119,7 @@ _UNTOLD = "How many there are is not said: under add-or-remove adjacency that is
 def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[npt.NDArray[np.int64] | None, Any, Mask]:
     """Return the index of each record's person, the owners as other readers see them, and which records have one.
 
-    Returns
-    -------
-    persons : int64 array of shape (n_records,) or None
-        -1 for a record of nobody's, which is in no unit; None where nobody said whose they are.
-    owners : array of shape (n_records,) or None
-        From :func:`pate.teachers._usable.owned`.
-    known : bool array of shape (n_records,)
-
-    Raises
-    ------
-    InvalidInputError
-        Another length, or no id at all.
+    A record of nobody's has person -1, and is in no unit; all are None where nobody said whose they are.
     """
     if groups is None:
         return None, None, np.ones(n_records, dtype=bool)
@@ -216,13 +177,7 @@ def check_map(clf: Any, rows: Any, X_public: Any) -> None:
 
 
 def map_rows(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
-    """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`.
-
-    Raises
-    ------
-    InvalidInputError
-        The maps do not take them. No text quotes a cell of theirs.
-    """
+    """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`."""
     features, whole = map_private(_read_columns(estimator, X, reset=False), road)
     if not whole.all():
         raise InvalidInputError("X holds what a public map makes no finite number of. Fill in or drop such rows.")
@@ -230,13 +185,7 @@ def map_rows(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
 
 
 def map_private(rows: Any, road: Any) -> tuple[npt.NDArray[np.float32], Mask]:
-    """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is.
-
-    Raises
-    ------
-    InvalidInputError
-        The maps do not take them.
-    """
+    """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is."""
     with np.errstate(over="ignore", invalid="ignore"):
         return _whole(np.asarray(quietly("X", road.transform, rows), dtype=np.float32))
 
@@ -253,10 +202,7 @@ def _whole(features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.float32]:
     """Return rows of shape (n, ...); of the shape of the first ones when not ``reset``.
 
-    Raises
-    ------
-    InvalidInputError
-        They hold something else than finite numbers, or have another shape or other columns than in fit.
+    Refuses anything but finite numbers, and another shape or other columns than in fit.
     """
     return _read_features(estimator, plain_rows(X), reset=reset, whole=True)[0]
 
@@ -305,17 +251,7 @@ def _dense(X: Any) -> npt.NDArray[np.float32]:
 def rows_for(module: nn.Module, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     """Return rows as the module takes them: as they are, or as int64 ids where it looks them up in a table.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        With ``torch.nn.Embedding`` at its beginning, or without.
-    features : float32 array of shape (n, ...)
-        From :func:`read_features`.
-
-    Raises
-    ------
-    InvalidInputError
-        A row holds something else than ids that the table has. No text quotes a value.
+    A row that holds something else than ids that the table has is refused, and not quoted.
     """
     rows, known = ids_for(module, features)
     if not known.all():

@@ -42,19 +42,8 @@ from pate.votes import ABSTAIN
 def threshold_for(p: npt.NDArray[np.float64], *, precision: float | None, recall: float | None) -> float:
     """Return the threshold at which rows of these probabilities are expected to have that precision or recall.
 
-    Parameters
-    ----------
-    p : float64 array of shape (n_rows,)
-        Probability of the class, of each row.
-    precision : float or None
-        Wanted: the mean of p over the rows that reach the threshold; the least threshold with so much is returned.
-    recall : float or None
-        Wanted: the part of all p that those rows have; the largest threshold with so much is returned.
-
-    Raises
-    ------
-    InvalidInputError
-        Not exactly one of both is given, it is not between 0 and 1, or no threshold has that precision.
+    ``precision`` is the mean of p over the rows that reach the threshold, the least with so much; ``recall`` the part
+    of all p that those rows have, the largest threshold with so much. Exactly one of both.
     """
     if (precision is None) == (recall is None):
         raise InvalidInputError("threshold needs exactly one of precision and recall. Say precision=0.9, for one.")

@@ -30,12 +30,8 @@ _LEAST = 1e-300
 class Answers(ClassifierMixin, BaseEstimator):
     """What a public model answers, by its own probabilities; a mixin.
 
-    Attributes
-    ----------
-    temperature : float
-        Its logits are divided by it before they are told as probabilities. No class is taken by it.
-    weights : tuple of float
-        Its own probabilities are divided by them before the largest one is taken. Empty: they are not.
+    Its logits are divided by ``temperature`` before they are told as probabilities; no class is taken by it. Its own
+    probabilities are divided by ``weights``, if there are any, before the largest one is taken.
     """
 
     temperature: float
@@ -66,12 +62,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
 
 def read_answering(told: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
-    """Return temperature and weights of a model file; of one without them, those that change nothing.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Return temperature and weights of a model file; of one without them, those that change nothing."""
     temperature, weights = told.get("temperature", 1.0), told.get("weights", [])
     if not isinstance(weights, list) or len(weights) not in (0, n_classes):
         raise InvalidInputError("the model's weights are not those of its classes. Ask for the file as it was made.")
@@ -101,12 +92,8 @@ def balancing(probability: FloatArray, temperature: float = 1.0) -> tuple[float,
     p(class | row)/p(class). The shares are drawn a tenth of the way to equal ones, and raised to the temperature, as
     :func:`decided` divides probabilities that no temperature was taken of.
 
-    Parameters
-    ----------
-    probability : float64 array of shape (n_public, n_classes)
-        Untempered.
-    temperature : float
-        Known before any accuracy is measured, so that what is measured is what is decided.
+    ``probability`` is untempered; ``temperature`` known before any accuracy is measured, so that what is measured is
+    what is decided.
     """
     m = probability.shape[1]
     shares = tempered(probability, temperature).mean(axis=0)
@@ -119,14 +106,7 @@ def temperature_as_measured(probability: FloatArray, said: IntArray, accuracy: f
 
     Over the public rows: it rests on their being drawn as the private ones were.
 
-    Parameters
-    ----------
-    probability : float64 array of shape (n_public, n_classes)
-        Untempered.
-    said : int64 array of shape (n_public,)
-        Class index of every row.
-    accuracy : float
-        Measured.
+    ``probability`` (n_public, n_classes) is untempered; ``said`` holds class indices.
     """
     if not len(probability):
         return 1.0

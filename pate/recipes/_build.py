@@ -45,13 +45,6 @@ def image_representation(
 
     Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest
     components of wavelet scattering, which networks trained so shortly do not beat.
-
-    Parameters
-    ----------
-    X_public : array of shape (n_public, ...)
-    image_shape : tuple or None
-    random_state : int
-    verbose : bool
     """
     from pate.representations.images import SelfSupervised, looks_of
 
@@ -62,13 +55,7 @@ def image_representation(
 
 
 def scattered(X_public: Any, image_shape: tuple[int, ...] | None) -> Representation:
-    """Return the largest components of wavelet scattering, unfitted: as many as public images can tell apart.
-
-    Parameters
-    ----------
-    X_public : array of shape (n_public, ...)
-    image_shape : tuple or None
-    """
+    """Return the largest components of wavelet scattering, unfitted: as many as public images can tell apart."""
     from pate.representations.images import Scattering
 
     most = max(1, int(np.shape(X_public)[0]) - 1)
@@ -227,15 +214,7 @@ def default_representation(
 
 
 def columns_before(representation: Representation, X_public: Any) -> Representation | None:
-    """Return a map to a table's columns, where its representation is the default; None of any other.
-
-    Parameters
-    ----------
-    representation : Representation
-        Fitted.
-    X_public : rows
-        Public.
-    """
+    """Return a map to a table's columns, where its representation is the default; None of any other."""
     if [type(part) for part in getattr(representation, "parts_", ())] != [TableMap, KernelPCA]:
         return None  # pixels, too, are no columns: trees made them worse
     return TableMap(numeric=["quantile"]).fit(X_public)  # standard ones are clipped, where a tree would cut

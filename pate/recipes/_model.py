@@ -260,13 +260,7 @@ class MappedLinear(Answers):
 
 
 def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return what :func:`read_linear` needs to know besides.
-
-    Raises
-    ------
-    InvalidInputError
-        A map of it is somebody's own class, which no file can hold.
-    """
+    """Write a model into a folder, and return what :func:`read_linear` needs to know besides."""
     for i, each in enumerate(model.maps):
         each.save(folder / _map(i))
     save_tensors(folder / _WEIGHTS, {"coef": model.coef}, {}, form=_LINEAR_FORM)
@@ -274,21 +268,7 @@ def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
 
 
 def read_linear(folder: Path, told: Any, *, module: Any = None) -> MappedLinear:
-    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers.
-
-    Parameters
-    ----------
-    folder : path
-    told : dict
-        What it returned.
-    module : torch module, or list of them
-        Of the caller's own representation, see :func:`pate.representations.load`.
-
-    Raises
-    ------
-    InvalidInputError
-        The parts are damaged, or not those that belong together.
-    """
+    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers."""
     known = told["maps"]
     maps = tuple(load(folder / _map(i), module=module if i == 0 else None) for i in range(len(known)))
     coef = load_tensors(folder / _WEIGHTS, form=_LINEAR_FORM)[0]["coef"]
@@ -322,13 +302,7 @@ _STUDENTS = "pate.students._features"
 
 
 def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides.
-
-    Raises
-    ------
-    InvalidInputError
-        A part of it is somebody's own class, which no file can hold.
-    """
+    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides."""
     voters, head, seen = model.voters, model.head, model.voters.representation
     if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
         raise InvalidInputError(
@@ -364,22 +338,7 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
 
 
 def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
-    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers.
-
-    Parameters
-    ----------
-    folder : path
-    told : dict
-        What it returned.
-    classes : tuple
-    module : torch module, or list of them
-        See :func:`pate.representations.load`.
-
-    Raises
-    ------
-    InvalidInputError
-        The parts are damaged, or not those that belong together.
-    """
+    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers."""
     seen: Any = None
     if told["representation"] == "student":
         from pate.students._features import read_features

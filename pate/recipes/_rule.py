@@ -197,14 +197,7 @@ class Recipe:
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast.
-
-    Raises
-    ------
-    InvalidInputError
-        The first round has a clip or is of the student; a later one has no clip; one of the student is not among the
-        last, or there is no image student; a share, a clip, the prior or the student is none.
-    """
+    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast."""
     rounds = recipe.rounds
     if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
         raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")

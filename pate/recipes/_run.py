@@ -80,15 +80,7 @@ def image_student(
 ) -> StudentFeatures:
     """Return the features of a student of a student that was taught the targets; the public images' looks decide how.
 
-    Parameters
-    ----------
-    X_public : images
-    targets : float array of shape (n_public, n_classes)
-    image_shape : tuple or None
-    random_state : int
-    checkpoint_dir : path or None
-        Where the training is kept, so that one that was cut off goes on, and the same again is the same.
-    verbose : bool
+    ``targets`` has shape (n_public, n_classes). In ``checkpoint_dir`` the training goes on that was cut off.
     """
     from pate.representations.images import looks_of
     from pate.students import ImageStudent

@@ -33,21 +33,9 @@ def unmeasured_temperature(head: Any, rounds: Sequence[Any], phi: FloatArray, pr
     For sums in which noise is large, where accuracy is not worth measuring. Where it is small, later rounds take back
     what noise and sampling did to earlier ones: what is taken off is then too much, and the temperature too high.
 
-    Parameters
-    ----------
-    head : Head
-        That the released sums made, before any student.
-    rounds : sequence of BallotRelease
-        All of them.
-    phi : float64 array of shape (n_public, n_components)
-        Public rows in the ballots' space.
-    probability : float64 array of shape (n_public, n_classes)
-        What the model says of them, untempered.
-
-    Returns
-    -------
-    float
-        Of a head of another kind, :func:`noise_temperature`.
+    ``head`` is the one before any student; ``phi`` (n_public, n_components) are public rows in the ballots' space,
+    ``probability`` (n_public, n_classes) what the model says of them, untempered. Of a head of another kind:
+    :func:`noise_temperature`.
 
     Examples
     --------

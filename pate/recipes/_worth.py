@@ -184,14 +184,9 @@ def fit_law(rows: Iterable[Mapping[str, Any]], *, check: bool = True) -> dict[st
 
     A run that beats its own accuracy without noise counts as all of it.
 
-    Parameters
-    ----------
-    rows : iterable of mappings
-        With ``table``, ``kind``, ``evidence``, ``n_classes``, ``n_public``, ``n_records``, ``accuracy``,
-        ``without_noise`` and ``by_hand`` (what 100 labelled public rows reach); ``family`` where several tables are
-        left out together.
-    check : bool
-        Also fit the whole law, intervals and all, without each family of tables, and tell how well it did there.
+    Rows have ``table``, ``kind``, ``evidence``, ``n_classes``, ``n_public``, ``n_records``, ``accuracy``,
+    ``without_noise`` and ``by_hand`` (what 100 labelled public rows reach); ``family`` where several tables are left
+    out together. ``check`` also fits the whole law without each family of tables, and tells how well it did there.
     """
     rows = list(rows)
     law = _fitted(rows)

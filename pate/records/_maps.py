@@ -36,24 +36,9 @@ _CELLS = "Oc"
 def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
     """Return rows that can be taken by number, and which of them could be read.
 
-    Parameters
-    ----------
-    X : rows
-    width : int or None
-        Public: how many cells a row has. None: rows are texts.
-    name : str
-
-    Returns
-    -------
-    rows
-        DataFrames, sparse matrices and arrays of numbers as they are; objects (n, width), or (n,) texts.
-    readable : bool array of shape (n,)
-        False where a cell is neither number nor text nor missing, and for a row that is none of that width.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds no rows.
+    ``width`` is public: how many cells a row has; None where rows are texts. DataFrames, sparse matrices and arrays of
+    numbers stay as they are, others become objects (n, width), or texts (n,). A row is not readable that has a cell
+    which is neither number nor text nor missing, or another width.
     """
     X = plain_rows(X, name=name)
     if isinstance(X, np.ma.MaskedArray):
@@ -185,14 +170,7 @@ def is_own(thing: Any, room: str = "") -> bool:
 
 
 class PublicMap:
-    """A representation and a space, one after the other, in blocks.
-
-    Parameters
-    ----------
-    representation : transformer or None
-        None: rows are given as the space takes them.
-    space : ballot space
-    """
+    """A representation and a space, one after the other, in blocks."""
 
     def __init__(self, representation: Any, space: Any) -> None:
         self.representation, self.space = representation, space
@@ -293,14 +271,8 @@ def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:
 def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *, size: int = BLOCK_ROWS) -> IntArray:
     """Return class indices of rows, asked in blocks of one fixed shape; -1 where a row cannot be asked with.
 
-    Parameters
-    ----------
-    ask : callable
-        From ``size`` rows to their class indices, and which rows could be asked: each by itself.
-    rows : rows that can be taken by number
-    n : int
-    size : int
-        Rows of a block: 1 asks each alone, so that no place shows in it.
+    ``ask`` takes ``size`` rows to their class indices and which could be asked, each by itself; a ``size`` of 1 asks
+    each alone, so that no place shows in it.
     """
     found = np.full(n, -1, dtype=np.int64)
     for start, end in slabs(n, size):

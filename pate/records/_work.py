@@ -44,16 +44,8 @@ def most_records(n_classes: int) -> int:
 def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str) -> IntArray:
     """Return the sum over persons of their clipped u, shape (d, m), not yet centred.
 
-    Parameters
-    ----------
-    p : int64 array of shape (n, d)
-        Of :func:`quantised`, zero where a record casts none.
-    labels : int64 array of shape (n,)
-        Class indices, -1 where a record casts none.
-    owners : int64 array of shape (n,)
-        Each person's rows side by side, all of theirs.
-    n_classes : int
-    kind : {"soft", "hard", "signed"}
+    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; each person's rows
+    stand side by side, all of theirs.
     """
     used = labels >= 0
     p, labels, owners = p[used], labels[used], owners[used]
@@ -137,16 +129,8 @@ MOST_HELD_BYTES = 1 << 30
 class Piece:
     """Directions of some records, zero where a record cannot be used: **sensitive**.
 
-    Attributes
-    ----------
-    p : int32 array of shape (n, d)
-        :func:`pate.records.ballot_sum.quantised` directions.
-    labels : int64 array of shape (n,)
-        Class indices; -1 where the record casts nothing.
-    owners : int64 array of shape (n,) or None
-        Persons come whole, and in order.
-    z : float64 array of shape (n, p) or None
-        The representation, for a model that is asked with it.
+    ``p`` (n, d) are :func:`pate.records.ballot_sum.quantised`; a label is -1 where the record casts nothing; owners'
+    records come whole, and in order; ``z`` is the representation, for a model that is asked with it.
 
     Examples
     --------
@@ -225,12 +209,6 @@ def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
 class Directions:
     """From rows to their directions, by public maps: each row by itself.
 
-    Parameters
-    ----------
-    maps : PublicMap
-    keep : bool
-        The representation too.
-
     Examples
     --------
     >>> from pate.records.spaces import SignedSpace
@@ -264,14 +242,7 @@ class Directions:
 class Sums:
     """From directions to the exact sum of their ballots, class ballots not yet centred.
 
-    Parameters
-    ----------
-    kind : {"soft", "hard", "signed"}
-    n_classes : int
-    model : object with ``predict_proba`` or None
-        Public. Asked with p / 2^16, the direction that is cast, or with the representation.
-    clip : float or None
-        Of residual ballots.
+    ``model`` is public: asked with p / 2^16, the direction that is cast, or with the representation.
 
     Examples
     --------

@@ -155,10 +155,6 @@ def refuse_private(name: str, X: Any) -> None:
     """Refuse what is private by its type, alone or in a list: a representation is fitted on public rows only.
 
     Arrays carry no type of their own: who passes private ones has broken the rule where no code can see it.
-
-    Raises
-    ------
-    SensitiveValueError
     """
     found = private_kind(X)
     if found is not None:

@@ -36,13 +36,7 @@ def slice_rows(X: Any, start: int, size: int) -> Any:
 
 
 def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any:
-    """Return rows with the columns of the public ones, in their order; a fact of the table, not of a cell.
-
-    Raises
-    ------
-    InvalidInputError
-        Columns are missing, there are others, or another number of them.
-    """
+    """Return rows with the columns of the public ones, in their order; a fact of the table, not of a cell."""
     remedy = "Bring both tables to the same columns (pate.data.align_columns)."
     if is_frame(X) and names is not None:
         return by_name(X, names, other="the public rows")
@@ -62,10 +56,7 @@ def read_cells(X: Any, n_features: int) -> Any:
 
     A list is taken row by row: one of another length is a row without any cell.
 
-    Raises
-    ------
-    InvalidInputError
-        No rows, rows of no columns, or a type of all cells that is neither number nor text (dates).
+    Refuses no rows, and a type of all cells that is neither number nor text (dates).
     """
     X = plain_rows(X)
     if is_frame(X):
@@ -98,12 +89,8 @@ def read_cells(X: Any, n_features: int) -> Any:
 class NumberCells:
     """How rows of numbers are read: a missing cell is the public median, and none counts far beyond the public range.
 
-    Attributes
-    ----------
-    fill, low, high : float64 arrays of shape (n_features,)
-        The public median, and the public range widened by three times its length on both sides.
-    names : tuple of str or None
-        Of the columns, where the public rows were a table.
+    ``fill`` is the public median, ``low`` and ``high`` the public range widened by three times its length on both
+    sides.
     """
 
     fill: FloatArray
@@ -210,12 +197,8 @@ def text_of(cell: Any) -> str | None:
 class TableCells:
     """How rows of a table are read: numbers as they are, a category as its place among the public ones.
 
-    Attributes
-    ----------
-    names : tuple of str or None
-        Of the columns, where the public rows were a DataFrame.
-    categories : tuple of (tuple of str, or None)
-        Per column the categories with a place, the most frequent first; None for a column of numbers.
+    Per column the categories with a place, the most frequent first; None for a column of numbers. ``names`` is None
+    where the public rows were no DataFrame.
     """
 
     names: tuple[str, ...] | None
@@ -392,11 +375,7 @@ def _column(X: Any) -> Any:
 class SparseCells:
     """How sparse rows are read: a cell that is not finite is 0, and none counts beyond the largest public one.
 
-    Attributes
-    ----------
-    n_features : int
-    largest : float
-        Of the public cells, whatever their sign.
+    ``largest`` is of the public cells, whatever their sign.
     """
 
     n_features: int

@@ -39,14 +39,7 @@ _HASH_ROWS = 4096
 
 @dataclass(frozen=True, repr=False)
 class ReadRows:
-    """Private rows that were read by :meth:`ShardEnsemble.read_private`: its ``fit`` takes them as they are.
-
-    Attributes
-    ----------
-    rows : array, DataFrame or sparse matrix of shape (n_records, ...)
-    usable : bool array of shape (n_records,)
-    given : what they were read from
-    """
+    """Private rows that were read by :meth:`ShardEnsemble.read_private`: its ``fit`` takes them as they are."""
 
     rows: Any
     usable: Mask

@@ -23,21 +23,9 @@ from pate.data._door import is_frame, is_sparse
 def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:
     """Return private rows as the door takes them, and which of them it could have taken.
 
-    Parameters
-    ----------
-    X : any rows
-    texts : bool
-        Whether texts among numbers may be of use. If not, they are missing numbers.
-    like : any rows or None
-        Public rows: what their columns hold is what these should.
-    finite : bool
-        Whether infinity counts as missing.
-
-    Returns
-    -------
-    rows
-        As given where no cell is odd.
-    readable : bool array of shape (n,)
+    ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``,
+    public rows, hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given where no
+    cell is odd.
     """
     X, like = plain_rows(X), plain_rows(like, name="X_public")
     if is_sparse(X):

@@ -35,16 +35,7 @@ _BETA_1, _BETA_2, _TINY = 0.9, 0.999, 1e-8
 class HeadRecipe:
     """What makes a teacher of a shard, public.
 
-    Attributes
-    ----------
-    head : {"ridge", "logistic", "mlp"}
-    n_classes : int
-    penalty : float
-        Of squared weights, in units of the mean squared length of a shard's centred rows.
-    n_steps : int
-        Of the iterative heads.
-    n_hidden : int
-    learning_rate : float
+    ``penalty`` is of squared weights, in units of the mean squared length of a shard's centred rows.
     """
 
     head: str
@@ -59,17 +50,9 @@ class HeadRecipe:
 class Stack:
     """Shards side by side, shorter ones filled up with rows of weight 0: **sensitive**.
 
-    Attributes
-    ----------
-    rows : float array of shape (n_places, n_rows, n_features)
-        Centred by each shard's own mean; 0 where there is none.
-    weight : float array of shape (n_places, n_rows, 1)
-        1 for a record, 0 for filling.
-    target : float array of shape (n_places, n_rows, n_classes)
-        One-hot, 0 for filling.
-    count, mean, prior, scale : float arrays
-        Per place: records (n_places, 1, 1), their mean row (n_places, 1, n_features), shares of the classes
-        (n_places, 1, n_classes), mean squared length (n_places, 1, 1), which is 1 where there is none.
+    Rows (n_places, n_rows, n_features) are centred by each shard's own mean, ``weight`` is 1 for a record and 0 for
+    filling, ``target`` one-hot. Per place: count, mean row, shares of the classes, and mean squared length, which is 1
+    where there is none.
     """
 
     rows: FloatArray
@@ -84,11 +67,7 @@ class Stack:
 def stack(rows: FloatArray, labels: npt.NDArray[np.int64], n_classes: int) -> Stack:
     """Return shards side by side.
 
-    Parameters
-    ----------
-    rows : float array of shape (n_places, n_rows, n_features)
-    labels : int array of shape (n_places, n_rows)
-        Class indices; -1 where there is no record.
+    Labels (n_places, n_rows) are -1 where there is no record.
     """
     weight = (labels >= 0).astype(np.float64)[:, :, None]
     target = (labels[:, :, None] == np.arange(n_classes)).astype(np.float64)
@@ -105,19 +84,9 @@ def fit_heads(
 ) -> list[Weights | None]:
     """Train a head on each of some shards of a common (padded) length.
 
-    Parameters
-    ----------
-    rows : float array of shape (n_places, n_rows, n_features)
-    labels : int array of shape (n_places, n_rows)
-        Class indices; -1 where there is no record.
-    recipe : HeadRecipe
-    seeds : list of int, one per place
-
-    Returns
-    -------
-    list of dict of arrays, or None
-        None for a shard whose numbers no float holds. ``coef`` and ``intercept`` give the logits, of the rows or (mlp)
-        of what ``hidden`` and ``hidden_bias`` make of them.
+    ``rows`` has shape (n_places, n_rows, n_features); a label is -1 where there is no record. None for a shard whose
+    numbers no float holds. ``coef`` and ``intercept`` give the logits, of the rows or (mlp) of what ``hidden`` and
+    ``hidden_bias`` make of them.
     """
     with np.errstate(all="ignore"):  # numbers too large show in the weights of their own place
         arrays = _FITS[recipe.head](stack(rows, labels, recipe.n_classes), recipe, seeds)

@@ -21,16 +21,8 @@ if TYPE_CHECKING:
 def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
     """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
 
-    Parameters
-    ----------
-    X : array-like, DataFrame or sparse matrix of shape (n, n_features), images (n, ...), or texts of shape (n,)
-        Images are laid out flat, as estimators of scikit-learn take them.
-    estimator : classifier
-        Missing values are refused unless it declares that it takes them, or holds steps that may fill them.
-    name : str
-        What to call ``X`` in an error.
-    whole : bool
-        False leaves rows with missing values in: of private ones, no single row may decide whether there is an error.
+    Images are laid out flat. Missing values are refused unless the estimator declares that it takes them, or holds
+    steps that may fill them; not ``whole`` leaves them in: of private rows, none may decide whether there is an error.
     """
     rows = flat_rows(read_rows(X, name=name))
     who = type(estimator).__name__

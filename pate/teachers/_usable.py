@@ -66,10 +66,7 @@ def as_column(y: Any) -> npt.NDArray[Any]:
 def label_column(y: Any, n_records: int) -> npt.NDArray[Any]:
     """Return labels as an array of shape (n_records,) in which no label changes what the others are.
 
-    Raises
-    ------
-    InvalidInputError
-        There are not as many as records, or their declared type is that of no class values (dates, complex numbers).
+    Another number than of records, and a declared type of no class values (dates, complex numbers), is refused.
     """
     values = quietly("y", as_column, y)
     if values.shape != (n_records,) or values.dtype.kind in "cmMV":
@@ -170,15 +167,7 @@ def units_of(groups: Any, n_records: int) -> tuple[int, str]:
 
 
 def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
-    """Return the classes and y as class indices, -1 for what is no class.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_records,)
-    classes : iterable or None
-        None reads them from ``y``, and warns.
-    n_records : int
-    """
+    """Return the classes and y as class indices, -1 for what is no class."""
     y = plain_column(y)
     values = check_labels("y", y, n_records) if classes is None else label_column(y, n_records)
     if classes is None:
@@ -233,20 +222,8 @@ _LONGEST, _MOST_VALUES = 200, 10_000
 def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[Told]:
     """Return what the curator should know of private labels; nothing else may come of it.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_records,)
-    groups : array-like of shape (n_records,) or None
-    classes : sequence
-        As they were named: public.
-    counted : bool
-        Whether to say how many records do not vote; False where whoever trains says so.
-
-    Returns
-    -------
-    list of Told
-        Empty where all records vote, and some for each class. Texts have numbers and the classes that were named;
-        ``quoting`` has values of ``y``.
+    ``counted``: whether to say how many records do not vote. ``quoting`` alone has values of ``y``; empty where all
+    records vote, and some for each class.
     """
     values = as_column(y).ravel()
     n = len(values)
