@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pate.core.checks import cell_kind
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -235,6 +236,16 @@ def as_number(cell: Any) -> float:
         return float(cell)
     except Exception:  # whatever an odd cell raises is its own matter
         return float("nan")
+
+
+def numbers_of(cells: Collection[Any]) -> npt.NDArray[np.float64]:
+    """Return cells as float64, NaN where one is no number."""
+    return np.fromiter(map(as_number, cells), dtype=np.float64, count=len(cells))
+
+
+def missing_in(cells: Collection[Any]) -> npt.NDArray[np.bool_]:
+    """Return which cells are missing."""
+    return np.fromiter((cell_kind(cell) == "missing" for cell in cells), dtype=bool, count=len(cells))
 
 
 def as_label(cell: Any) -> Any:

@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import cell_kind, shown
-from pate.data._columns import DATE, as_float, as_number, as_text, column_kind, days_in, holds_numbers
+from pate.data._columns import (
+    DATE,
+    as_float,
+    as_number,
+    as_text,
+    column_kind,
+    days_in,
+    holds_numbers,
+    missing_in,
+    numbers_of,
+)
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
@@ -192,8 +202,7 @@ def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
         values, missing = as_float(column).to_numpy(), column.isna().to_numpy()
     else:
         cells = column.astype(object).tolist()
-        values = np.fromiter(map(as_number, cells), dtype=np.float64, count=len(cells))
-        missing = np.fromiter((cell_kind(cell) == "missing" for cell in cells), dtype=bool, count=len(cells))
+        values, missing = numbers_of(cells), missing_in(cells)
     fine = np.isfinite(values)
     made = pd.Series(np.where(fine, values, np.nan), index=column.index, name=column.name)
     return made, int(np.count_nonzero(~fine & ~missing))

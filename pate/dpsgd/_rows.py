@@ -16,6 +16,7 @@ from torch import nn
 from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
+from pate.data._cells import private_cells
 from pate.data._door import (
     as_texts,
     by_name,
@@ -31,7 +32,6 @@ from pate.data._ids import distinct_ids
 from pate.data._like import declared_rows
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.teachers._cells import private_cells
 from pate.teachers._usable import class_indices, flat_labels, label_column, owned
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.

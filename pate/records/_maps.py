@@ -16,114 +16,14 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pate.core.checks import quietly
-from pate.core.frames import plain_rows
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._columns import as_number
+from pate.data._cells import read_records
+from pate.data._columns import numbers_of
 from pate.data._door import by_name, is_frame, is_sparse
 from pate.exceptions import InvalidInputError
 from pate.representations._cells import TextCells
-from pate.teachers._cells import finite_sparse, useful_cell
-
-# Private records as rows of one width: how a record is read hangs on it and on public facts alone, never on others.
-
-#: Arrays of these types are read cell by cell.
-_CELLS = "Oc"
-
-
-def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
-    """Return rows that can be taken by number, and which of them could be read.
-
-    ``width`` is public: how many cells a row has; None where rows are texts. DataFrames, sparse matrices and arrays of
-    numbers stay as they are, others become objects (n, width), or texts (n,). A row is not readable that has a cell
-    which is neither number nor text nor missing, or another width.
-    """
-    X = plain_rows(X, name=name)
-    if isinstance(X, np.ma.MaskedArray):
-        if X.dtype.kind in "biuf":
-            mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)
-            X[mask] = np.nan
-        else:
-            X = np.ma.filled(X.astype(object), None)
-    if is_sparse(X):
-        return finite_sparse(X)
-    if is_frame(X):
-        return X, np.ones(X.shape[0], dtype=bool)
-    if hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
-        X = X.astype(object).to_numpy()
-    if not hasattr(X, "dtype"):
-        X = _one_by_one(X, name)
-    if not getattr(X, "ndim", 0):
-        raise _no_rows(name)
-    if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind not in "biuf":
-        return _texts(X) if width is None else _rows(X, width)
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in _CELLS:
-        return X, np.ones(X.shape[0], dtype=bool)
-    flat = X.reshape(len(X), int(np.prod(X.shape[1:])))
-    made, readable = np.full(flat.shape, None, dtype=object), np.ones(len(X), dtype=bool)
-    for i, cells in enumerate(flat):
-        readable[i] = _read(cells.tolist(), made[i])
-    return made.reshape(X.shape), readable
-
-
-def _one_by_one(X: Any, name: str) -> npt.NDArray[Any]:
-    """Return an array (n,) of rows as they are; what only NumPy can read is an array."""
-    if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or hasattr(X, "__len__")):
-        raise _no_rows(name)
-    if hasattr(X, "__array__"):
-        return np.asarray(X)
-    given = list(X)
-    rows = np.empty(len(given), dtype=object)
-    for i, row in enumerate(given):
-        rows[i] = row
-    return rows
-
-
-def _no_rows(name: str) -> InvalidInputError:
-    return InvalidInputError(f"{name} must be rows: an array, a DataFrame, a sparse matrix, a list of rows or texts.")
-
-
-def _texts(X: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Mask]:
-    made, readable = np.full(len(X), "", dtype=object), np.zeros(len(X), dtype=bool)
-    for i, cell in enumerate(X.tolist() if X.dtype.kind != "O" else X):
-        if isinstance(cell, str):
-            made[i], readable[i] = cell, True
-    return made, readable
-
-
-def _rows(X: npt.NDArray[Any], width: int) -> tuple[npt.NDArray[Any], Mask]:
-    made, readable = np.full((len(X), width), None, dtype=object), np.zeros(len(X), dtype=bool)
-    for i, row in enumerate(X):
-        cells = _cells_of(row)
-        if cells is not None and len(cells) == width:
-            readable[i] = _read(cells, made[i])
-    return made, readable
-
-
-def _cells_of(row: Any) -> list[Any] | None:
-    """Return the cells of one row; None where it is nothing of the kind."""
-    if isinstance(row, list | tuple) and not any(hasattr(cell, "__len__") for cell in row):
-        return list(row)
-    if not isinstance(row, list | tuple) and not hasattr(row, "__array__"):
-        return [row]
-    try:  # whatever an odd row raises is its own matter
-        if isinstance(row, np.ma.MaskedArray):
-            row = np.ma.filled(row.astype(object), None)
-        return list(np.array(row, dtype=object).ravel().tolist())
-    except Exception:
-        return None
-
-
-def _read(cells: list[Any], into: npt.NDArray[Any]) -> bool:
-    """Write what can be read of the cells, and return whether nothing was odd."""
-    whole = True
-    for j, cell in enumerate(cells):
-        useful, into[j] = useful_cell(cell)
-        whole = whole and useful
-    return whole
-
 
 BLOCK_ROWS = 1024
 
@@ -243,7 +143,7 @@ def _numbers(rows: Any, names: Any = None) -> Any:
         return rows
     rows = by_name(rows, names, other="the space was fitted on")
     cells = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows, dtype=object)
-    return np.fromiter(map(as_number, cells.ravel().tolist()), dtype=np.float64, count=cells.size).reshape(cells.shape)
+    return numbers_of(cells.ravel().tolist()).reshape(cells.shape)
 
 
 def _width(first: Any) -> int | None:

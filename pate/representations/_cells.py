@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate.core.checks import CellKindError, quietly
+from pate.core.checks import quietly
 from pate.core.frames import plain_rows
 from pate.core.types import FloatArray
-from pate.data._columns import as_float, as_number, column_kind, holds_numbers
+from pate.data._cells import read_cells
+from pate.data._columns import as_float, as_number, column_kind, holds_numbers, numbers_of
 from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows
 from pate.exceptions import InvalidInputError
 
@@ -44,45 +45,6 @@ def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any
     if n != n_features:
         raise InvalidInputError(f"X must have {n_features} columns, as the public rows have, got {n}. {remedy}")
     return X
-
-
-def numbers_of(cells: Iterable[Any]) -> FloatArray:
-    """Return cells as float64, NaN where one is no number."""
-    return np.fromiter(map(as_number, cells), dtype=np.float64)
-
-
-def read_cells(X: Any, n_features: int) -> Any:
-    """Return private or public rows as a DataFrame or an array of shape (n, n_features), cells as they are.
-
-    A list is taken row by row: one of another length is a row without any cell.
-
-    Refuses no rows, and a type of all cells that is neither number nor text (dates).
-    """
-    X = plain_rows(X)
-    if is_frame(X):
-        return X
-    if is_sparse(X):
-        raise InvalidInputError("X must be dense here, got a sparse matrix. Pass X.toarray(), or reduce it first.")
-    if isinstance(X, list | tuple):
-        rows = np.full((len(X), n_features), None, dtype=object)
-        for i, row in enumerate(X):
-            if isinstance(row, list | tuple | np.ndarray) and len(row) == n_features:
-                rows[i, :] = list(row)
-        return rows
-    if not hasattr(X, "__array__"):
-        raise InvalidInputError(
-            f"X must be rows: a DataFrame or an array of shape (n, n_features), got {type(X).__name__}."
-        )
-    if isinstance(X, np.ma.MaskedArray):
-        X = np.ma.filled(X.astype(object), None)
-    rows = np.asarray(X)
-    if rows.ndim < 2:
-        raise InvalidInputError(
-            f"X must have shape (n, {n_features}), got {rows.ndim} dimension(s). A single row is X.reshape(1, -1)."
-        )
-    if rows.dtype.kind not in "biufOU":
-        raise CellKindError(f"X holds values of dtype {rows.dtype}, which are neither numbers nor texts.")
-    return rows if rows.ndim == 2 else rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
 
 
 @dataclass(frozen=True)

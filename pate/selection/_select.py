@@ -15,6 +15,7 @@ from pate.core.checks import check_classes, check_int, check_real, quietly, show
 from pate.core.provenance import now
 from pate.core.types import IntArray
 from pate.data import recognised_by
+from pate.data._cells import private_cells
 from pate.data._door import is_frame, read_rows
 from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
@@ -34,7 +35,6 @@ from pate.statement._fits import count_selection, counted_elsewhere, join_kin
 from pate.statement.assumptions import check_stated
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
-from pate.teachers._cells import private_cells
 from pate.teachers._usable import class_indices, label_column, owned
 
 # The runs themselves: the split, one run with its noisy score, and the best of them.

@@ -15,10 +15,10 @@ from sklearn.utils.validation import validate_data
 from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
+from pate.data._cells import private_cells
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers, read_rows
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.teachers._base import ReadRows, ShardEnsemble
-from pate.teachers._cells import private_cells
 from pate.teachers._rows import (
     as_floats,
     check_rows,

@@ -20,11 +20,11 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.core.cluster import on_cluster, workers
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
+from pate.data._cells import private_cells
 from pate.data._door import read_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments, named_device, visible_devices
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._cells import private_cells
 from pate.teachers._isolated import batches, side_by_side
 from pate.teachers._rows import column_kinds, is_frame, match_columns
 from pate.teachers._shards import Asked, Failure, Trained
