@@ -18,6 +18,6 @@ from .tables import (
     GroupedRows as GroupedRows,
     PublicScale as PublicScale,
     TableMap as TableMap,
+    TextMap as TextMap,
     UnitRows as UnitRows,
 )
-from .text import TextMap as TextMap

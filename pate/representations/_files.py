@@ -22,8 +22,18 @@ from sklearn.base import clone
 from pate.core.checks import quietly
 from pate.data._door import is_frame, is_sparse, read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.representations._base import Representation, check_representation, refuse_private
-from pate.representations._packing import FORMAT, HOMES, KEY, digest, digest_of, kept_name, plain
+from pate.representations._base import (
+    FORMAT,
+    HOMES,
+    KEY,
+    Representation,
+    check_representation,
+    digest,
+    digest_of,
+    kept_name,
+    plain,
+    refuse_private,
+)
 from pate.votes import hash_queries
 
 

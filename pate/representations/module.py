@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ _SEED = 0x9B0E
 _PROBES = 4
 
 
+@dataclass(repr=False, eq=False)
 class FromModule(Representation):
     """A torch module of the user's: in evaluation mode, without gradients, in batches of one size.
 
@@ -67,22 +69,13 @@ class FromModule(Representation):
 
     _passing: ClassVar[tuple[str, ...]] = ("module", "device")
 
-    def __init__(
-        self,
-        module: Any,
-        *,
-        provenance: str = "",
-        input_shape: Any = None,
-        batch_size: int = 256,
-        device: str = "cpu",
-        one_by_one: bool = False,
-    ) -> None:
-        self.module = module
-        self.provenance = provenance
-        self.input_shape = input_shape
-        self.batch_size = batch_size
-        self.device = device
-        self.one_by_one = one_by_one
+    module: Any
+    _: KW_ONLY
+    provenance: str = ""
+    input_shape: Any = None
+    batch_size: int = 256
+    device: str = "cpu"
+    one_by_one: bool = False
 
     @property
     def exact_(self) -> bool:  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import shown
 from pate.core.tensors import pack_estimator, unpack_estimator
+from pate.data._columns import holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation
@@ -145,7 +147,7 @@ class AnyCells:
         """Learn from public rows."""
         rows = read_rows(X, name="X_public")
         kind = "sparse" if is_sparse(rows) else "texts" if is_texts(rows) else "numbers"
-        if kind == "numbers" and is_frame(X) and X.shape[1] == 1 and not _numeric(X):
+        if kind == "numbers" and is_frame(X) and X.shape[1] == 1 and not holds_numbers(X.dtypes.iloc[0]):
             kind = "texts"
         return _KINDS[kind].learn(X)
 
@@ -156,12 +158,7 @@ class AnyCells:
         return _KINDS[kind].restore(arrays, words)
 
 
-def _numeric(frame: Any) -> bool:
-    from pate.data._columns import holds_numbers
-
-    return all(holds_numbers(dtype) for dtype in frame.dtypes)
-
-
+@dataclass(repr=False, eq=False)
 class FromTransformer(Representation):
     """A scikit-learn transformer of the user's, fitted beforehand or to be fitted on the public rows.
 
@@ -202,10 +199,10 @@ class FromTransformer(Representation):
     _reader = AnyCells
     _passing: ClassVar[tuple[str, ...]] = ("transformer",)
 
-    def __init__(self, transformer: Any, *, provenance: str = "", one_by_one: bool = False) -> None:
-        self.transformer = transformer
-        self.provenance = provenance
-        self.one_by_one = one_by_one
+    transformer: Any
+    _: KW_ONLY
+    provenance: str = ""
+    one_by_one: bool = False
 
     def __sklearn_clone__(self) -> FromTransformer:
         # What is fitted stays so: it is given, and not learnt here.
