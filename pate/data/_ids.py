@@ -25,24 +25,24 @@ ODD_CELLS = "a value that is missing (NaN or infinity) or of another kind"
 NO_OWNER = "no owner in groups"
 
 
-def usable_records(checks: Mapping[str, Mask], *, before: str = "") -> tuple[Mask, str]:
+def usable_records(checks: Mapping[str, Mask], *, before: str = "", stacklevel: int = 4) -> Mask:
     """Return which records pass every check, and warn the curator of the others: nobody else, and nothing else.
 
     ``checks`` says what is wrong with the records that fail each, as bool arrays (n,); ``before`` is what the warning
-    begins with. Also returns what was told, empty where there was nothing to tell.
+    begins with.
     """
-    every = np.logical_and.reduce(list(checks.values()))
+    every = np.asarray(np.logical_and.reduce(list(checks.values())))
     n_out = int(np.count_nonzero(~every))
-    if not n_out:
-        return np.asarray(every), ""
-    reasons = "; ".join(f"{np.count_nonzero(~fine)} with {what}" for what, fine in checks.items() if not fine.all())
-    none = " NO RECORD IS LEFT: what is released will be noise." if n_out == len(every) else ""
-    text = (
-        f"{before}{n_out} of {len(every)} records cannot be used and contribute{'s' * (n_out == 1)} nothing: {reasons}."
-        f"{none} (This is private: do not publish it.)"
-    )
-    warnings.warn(text, CuratorWarning, stacklevel=4)
-    return np.asarray(every), text
+    if n_out:
+        reasons = "; ".join(f"{np.count_nonzero(~fine)} with {what}" for what, fine in checks.items() if not fine.all())
+        none = " NO RECORD IS LEFT: what is released will be noise." if n_out == len(every) else ""
+        warnings.warn(
+            f"{before}{n_out} of {len(every)} records cannot be used and contribute{'s' * (n_out == 1)} nothing: "
+            f"{reasons}.{none} (This is private: do not publish it.)",
+            CuratorWarning,
+            stacklevel=stacklevel,
+        )
+    return every
 
 
 def id_bytes(value: Any) -> bytes:

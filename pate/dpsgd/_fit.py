@@ -17,7 +17,6 @@ from pate.core.secret import training_seed
 from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
@@ -57,6 +56,7 @@ from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_from_budget
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
+from pate.teachers._usable import usable
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,8 @@ def fit_privately(
         features, labels, owners = add_canaries(marked, features, labels, owners)
         rows, whole = ids_for(engine.module, features)
         n = len(readable)  # behind them stand canaries
-        usable, _ = usable_records(
-            {f"{OUTSIDE}={classes!r}": labels[:n] >= 0, ODD_CELLS: readable & whole[:n], NO_OWNER: has_owner}
-        )
-        counts = np.append(usable, whole[n:])
+        fine = usable(classes, labels[:n], readable & whole[:n], has_owner)
+        counts = np.append(fine, whole[n:])
         units = Units(rows, labels, owners, clf.records_per_group, device, augmentation=run.augmentation, usable=counts)
         weights = [p for p in engine.module.parameters() if p.requires_grad]
         marks = None if clf.canaries is None else CanaryRun(clf.canaries, n_units, weights, source.child(3))
@@ -232,7 +230,7 @@ def fit_privately(
     if isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(clf.n_threads):
             measured = measure_module(
-                plan.mechanism, module, rows[:n], labels[:n], np.asarray(usable),
+                plan.mechanism, module, rows[:n], labels[:n], np.asarray(fine),
                 None if owners is None else owners[:n],
                 classes=classes, adjacency=clf.adjacency, nominal_n=shape.n_units,
                 offsets=0.0 if offsets is None else offsets(module),

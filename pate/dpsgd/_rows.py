@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,10 +12,11 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly
+from pate.core.checks import check_classes, check_labels, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
 from pate.data._cells import private_cells
+from pate.data._columns import declared_rows
 from pate.data._door import (
     as_texts,
     by_name,
@@ -28,11 +28,9 @@ from pate.data._door import (
     read_numbers,
     read_rows,
 )
-from pate.data._ids import distinct_ids
-from pate.data._like import declared_rows
 from pate.dpsgd._checks import ids_of
-from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.teachers._usable import class_indices, flat_labels, label_column, owned
+from pate.exceptions import InvalidInputError
+from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
@@ -79,17 +77,7 @@ def read_records(
     kind = quietly("y", type_of_target, target)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
-    warnings.warn(
-        "classes=None: the set of classes is read off the private labels and becomes public with the "
-        "model. Pass classes=, the list of every class that could occur.",
-        PrivacyLeakWarning,
-        stacklevel=4,
-    )
-    classes = quietly("y", np.unique, target)
-    check_no_amounts("y", classes.tolist(), n_records)
-    if len(classes) < 2:
-        raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
-    values = check_classes(classes)
+    values = check_classes(classes_in(target, stacklevel=5))
     return features, encode_labels("y", target, values), values, readable
 
 
@@ -128,9 +116,8 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[np
         groups = quietly("groups", list, groups)
     if not tell_n and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
         raise InvalidInputError(f"groups must hold one id for each row of X. {_UNTOLD}")
-    owners, known = quietly("groups", owned, groups, n_records)
-    codes = quietly("groups", distinct_ids, owners, n_records)[0]
-    return np.where(known, codes, -1).astype(np.int64), owners, known
+    owners = Owners.of(groups, n_records)
+    return np.where(owners.known, owners.codes, -1).astype(np.int64), owners.groups, owners.known
 
 
 def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:

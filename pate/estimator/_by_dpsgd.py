@@ -18,9 +18,8 @@ from pate.core.frames import plain_rows
 from pate.core.progress import timed
 from pate.core.types import FloatArray
 from pate.data import check_public_rows
-from pate.data._columns import holds_numbers
+from pate.data._columns import declared_rows, holds_numbers
 from pate.data._door import is_frame
-from pate.data._like import declared_rows
 from pate.data._shift import about_shift
 from pate.estimator._by_records import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of

@@ -12,7 +12,7 @@ from pate.core.progress import timed
 from pate.data import check_public_rows
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_texts, read_rows
 from pate.data._shift import about_shift
-from pate.estimator._public_model import PublicModel, digest_of, hashes_of
+from pate.estimator._public_model import PublicModel, check_has_target, check_several, digest_of, hashes_of
 from pate.estimator._roads import any_rows, measured_with, plan_records
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose
 from pate.records._maps import rows_of
@@ -21,7 +21,6 @@ from pate.statement.measured import MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.students import try_student
 from pate.teachers import ShardEnsemble
-from pate.teachers._around import check_has_target, check_several
 from pate.teachers._usable import about_labels
 
 

@@ -41,9 +41,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_int, quietly
+from pate.core.checks import check_choice, check_int
 from pate.core.types import IntArray
-from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.records.ballot_sum import ADJACENCIES, GRID, Whose, _plain
@@ -250,11 +249,10 @@ def count_right(
         raise InvalidInputError("answers and labels must be int64 class indices of equal shape (n,), -1 for none.")
     if (nominal_n is None) != (adjacency == "replace-one"):
         raise InvalidInputError("nominal_n must be given under adjacency='add-or-remove', and there alone.")
-    from pate.teachers._usable import owned  # scikit-learn, whose import takes a second
+    from pate.teachers._usable import Owners  # scikit-learn, whose import takes a second
 
-    groups, has_owner = quietly("groups", owned, groups, len(labels))
-    owners, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, len(labels))
-    whose = Whose.of(labels, groups, ids)
+    owners = Owners.of(groups, len(labels))
+    whose = Whose.of(labels, owners.groups, owners.ids)
     facts = RightFacts(
         by_class=by_class,
         classes=tuple(classes),
@@ -264,6 +262,8 @@ def count_right(
         model=model,
         own=own,
     )
-    usable = np.where(has_owner, labels, -1)
-    sums = right_sums(answers, usable, owners, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class)
+    usable = np.where(owners.known, labels, -1)
+    sums = right_sums(
+        answers, usable, owners.codes, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class
+    )
     return RightCounts(sums, facts, whose)

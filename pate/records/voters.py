@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, check_real, quietly, shown
+from pate.core.checks import check_choice, check_classes, check_int, check_real, shown
 from pate.core.cluster import in_order, on_cluster
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
 from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, rows_of, slabs, take
 from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
 from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, Whose, centred, check_clip
 from pate.representations._cells import n_rows
-from pate.teachers._usable import class_indices, label_column, owned
+from pate.teachers._usable import Owners, class_indices, label_column, usable
 from pate.votes import ABSTAIN, hash_queries
 
 # Records that vote where they have something to say, and abstain elsewhere: for :func:`pate.open_vote_cap`.
@@ -88,6 +87,10 @@ def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray
 
 #: Rows of one piece of work.
 _SLAB = 8192
+
+
+#: The order in which records stand in pieces, their labels, which could be read, and which have an owner.
+_Read = tuple[IntArray, IntArray, Mask, Mask]
 
 
 class RecordVoters:
@@ -338,8 +341,8 @@ class RecordVoters:
         n = n_rows(rows)
         labels = self._labels(y, n)
         public = self.transform(X_public)
-        usable, _ = usable_records({f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable})
-        near = near_labels(self._map, rows, np.where(usable, labels, -1), public, radius)
+        fine = usable(self.classes, labels, readable, None)
+        near = near_labels(self._map, rows, np.where(fine, labels, -1), public, radius)
         hashes = hash_queries(public)
         return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
 
@@ -422,9 +425,7 @@ class RecordVoters:
         """Whether progress may be shown: under add-or-remove it would tell how many records there are."""
         return self.verbose and self.nominal_n is None and not whose.grouped
 
-    def _read(
-        self, X: Any, y: Any, groups: Any
-    ) -> tuple[Iterator[tuple[Any, ...]], int, Whose, tuple[IntArray, dict[str, Mask]]]:
+    def _read(self, X: Any, y: Any, groups: Any) -> tuple[Iterator[tuple[Any, ...]], int, Whose, _Read]:
         """Return pieces of records (rows, class indices, owners), how many, whose they are, and what could be read.
 
         The last is the order in which records stand in the pieces, and what :meth:`_tell` goes on from.
@@ -432,30 +433,27 @@ class RecordVoters:
         rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
-        groups, has_owner = quietly("groups", owned, groups, n)
-        codes, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, n)
-        usable = np.where(readable & has_owner, labels, -1)
-        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=groups)
+        owners = Owners.of(groups, n)
+        codes, known = owners.codes, np.where(readable & owners.known, labels, -1)
+        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=owners.groups)
         if codes is None:
             order, pieces = np.arange(n), list(slabs(n, _SLAB))
         else:
             order = np.argsort(codes, kind="stable")
             pieces = list(_between_persons(codes[order], _SLAB))
         tasks = (
-            (_taken(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
+            (_taken(rows, order[a:b]), known[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
-        checks = {f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
-        return tasks, len(pieces), Whose.of(labels, groups, ids), (order, checks)
+        whose = Whose.of(labels, owners.groups, owners.ids)
+        return tasks, len(pieces), whose, (order, labels, readable, owners.known)
 
-    def _tell(self, read: tuple[IntArray, dict[str, Mask]], cast: list[Mask]) -> None:
+    def _tell(self, read: _Read, cast: list[Mask]) -> None:
         """Warn the curator of records that cast the zero ballot."""
-        order, checks = read
-        could = np.logical_and.reduce(list(checks.values()))
-        odd = could.copy()
+        order, labels, readable, has_owner = read
+        odd = readable & has_owner & (labels >= 0)
         odd[order] &= ~np.concatenate([*cast, np.zeros(0, dtype=bool)])  # their direction is zero
-        checks[ODD_CELLS] = checks[ODD_CELLS] & ~odd
-        usable_records(checks)
+        usable(self.classes, labels, readable & ~odd, has_owner)
 
     def _each(self, work: Any, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield what ``work`` makes of each piece, in order."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate.core.checks import check_int, check_real, largest_of, least_of, quietly
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._ids import NO_OWNER, OUTSIDE, distinct_ids, usable_records
+from pate.data._ids import distinct_ids
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import ANSWERED, REFUSED, Draw
 from pate.noise import real_argmax, real_at_least
@@ -27,7 +27,7 @@ from pate.representations._cells import n_rows
 from pate.rivals._base import Priced, Rival, Task
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text, promises
-from pate.teachers._usable import as_column, class_indices, owned
+from pate.teachers._usable import as_column, class_indices, owned, usable
 from pate.votes import ABSTAIN
 
 # How far private records are from public rows, exactly: in whole numbers of a grid that public rows define.
@@ -430,7 +430,7 @@ class PrivateKNN(Rival):
             classes = tuple(self.classes_.tolist())
             labels = class_indices(as_column(task.y), classes)
             known = owned(task.groups, len(labels))[1]
-            usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, NO_OWNER: known})
+            usable(classes, labels, None, known)
             votes = neighbour_votes(task.representation, task.X, labels, task.groups, task.z_public[queries])
             return mechanism.draw(*votes, task.n_classes, noise)
 

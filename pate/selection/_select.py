@@ -17,7 +17,6 @@ from pate.core.types import IntArray
 from pate.data import recognised_by
 from pate.data._cells import private_cells
 from pate.data._door import is_frame, read_rows
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
 from pate.noise.integers import uniform_below
@@ -35,7 +34,7 @@ from pate.statement._fits import count_selection, counted_elsewhere, join_kin
 from pate.statement.assumptions import check_stated
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
-from pate.teachers._usable import class_indices, label_column, owned
+from pate.teachers._usable import Owners, class_indices, label_column, usable
 
 # The runs themselves: the split, one run with its noisy score, and the best of them.
 
@@ -363,14 +362,14 @@ def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) 
     labels = class_indices(label_column(y, n), classes)
     target = np.empty(n, dtype=object)
     target[:] = [classes[i] if i >= 0 else None for i in labels.tolist()]
-    owners, known = quietly("groups", owned, groups, n)
-    usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: known})
+    owners = Owners.of(groups, n)
+    usable(classes, labels, readable, owners.known)
     if groups is None:
         return PrivateRows(rows, target, None, np.arange(n)), labels, None, n
-    codes, ids = distinct_ids(owners, n)
+    assert owners.codes is not None and owners.ids is not None
     # By number, so that what comes in (ids of any kind) is told apart alike in every part.
-    unit_of = np.where(known, codes, -1).astype(np.int64)
-    return PrivateRows(rows, target, unit_of, unit_of), labels, owners, len(ids)
+    unit_of = np.where(owners.known, owners.codes, -1).astype(np.int64)
+    return PrivateRows(rows, target, unit_of, unit_of), labels, owners.groups, len(owners.ids)
 
 
 def _held(holdout: Any, n_units: int) -> int:

@@ -7,6 +7,8 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from pate.core.curator import Told
 from pate.core.frames import plain_column
 from pate.core.types import Mask
 from pate.data._door import is_frame, is_sparse, is_texts
-from pate.data._ids import distinct_ids, has_id
+from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, has_id, usable_records
 from pate.data.partition import Partition, count_cross_shard_duplicates
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
 from pate.teachers._rows import hash_rows
@@ -155,40 +157,65 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     return filled, known
 
 
+@dataclass(frozen=True, repr=False)
+class Owners:
+    """Whose each record is: owners as :func:`owned` gives them, numbered by ``codes``; None where nobody said any."""
+
+    groups: Any
+    known: Mask
+    codes: npt.NDArray[np.intp] | None = None
+    ids: list[bytes] | None = None
+
+    @classmethod
+    def of(cls, groups: Any, n_records: int) -> Owners:
+        """Return them, and refuse another length, and no id at all; no id is quoted."""
+        filled, known = quietly("groups", owned, groups, n_records)
+        if filled is None:
+            return cls(None, known)
+        return cls(filled, known, *quietly("groups", distinct_ids, filled, n_records))
+
+
 def units_of(groups: Any, n_records: int) -> tuple[int, str]:
     """Return how many units of privacy there are, and what one is: a record, or a group (all records of one owner)."""
-    if groups is None:
-        return n_records, "record"
-    owners, _ = owned(groups, n_records)
-    return len(distinct_ids(owners, n_records)[1]), "group"
+    ids = Owners.of(groups, n_records).ids
+    return (n_records, "record") if ids is None else (len(ids), "group")
+
+
+def usable(classes: Any, labels: Any, readable: Mask | None, has_owner: Mask | None) -> Mask:
+    """Return which records can be used, and warn the curator of the others: :func:`pate.data._ids.usable_records`."""
+    checks = {f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
+    return usable_records({what: fine for what, fine in checks.items() if fine is not None}, stacklevel=5)
 
 
 # What ensembles read of private labels, and what they tell the curator of private rows.
 
 
-def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
-    """Return the classes and y as class indices, -1 for what is no class."""
-    y = plain_column(y)
-    values = check_labels("y", y, n_records) if classes is None else label_column(y, n_records)
-    if classes is None:
-        try:
-            found = np.unique(values)
-        except TypeError:
-            found = None
-        if found is None:
-            raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
-        if len(found) < 2:
-            raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
-        check_no_amounts("y", found.tolist(), n_records)
-        known = check_classes(found)
-        warnings.warn(
-            "classes=None: the set of classes is read from the private labels, and votes and releases will show "
-            "it. Name every class that could occur: classes=[...].",
-            PrivacyLeakWarning,
-            stacklevel=3,
+def classes_in(labels: npt.NDArray[Any], *, stacklevel: int) -> npt.NDArray[Any]:
+    """Return the distinct values of private labels, which become public by it, and of that it warns."""
+    warnings.warn(
+        "classes=None: the set of classes is read off the private labels and becomes public with whatever is released, "
+        "votes and models too. Name every class that could occur: classes=[...].",
+        PrivacyLeakWarning,
+        stacklevel=stacklevel,
+    )
+    found = None
+    with suppress(TypeError):
+        found = quietly("y", np.unique, labels) if labels.dtype.kind != "O" else np.unique(labels)
+    if found is None:
+        raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
+    check_no_amounts("y", found.tolist(), len(labels))
+    if len(found) < 2:
+        raise InvalidInputError(
+            "y has only one class: there is nothing to tell apart. Check the target, or name all in classes=."
         )
-    else:
-        known = check_classes(classes)
+    return found
+
+
+def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
+    """Return the classes, read off ``y`` (with a warning) where they are None, and y as class indices, -1 for none."""
+    y, strict = plain_column(y), classes is None
+    values = check_labels("y", y, n_records) if strict else label_column(y, n_records)
+    known = check_classes(classes_in(values, stacklevel=4) if strict else classes)
     return known, class_indices(values, known)
 
 

@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 
 from pate.core.secret import global_generators
 from pate.exceptions import InvalidInputError
-from pate.teachers._around import TableTeachers
+from pate.teachers._base import TableTeachers
 from pate.teachers._isolated import batches, contained, side_by_side
 from pate.teachers._rows import take_rows
 from pate.teachers._shards import (

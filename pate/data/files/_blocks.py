@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.data._columns import ids_of, labels_of, owners_of
-from pate.data._like import column_like, odd_cells, tell_curator
+from pate.data._columns import column_like, ids_of, labels_of, odd_cells, owners_of, tell_curator
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +77,7 @@ def take_blocks(
     Warns
     -----
     CuratorWarning
-        As :func:`pate.data._like.tidy_like`.
+        As :func:`pate.data._columns.tidy_like`.
     """
     import pandas as pd
 

@@ -24,10 +24,11 @@ from pate.data._columns import (
     date_form,
     days_in,
     ids_of,
+    kinds_like,
     labels_of,
     owners_of,
+    tidy_like,
 )
-from pate.data._like import kinds_like, tidy_like
 from pate.data.files._arrays import matrix_roles
 from pate.data.files._blocks import take_blocks
 from pate.data.files._csv import comma_numbers
