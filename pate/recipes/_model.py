@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pate.core.progress import track
 from pate.core.secret import training_seed
@@ -16,10 +18,9 @@ from pate.core.types import FloatArray, IntArray, Mask
 from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, load_head
-from pate.recipes._answers import Answers, decided, read_answering
+from pate.recipes._answers import decided, read_answering, tempered
 from pate.records import RecordVoters
-from pate.records._maps import in_blocks, is_own, own_throughout, rows_of, take
-from pate.records._work import HeldRecords
+from pate.records._maps import HeldRecords, in_blocks, is_own, own_throughout, rows_of, take
 from pate.records.ballot_sum import GRID
 from pate.records.spaces import load_space
 from pate.representations import Representation, load
@@ -32,6 +33,62 @@ _MOST_ROWS = 20_000
 _SLAB = 8192
 
 
+class Answers(ClassifierMixin, BaseEstimator):
+    """What a public model answers, by its own probabilities; a mixin.
+
+    Its logits are divided by ``temperature`` before they are told as probabilities; no class is taken by it. Its own
+    probabilities are divided by ``weights``, if there are any, before the largest one is taken.
+    """
+
+    temperature: float
+    weights: tuple[float, ...]
+
+    n_classes: int
+
+    @property
+    def classes_(self) -> IntArray:
+        """Class *indices*, as of every student here: int64 array of shape (n_classes,)."""
+        return np.arange(self.n_classes, dtype=np.int64)
+
+    def _asked(self, rows: Any) -> FloatArray:
+        """Return its own probabilities of a slab of rows."""
+        raise NotImplementedError
+
+    def untempered(self, X: Any) -> FloatArray:
+        """Return its own probabilities of shape (n_rows, n_classes)."""
+        parts = [self._asked(take(X, slab)) for slab in slabs(int(np.shape(X)[0]))]
+        return np.concatenate(parts) if parts else np.zeros((0, self.n_classes))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return probabilities of shape (n_rows, n_classes)."""
+        return tempered(self.untempered(X), self.temperature)
+
+    def predict(self, X: Any) -> IntArray:
+        """Return class indices of shape (n_rows,)."""
+        return decided(self.untempered(X), self.weights)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Lines that say how classes are taken; none where the likeliest one is."""
+        if not self.weights:
+            return ()
+        return (f"decides: balanced, probabilities divided by {', '.join(f'{w:.3g}' for w in self.weights)}",)
+
+    def answering(self) -> dict[str, Any]:
+        """Return what :func:`read_answering` reads."""
+        return {"temperature": self.temperature, "weights": list(self.weights)}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # public maps read cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
+
+
+@dataclass(repr=False, eq=False)
 class RecordModel(Answers):
     """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
 
@@ -47,8 +104,6 @@ class RecordModel(Answers):
         Logits are divided by it before they are told as probabilities.
     weights : tuple of float
         The head's probabilities are divided by them before the largest one is taken; empty: they are not.
-    classes_ : int64 array of shape (n_classes,)
-        Class *indices*, as of every student here.
 
     Examples
     --------
@@ -60,37 +115,25 @@ class RecordModel(Answers):
     (3, 2)
     """
 
-    def __init__(
-        self,
-        voters: RecordVoters,
-        head: Any,
-        columns: Representation | None = None,
-        *,
-        temperature: float = 1.0,
-        weights: tuple[float, ...] = (),
-    ) -> None:
-        self.voters = voters
-        self.head = head
-        self.columns = columns
-        self.temperature = temperature
-        self.weights = weights
+    voters: RecordVoters
+    head: Any
+    columns: Representation | None = None
+    _: KW_ONLY
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
     @property
-    def classes_(self) -> IntArray:
-        """Class indices."""
-        return np.arange(len(self.voters.classes), dtype=np.int64)
+    def n_classes(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return len(self.voters.classes)
 
-    def untempered(self, X: Any) -> FloatArray:
-        """Return the head's own probabilities of shape (n_rows, n_classes)."""
-        n = int(np.shape(X)[0])
-        parts = [self.head.predict_proba(self.asked(take(X, slab))) for slab in slabs(n)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
+    def _asked(self, rows: Any) -> FloatArray:
+        return np.asarray(self.head.predict_proba(self.asked(rows)))
 
     def asked(self, X: Any) -> FloatArray:
         """Return what the head is asked with."""
-        return asked_with(
-            self.head, *self.voters.represent(X), None if self.columns is None else self.columns.vectors(X)
-        )
+        columns = None if self.columns is None else self.columns.vectors(X)
+        return asked_with(self.head, *self.voters.represent(X), columns)
 
     def answers(self, X: Any, *, verbose: bool = False) -> IntArray:
         """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
@@ -150,15 +193,6 @@ class RecordModel(Answers):
         probability = np.asarray(self.head.predict_proba(np.where(fine[:, None], asked, 0.0)))
         return decided(probability, self.weights), fine
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        for name in ("allow_nan", "categorical", "string"):  # its representation reads cell by cell
-            setattr(tags.input_tags, name, True)
-        return tags
-
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray, columns: Any = None) -> FloatArray:
     """Return the representation or the direction, alone or beside the columns, as the head takes it."""
@@ -194,6 +228,7 @@ def slabs(n: int) -> Iterator[IntArray]:
 _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
 
 
+@dataclass(repr=False, eq=False)
 class MappedLinear(Answers):
     """Public maps, one behind the other, then a linear model: raw rows in, probabilities out.
 
@@ -206,40 +241,22 @@ class MappedLinear(Answers):
     temperature, weights
         As of :class:`RecordModel`.
 
-    Attributes
-    ----------
-    classes_ : int64 array of shape (n_classes,)
-        Class *indices*, as of every student here.
-
     Examples
     --------
     >>> MappedLinear((), np.eye(2, dtype=np.float32)).predict(np.array([[0.2, 0.1], [0.0, 3.0]]))
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        maps: tuple[Representation, ...],
-        coef: npt.NDArray[np.float32],
-        *,
-        temperature: float = 1.0,
-        weights: tuple[float, ...] = (),
-    ) -> None:
-        self.maps = maps
-        self.coef = coef
-        self.temperature = temperature
-        self.weights = weights
+    maps: tuple[Representation, ...]
+    coef: npt.NDArray[np.float32]
+    _: KW_ONLY
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
     @property
-    def classes_(self) -> IntArray:
-        """Class indices."""
-        return np.arange(len(self.coef), dtype=np.int64)
-
-    def untempered(self, X: Any) -> FloatArray:
-        """Return the trained weights' own probabilities of shape (n_rows, n_classes)."""
-        n = int(np.shape(X)[0])
-        parts = [self._asked(take(X, slab)) for slab in slabs(n)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.coef)))
+    def n_classes(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return len(self.coef)
 
     def _asked(self, rows: Any) -> FloatArray:
         for each in self.maps:
@@ -248,15 +265,6 @@ class MappedLinear(Answers):
         logits = seen @ self.coef.astype(np.float64).T
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        for name in ("allow_nan", "categorical", "string"):  # its maps read cell by cell
-            setattr(tags.input_tags, name, True)
-        return tags
 
 
 def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:

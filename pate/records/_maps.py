@@ -11,19 +11,33 @@ have more records or fewer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pate.core.checks import quietly
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._cells import read_records
 from pate.data._columns import numbers_of
 from pate.data._door import by_name, is_frame, is_sparse
+from pate.data.files._blocks import mapped
 from pate.exceptions import InvalidInputError
-from pate.representations._cells import TextCells
+from pate.records.ballot_sum import (
+    GRID,
+    Whose,
+    class_sums,
+    exact_product,
+    quantised,
+    quantised_residuals,
+    residual_norm,
+)
+from pate.representations._cells import TextCells, n_rows
 
 BLOCK_ROWS = 1024
 
@@ -181,3 +195,293 @@ def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *,
         said, fine = ask(take(rows, whole))
         found[start:end] = np.where(np.asarray(fine)[: end - start], np.asarray(said)[: end - start], -1)
     return found
+
+
+# One person's records clipped together, in whole numbers; every step depends on that person's records alone.
+
+_SHRINK = 1.0 - 2.0**-10
+_TURNS = 64
+
+
+def most_records(n_classes: int) -> int:
+    """Return K: who has k > K records has their sum scaled by K/k first, so that squares fit 64 bits. Public.
+
+    m |u|^2 <= m (K 2^16)^2 <= 2^62.
+    """
+    return math.isqrt((1 << 30) // n_classes)
+
+
+def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str) -> IntArray:
+    """Return the sum over persons of their clipped u, shape (d, m), not yet centred.
+
+    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; each person's rows
+    stand side by side, all of theirs.
+    """
+    used = labels >= 0
+    p, labels, owners = p[used], labels[used], owners[used]
+    if not len(p):
+        return np.zeros((p.shape[1], n_classes), dtype=np.int64)
+    who = np.cumsum(np.r_[0, owners[1:] != owners[:-1]])
+    order = np.lexsort((labels, who))
+    who, labels = who[order], labels[order]
+    starts = np.flatnonzero(np.r_[True, (who[1:] != who[:-1]) | (labels[1:] != labels[:-1])])
+    sums = np.add.reduceat(p[order], starts, axis=0)
+    who, labels = who[starts], labels[starts]
+    n_records = np.bincount(who, weights=np.diff(np.r_[starts, len(order)])).astype(np.int64)
+    most = most_records(n_classes)
+    many = n_records > most
+    sums = np.where(many[who, None], np.trunc(sums * (most * 0.999 / np.maximum(n_records, 1))[who, None]), sums)
+    return class_sums(_within(sums.astype(np.int64), who, n_classes, kind), labels, n_classes)
+
+
+def _within(sums: IntArray, who: IntArray, n_classes: int, kind: str) -> IntArray:
+    """Scale each person's sums, together, to the certified norm."""
+    first = np.flatnonzero(np.r_[True, who[1:] != who[:-1]])
+    most = GRID * GRID * (n_classes - 1 if kind == "signed" else 1)
+
+    def squared(of: IntArray) -> IntArray:
+        whole = np.add.reduceat(np.square(of).sum(axis=1), first)
+        if kind != "signed":
+            return np.asarray(whole)
+        # |m u - (u 1) 1'|^2 / m = m |u|^2 - |u 1|^2, to stay within (m - 1) G^2
+        return np.asarray(n_classes * whole - np.square(np.add.reduceat(of, first, axis=0)).sum(axis=1))
+
+    norms = squared(sums)
+    over = norms > most
+    scale = np.where(over, np.sqrt(most / np.maximum(norms, 1)), 1.0)
+    made = sums
+    for _ in range(_TURNS):
+        if not over.any():
+            return made
+        made = np.where(over[who, None], np.trunc(sums * scale[who, None]), made).astype(np.int64)
+        over = squared(made) > most
+        scale = np.where(over, scale * _SHRINK, scale)
+    return np.where(over[who, None], 0, made)
+
+
+def person_residual_sums(p: IntArray, r: IntArray, owners: IntArray, *, clip: float) -> IntArray:
+    """Return the sum over persons of their clipped sums of p (x) r, shape (d, m).
+
+    A person's sum is brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified
+    in whole numbers.
+    """
+    total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
+    if not len(p):
+        return total
+    starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    most = residual_norm(clip)  # G R in units of 2^16
+    for start, end in zip(starts, np.r_[starts[1:], len(p)], strict=True):
+        total += _shortened(exact_product(p[start:end], r[start:end]) / GRID, most)
+    return total * GRID
+
+
+def _shortened(u: FloatArray, most: int) -> IntArray:
+    """Return trunc(f u) with norm at most ``most`` in whole numbers, f the largest in (0, 1] but for rounding."""
+    peak = float(np.abs(u).max(initial=0.0))
+    if peak == 0.0:
+        return np.zeros(u.shape, dtype=np.int64)
+    length = peak * math.sqrt(float(np.square(u / peak).sum()))
+    scale = min(1.0, most / length)
+    for _ in range(_TURNS):
+        made = np.clip(np.trunc(u * scale), -most, most).astype(np.int64)
+        if int(np.square(made).sum()) <= most * most:
+            return made
+        scale *= _SHRINK
+    return np.zeros(u.shape, dtype=np.int64)
+
+
+#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out, or
+#: they lie on disk, where the table does.
+MOST_HELD_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Piece:
+    """Directions of some records, zero where a record cannot be used: **sensitive**.
+
+    ``p`` (n, d) are :func:`pate.records.ballot_sum.quantised`; a label is -1 where the record casts nothing; owners'
+    records come whole, and in order; ``z`` is the representation, for a model that is asked with it.
+
+    Examples
+    --------
+    >>> Piece(np.zeros((2, 3), dtype=np.int32), np.array([0, -1]), None)
+    Piece(<sensitive>)
+    """
+
+    p: npt.NDArray[np.int32]
+    labels: IntArray
+    owners: IntArray | None
+    z: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        return "Piece(<sensitive>)"
+
+    @property
+    def casts(self) -> Mask:
+        """Which records cast a ballot that is not zero."""
+        return np.asarray((self.labels >= 0) & self.p.any(axis=1))
+
+    def sealed(self) -> Piece:
+        """Return this piece, whose arrays nobody writes to any more: what was cut to length stays so."""
+        for array in (self.p, self.labels, self.owners, self.z):
+            if array is not None:
+                array.setflags(write=False)
+        return self
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldRecords:
+    """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
+
+    :meth:`pate.RecordVoters.hold` makes it, and only voters of the same public facts cast it.
+
+    Examples
+    --------
+    >>> HeldRecords((), Whose.of(np.array([0]), None, None), ("ab",))
+    HeldRecords(<sensitive>)
+    """
+
+    pieces: Sequence[Piece] = field(repr=False)
+    whose: Whose = field(repr=False)
+    of: tuple[Any, ...]
+    """Public facts of the voters: maps, kind of ballot, classes and adjacency, that directions and labels rest on."""
+    maps: PublicMap | None = field(default=None, repr=False)
+    """What made the directions: voters that have this very one need not be compared with it at every round."""
+
+    def __repr__(self) -> str:
+        return "HeldRecords(<sensitive>)"
+
+
+def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
+
+    Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
+    anything on disk.
+
+    Examples
+    --------
+    >>> [p.p.tolist() for p in put_down([Piece(np.ones((1, 2), dtype=np.int32), np.array([0]), None)])]
+    [[[1, 1]]]
+    """
+    known: list[Piece] = []
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            file.write(piece.p.tobytes())
+            known.append(replace(piece, p=np.empty((0, piece.p.shape[1]), dtype=np.int32)))
+        cells = np.frombuffer(mapped(file), dtype=np.int32) if file.tell() else np.zeros(0, dtype=np.int32)
+    start = 0
+    for piece in known:
+        n, d = len(piece.labels), piece.p.shape[1]
+        yield replace(piece, p=cells[start : start + n * d].reshape(n, d))
+        start += n * d
+
+
+class Directions:
+    """From rows to their directions, by public maps: each row by itself.
+
+    Examples
+    --------
+    >>> from pate.records.spaces import SignedSpace
+    >>> look = Directions(PublicMap(None, SignedSpace().fit(np.array([[-1.0], [1.0]]))))
+    >>> look(np.array([[9.0], [np.nan]]), np.array([1, 1]), None).p
+    array([[65536],
+           [    0]], dtype=int32)
+    """
+
+    def __init__(self, maps: PublicMap, *, keep: bool = False) -> None:
+        self.maps, self.keep = maps, keep
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> Piece:
+        """Return the directions of these records."""
+        index = np.arange(n_rows(rows))
+        p, fine = np.empty((len(index), self.maps.d), dtype=np.int32), np.empty(len(index), dtype=bool)
+        vectors: list[Any] = []
+        for a, b in slabs(len(index), BLOCK_ROWS):
+            z, phi = self.maps.both(rows, index[a:b], keep=self.keep)
+            fine[a:b] = np.isfinite(phi).all(axis=1)
+            p[a:b] = quantised(phi, self.maps.space.kind)  # |p| <= 2^16
+            if z is not None:
+                odd = np.asarray(~np.isfinite(z).all(axis=1))
+                fine[a:b] &= ~odd
+                vectors.append(np.where(odd[:, None], 0.0, z))
+        labels = np.where(fine, labels, -1)
+        p[labels < 0] = 0
+        return Piece(p, labels, owners, np.concatenate(vectors) if self.keep else None)
+
+
+class Sums:
+    """From directions to the exact sum of their ballots, class ballots not yet centred.
+
+    ``model`` is public: asked with p / 2^16, the direction that is cast, or with the representation.
+
+    Examples
+    --------
+    >>> Sums("signed", 2)(Piece(np.array([[5], [7]], dtype=np.int32), np.array([1, -1]), None))
+    array([[0, 5]])
+    """
+
+    def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:
+        self.kind, self.n_classes, self.model, self.clip = kind, n_classes, model, clip
+        # Our own heads answer whole numbers, once their weights are made ready.
+        ready = is_own(model, ".heads") and hasattr(model, "prepared")
+        self._ask = model.prepared(1 / GRID) if ready else None
+
+    def __call__(self, piece: Piece) -> IntArray:
+        """Return the sum, int64 of shape (d, n_classes); persons come whole."""
+        p, labels, owners = piece.p, piece.labels, piece.owners
+        if self.clip is None:
+            if owners is None:
+                return class_sums(p, labels, self.n_classes)
+            return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
+        if owners is None:
+            return self._residual_sum(piece)
+        said = [self._said(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
+        r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *said]), labels, self.clip)
+        return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
+
+    def _residual_sum(self, piece: Piece) -> IntArray:
+        """Return the sum of residual ballots: each block is asked and added while the cache has it."""
+        assert self.clip is not None
+        total = np.zeros((piece.p.shape[1], self.n_classes), dtype=np.int64)
+        for a, b in slabs(len(piece.p), BLOCK_ROWS):
+            said, p = self._said(piece, a, b)
+            total += exact_product(p, quantised_residuals(said, piece.labels[a:b], self.clip))
+        return total
+
+    def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Return what the public model says of these rows, and their directions in whole numbers.
+
+        It is asked in blocks of one shape, see :mod:`pate.records._maps`.
+        """
+        p = _block(piece.p, start, end)
+        if piece.z is not None:
+            said = quietly("model", self.model.predict_proba, _block(piece.z, start, end))
+        elif self._ask is not None:
+            said = quietly("model", self._ask, p)
+        else:
+            said = quietly("model", self.model.predict_proba, p / GRID)
+        said = np.asarray(said, dtype=np.float64)
+        if said.shape != (BLOCK_ROWS, self.n_classes):
+            raise InvalidInputError(
+                f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
+            )
+        return said[: end - start], p[: end - start]
+
+
+def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
+    """Return rows as float64, filled up with the first of them to BLOCK_ROWS."""
+    block = np.empty((BLOCK_ROWS, rows.shape[1]))
+    block[: end - start], block[end - start :] = rows[start:end], rows[start]
+    return block
+
+
+class Work:
+    """What a worker does with one piece: public maps and constants go there, a sum comes back."""
+
+    def __init__(self, look: Directions, sums: Sums) -> None:
+        self.look, self.sums = look, sums
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
+        """Return the sum of these records' ballots, and which of them cast one."""
+        piece = self.look(rows, labels, owners)
+        return self.sums(piece), piece.casts

@@ -227,8 +227,60 @@ def ballot_scale(n_classes: int, clip: float | None = None) -> int:
 MOST_RECORDS = 1 << 29
 
 
+class UnitFacts:
+    """What is public of a sum over units; a mixin of frozen values."""
+
+    classes: tuple[Any, ...]
+    unit: str
+    adjacency: str
+    n: int
+
+    def __post_init__(self) -> None:
+        check_choice("unit", self.unit, ("record", "group"))
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        object.__setattr__(self, "classes", tuple(self.classes))
+        check_int("n", self.n, low=0)
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of units is."""
+        return self.adjacency == "replace-one"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; classes that are no plain values are their repr."""
+        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}  # type: ignore[call-overload]
+
+
+class UnitSums:
+    """Exact sums over units in whole numbers: **sensitive**; a mixin of frozen values."""
+
+    sums: IntArray
+    facts: Any
+    whose: Whose
+
+    def _check(self, wanted: tuple[int, int], maker: str) -> None:
+        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
+            raise InvalidInputError(f"sums must be int64 of shape {wanted}. {maker}")
+
+    @property
+    def delta_squared(self) -> int:
+        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
+        return int(self.facts.delta_squared)
+
+    def registration(self) -> Registration:
+        """Return whose records these are, as a ledger registers them; under add-or-remove without their number.
+
+        The fingerprint in it is **sensitive**.
+        """
+        f = self.facts
+        n_units = self.whose.n_units if f.n_is_public else None
+        return Registration(
+            f.unit, f.classes, n_units=n_units, fingerprint=self.whose.fingerprint(), adjacency=f.adjacency
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
-class BallotFacts:
+class BallotFacts(UnitFacts):
     """What is public of a sum of ballots: everything but the sum, and the number of records under add-or-remove.
 
     Attributes
@@ -282,12 +334,9 @@ class BallotFacts:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("unit", self.unit, ("record", "group"))
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        super().__post_init__()
         if self.clip is not None:
             object.__setattr__(self, "clip", check_clip(self.clip))
-        object.__setattr__(self, "classes", tuple(self.classes))
-        check_int("n", self.n, low=0)
 
     @property
     def n_classes(self) -> int:
@@ -304,21 +353,14 @@ class BallotFacts:
         """The square of how far one unit moves the sum, see :mod:`pate.records.ballot_sum`."""
         return delta_squared(self.kind, self.n_classes, self.adjacency, self.clip)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; classes that are no plain values are their repr."""
-        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}
-
 
 def _plain(value: Any) -> Any:
-    return (
-        value
-        if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
-        else (repr(value))
-    )
+    plain = isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else repr(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallotSum:
+class BallotSum(UnitSums):
     """The sum of all units' ballots in whole numbers: **sensitive**; :class:`pate.RecordVoters` makes it.
 
     Attributes
@@ -346,27 +388,10 @@ class BallotSum:
     whose: Whose = field(repr=False)
 
     def __post_init__(self) -> None:
-        wanted = (self.facts.n_components, self.facts.n_classes)
-        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
-            raise InvalidInputError(f"sums must be int64 of shape {wanted}. RecordVoters.cast makes them.")
+        self._check((self.facts.n_components, self.facts.n_classes), "RecordVoters.cast makes them.")
         if self.whose.n_units > MOST_RECORDS:  # not quoted: it may be private
             raise InvalidInputError(f"a sum of ballots must be of at most {MOST_RECORDS:,} units. Release it in parts.")
         note("ballots", ballots=self)
-
-    def registration(self) -> Registration:
-        """Return whose records these are, as a ledger registers them; under add-or-remove without their number.
-
-        The fingerprint in it is **sensitive**.
-        """
-        f = self.facts
-        counted = f.adjacency == "replace-one"
-        return Registration(
-            f.unit,
-            f.classes,
-            n_units=self.whose.n_units if counted else None,
-            fingerprint=self.whose.fingerprint(),
-            adjacency=f.adjacency,
-        )
 
     @property
     def kind(self) -> str:
@@ -379,11 +404,6 @@ class BallotSum:
         return self.facts.scale
 
     @property
-    def delta_squared(self) -> int:
-        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
-        return self.facts.delta_squared
-
-    @property
     def delta(self) -> float:
         """How far one unit moves :attr:`sums` (L2), rounded up."""
         return math.nextafter(math.sqrt(self.delta_squared), math.inf)
@@ -391,10 +411,9 @@ class BallotSum:
     def __add__(self, other: BallotSum) -> BallotSum:
         if not isinstance(other, BallotSum):
             return NotImplemented
-        counted = self.facts.adjacency == "replace-one"
-        if (replace(self.facts, n=0) if counted else self.facts) != (
-            replace(other.facts, n=0) if counted else other.facts
-        ):
+        counted = self.facts.n_is_public
+        mine, theirs = (replace(f, n=0) if counted else f for f in (self.facts, other.facts))
+        if mine != theirs:
             raise InvalidInputError(
                 "ballot sums must be of the same kind, clip, classes, unit, adjacency and space to be added. Cast both "
                 "parts by the same voters."

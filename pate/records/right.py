@@ -36,20 +36,19 @@ says whether that is so; the statement repeats it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_int
+from pate.core.checks import check_int
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError
-from pate.ledger import Registration
-from pate.records.ballot_sum import ADJACENCIES, GRID, Whose, _plain
+from pate.records.ballot_sum import GRID, UnitFacts, UnitSums, Whose
 
 
 @dataclass(frozen=True, kw_only=True)
-class RightFacts:
+class RightFacts(UnitFacts):
     """What is public of counts of right answers: everything but the counts.
 
     Attributes
@@ -82,12 +81,6 @@ class RightFacts:
     model: str = ""
     own: bool = False
 
-    def __post_init__(self) -> None:
-        check_choice("unit", self.unit, ("record", "group"))
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
-        object.__setattr__(self, "classes", tuple(self.classes))
-        check_int("n", self.n, low=0)
-
     @property
     def counted(self) -> bool:
         """Whether wrong answers are counted too, as the number of units is not public."""
@@ -103,13 +96,9 @@ class RightFacts:
         """The square of how far one unit moves the counts (L2), an exact whole number: the module's table."""
         return (2 if self.by_class and not self.counted else 1) * GRID**2
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; classes that are no plain values are their repr."""
-        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RightCounts:
+class RightCounts(UnitSums):
     """How many units a public model is right about, in whole 2^-16: **sensitive**; :func:`count_right` makes it.
 
     Attributes
@@ -131,25 +120,7 @@ class RightCounts:
     whose: Whose = field(repr=False)
 
     def __post_init__(self) -> None:
-        wanted = (self.facts.n_cells, 1)
-        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
-            raise InvalidInputError(f"sums must be int64 of shape {wanted}. count_right makes them.")
-
-    @property
-    def delta_squared(self) -> int:
-        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
-        return self.facts.delta_squared
-
-    def registration(self) -> Registration:
-        """Return whose records these are, as a ledger registers them; under add-or-remove without their number."""
-        f = self.facts
-        return Registration(
-            f.unit,
-            f.classes,
-            n_units=None if f.counted else self.whose.n_units,
-            fingerprint=self.whose.fingerprint(),
-            adjacency=f.adjacency,
-        )
+        self._check((self.facts.n_cells, 1), "count_right makes them.")
 
     def __repr__(self) -> str:
         f = self.facts

@@ -15,8 +15,21 @@ from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
-from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, rows_of, slabs, take
-from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
+from pate.records._maps import (
+    BLOCK_ROWS,
+    Directions,
+    HeldRecords,
+    Piece,
+    PublicMap,
+    Sums,
+    Work,
+    fingerprint_of,
+    is_own,
+    put_down,
+    rows_of,
+    slabs,
+    take,
+)
 from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, Whose, centred, check_clip
 from pate.representations._cells import n_rows
 from pate.teachers._usable import Owners, class_indices, label_column, usable

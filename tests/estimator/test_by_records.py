@@ -140,7 +140,7 @@ def test_a_representation_of_ones_own():
     clf = small(representation=PublicPCA(2)).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     assert clf.score(SMALL_TEST, SMALL_TEST_Y) > 0.9
     assert "PublicPCA" in clf.statement_.mechanism
-    with pytest.raises(InvalidInputError, match="representation must be one of"):
+    with pytest.raises(InvalidInputError, match="representation must be a representation"):
         small(representation=LogisticRegression()).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
 
 

@@ -740,7 +740,7 @@ def test_classes_named_in_the_ensemble_are_named(teachers):
         return
     clf.fit(X, Y, X_public=PUBLIC)
     assert clf.classes_.tolist() == list(range(10))
-    with pytest.warns(PrivacyLeakWarning, match="classes= was not given"):
+    with pytest.warns(PrivacyLeakWarning, match="classes=None: the set of classes"):
         clf.set_params(estimator__classes=None).fit(X, Y, X_public=PUBLIC)
 
 

@@ -619,6 +619,7 @@ def with_nan(value=np.nan):
     return rows
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.PrivacyLeakWarning")
 @pytest.mark.parametrize(
     ("change", "text"),
     [
