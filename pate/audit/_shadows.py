@@ -21,13 +21,13 @@ from pate.core.files import atomic_path, check_can_write, write_json
 from pate.core.progress import track
 from pate.core.secret import global_generators, training_seed
 from pate.core.types import FloatArray, IndexArray, Mask
-from pate.data._ids import distinct_ids
+from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import read_json
-from pate.teachers._rows import take_rows
 from pate.teachers._shards import global_seed, seeded_clone
+from pate.teachers._usable import take_rows
 
 # How often members are found at so many false alarms, over all targets, with intervals over pairs of models.
 

@@ -34,8 +34,7 @@ from pate.release import default_heads
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.studies.account import account
 from pate.teachers import ShardEnsemble, class_indices
-from pate.teachers._rows import take_rows
-from pate.teachers._usable import owned
+from pate.teachers._usable import owned, take_rows
 from pate.votes import Votes
 
 __all__ = ["CANARIES", "QUERIES", "canary"]

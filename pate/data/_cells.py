@@ -8,7 +8,9 @@ them, :func:`read_records` rows of a public width, :func:`read_cells` those whos
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +22,7 @@ from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._columns import as_number, holds_numbers, missing_in, numbers_of
 from pate.data._door import is_frame, is_sparse
-from pate.exceptions import InvalidInputError
+from pate.exceptions import CuratorWarning, InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -272,3 +274,30 @@ def _frame(X: Any, texts: bool, schema: Schema, finite: bool) -> tuple[Any, Mask
         for j, column in changed.items():
             X.isetitem(j, column)
     return X, readable
+
+
+# The one rule for private records that cannot be used: each is its own matter, and only the curator is told.
+
+OUTSIDE = "a class that is missing or outside classes"
+ODD_CELLS = "a value that is missing (NaN or infinity) or of another kind"
+NO_OWNER = "no owner in groups"
+
+
+def usable_records(checks: Mapping[str, Mask], *, before: str = "", stacklevel: int = 4) -> Mask:
+    """Return which records pass every check, and warn the curator of the others: nobody else, and nothing else.
+
+    ``checks`` says what is wrong with the records that fail each, as bool arrays (n,); ``before`` is what the warning
+    begins with.
+    """
+    every = np.asarray(np.logical_and.reduce(list(checks.values())))
+    n_out = int(np.count_nonzero(~every))
+    if n_out:
+        reasons = "; ".join(f"{np.count_nonzero(~fine)} with {what}" for what, fine in checks.items() if not fine.all())
+        none = " NO RECORD IS LEFT: what is released will be noise." if n_out == len(every) else ""
+        warnings.warn(
+            f"{before}{n_out} of {len(every)} records cannot be used and contribute{'s' * (n_out == 1)} nothing: "
+            f"{reasons}.{none} (This is private: do not publish it.)",
+            CuratorWarning,
+            stacklevel=stacklevel,
+        )
+    return every

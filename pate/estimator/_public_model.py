@@ -34,16 +34,21 @@ from pate.statement.files import bind_statement
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.teachers._base import ReadRows, TableTeachers
-from pate.teachers._rows import (
+from pate.teachers._usable import (
     check_rows,
     check_same_kind,
+    class_indices,
+    classes_in,
     copy_input_tags,
+    flat_labels,
     hash_rows,
     holds_objects,
     is_frame,
     is_texts,
+    label_column,
+    owned,
+    units_of,
 )
-from pate.teachers._usable import class_indices, classes_in, flat_labels, label_column, owned, units_of
 from pate.votes import ABSTAIN
 
 # Thresholds on one class's probability, for a wanted precision or recall: from public rows and calibrated odds.

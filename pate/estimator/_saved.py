@@ -23,7 +23,7 @@ from pate.recipes._model import made_of as made_of_ballots
 from pate.statement.files import bind_released, bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.students._kept import keep_student, made_of, read_student
-from pate.teachers._rows import column_kinds
+from pate.teachers._usable import column_kinds
 
 
 def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], Callable[[Any], tuple[str, ...]]]:

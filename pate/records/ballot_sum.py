@@ -33,7 +33,7 @@ class Whose:
 
     @classmethod
     def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> Whose:
-        """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data._ids.distinct_ids`)."""
+        """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data.partition.distinct_ids`)."""
         kept = (labels.astype(np.int32),)
         if ids is None:
             return cls(kept, None, None, len(labels))

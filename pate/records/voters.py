@@ -288,7 +288,7 @@ class RecordVoters:
         Notes
         -----
         A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
-        it, though it were so with all of them (:mod:`pate.data._ids`). A row of a list is one if it has as many
+        it, though it were so with all of them (:mod:`pate.data._cells`). A row of a list is one if it has as many
         cells as the map's public rows; where the map does not say how many (no ``n_features_in_``), rows are texts.
 
         The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate.core.checks import check_int, check_real, largest_of, least_of, quietly
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._ids import distinct_ids
+from pate.data.partition import distinct_ids
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import ANSWERED, REFUSED, Draw
 from pate.noise import real_argmax, real_at_least

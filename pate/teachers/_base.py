@@ -26,21 +26,25 @@ from pate.data._door import check_same_shape, image_shape, read_rows
 from pate.data._overlap import records_fingerprint
 from pate.data.partition import Partition, partition
 from pate.exceptions import InvalidInputError
-from pate.teachers._rows import (
+from pate.teachers._shards import Asked, Failure, fixed_vote, tell_of_failures
+from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
+from pate.teachers._usable import (
     as_floats,
     check_rows,
     column_kinds,
+    complete_rows,
     copy_input_tags,
     hash_rows,
     is_texts,
     match_columns,
+    owned,
+    read_labels,
     slices,
     takes,
     takes_missing,
+    usable,
+    warn_of_duplicates,
 )
-from pate.teachers._shards import Asked, Failure, fixed_vote, tell_of_failures
-from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
-from pate.teachers._usable import complete_rows, owned, read_labels, usable, warn_of_duplicates
 from pate.teachers.checkpoints import CheckpointStore
 from pate.votes import Votes
 

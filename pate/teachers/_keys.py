@@ -18,7 +18,7 @@ import numpy.typing as npt
 import sklearn
 
 from pate.exceptions import InvalidInputError
-from pate.teachers._rows import is_frame, is_sparse
+from pate.teachers._usable import is_frame, is_sparse
 
 _FORMAT = 3
 #: Kinds of array whose bytes are their values. Texts are not: their width hangs on rows of other shards.

@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from pate.core.secret import global_generators, training_seed
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.teachers._isolated import NO_MEMORY, contained, interruptible, out_of_memory
-from pate.teachers._rows import slices
+from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack
 
 # Classifiers that want their classes numbered without gaps, where some class is missing.

@@ -17,8 +17,8 @@ from pate.core.secret import training_seed
 from pate.core.types import IntArray
 from pate.data.partition import Partition
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.teachers._rows import is_frame, is_sparse, is_texts, take_rows
 from pate.teachers._shards import Trained, tell_of_failures
+from pate.teachers._usable import is_frame, is_sparse, is_texts, take_rows
 from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 
 # A teacher trained on rows that are nobody's: what cannot work for anybody is refused before private data is

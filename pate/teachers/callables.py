@@ -24,8 +24,8 @@ from pate.core.progress import track
 from pate.core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.teachers._rows import hash_rows, is_frame, is_texts
 from pate.teachers._shards import fixed_vote, tell_of_failures
+from pate.teachers._usable import hash_rows, is_frame, is_texts
 from pate.teachers.checkpoints import describe
 from pate.votes import Votes
 

@@ -14,7 +14,6 @@ from pate.core.secret import global_generators
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import TableTeachers
 from pate.teachers._isolated import batches, contained, side_by_side
-from pate.teachers._rows import take_rows
 from pate.teachers._shards import (
     Asked,
     Failure,
@@ -28,6 +27,7 @@ from pate.teachers._shards import (
     vote_batch,
 )
 from pate.teachers._training import Shard, rehearse
+from pate.teachers._usable import take_rows
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.

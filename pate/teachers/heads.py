@@ -19,9 +19,9 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import TableTeachers
 from pate.teachers._isolated import batches, contained, side_by_side
-from pate.teachers._rows import slices, take_rows
 from pate.teachers._shards import Asked, Failure, Trained, current_config, global_seed
 from pate.teachers._training import Shard, rehearse
+from pate.teachers._usable import slices, take_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, describe, pack_weights, recipe_key
 
 # Small heads on a public representation, many at a time: one stack of arrays, each place of it a teacher's own.

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from pate.data._door import as_texts
 from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble
-from pate.teachers._rows import check_rows, hash_rows, match_columns, take_rows
+from pate.teachers._usable import check_rows, hash_rows, match_columns, take_rows
 from pate.votes import hash_queries
 
 COMPLAINTS = ["broken", "refund", "late", "missing", "angry"]

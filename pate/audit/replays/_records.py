@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from pate.core.checks import shown
 from pate.core.types import IntArray
-from pate.data._ids import id_bytes
+from pate.data.partition import id_bytes
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget

@@ -10,7 +10,7 @@ import numpy as np
 
 from pate.audit.replays._records import ADJACENCIES, Records, distance
 from pate.core.checks import check_choice, check_int
-from pate.data._ids import id_bytes
+from pate.data.partition import id_bytes
 from pate.exceptions import InvalidInputError
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, AnyStr
 import numpy as np
 
 from pate.core.types import Mask
+from pate.data._cells import usable_records
 from pate.data._columns import cell_reader
-from pate.data._ids import usable_records
 from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted, gunzip
 from pate.data.files._npz import reason
 from pate.exceptions import CuratorWarning, InvalidInputError
