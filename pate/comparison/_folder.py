@@ -44,17 +44,7 @@ class Given:
 
 
 def entrants_of(contestants: Any) -> tuple[Contestant, ...]:
-    """Return who takes part, in their order.
-
-    Parameters
-    ----------
-    contestants : mapping of name to classifier or Contestant, or sequence of Contestants
-
-    Raises
-    ------
-    InvalidInputError
-        Nobody, a name twice, or something that cannot take part.
-    """
+    """Return who takes part, in their order: of a mapping of names to classifiers or Contestants, or of Contestants."""
     if isinstance(contestants, Mapping):
         found = tuple(_contestant(name, given) for name, given in contestants.items())
     elif isinstance(contestants, Sequence) and all(isinstance(c, Contestant) for c in contestants):
@@ -153,13 +143,7 @@ _REMEDY = "Choose another folder for out=, or delete this one if it is not neede
 
 
 class CellFolder:
-    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts.
-
-    Parameters
-    ----------
-    path : path
-        Made when absent.
-    """
+    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -184,13 +168,6 @@ class CellFolder:
         """Start the comparison here or go on with it; return its seeds, one per repeat, and its first call's stamp.
 
         A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
-
-        Raises
-        ------
-        RunFolderError
-            The folder holds something else, another comparison, one of more repeats, or one that is running now.
-        InvalidInputError
-            It cannot be made or written to.
         """
         try:
             self._check_place()

@@ -16,31 +16,17 @@ from pate.exceptions import InvalidInputError
 
 
 def parse_json(data: bytes) -> Any:
-    """Return the value in UTF-8 bytes.
+    """Return the value in UTF-8 bytes; raise ValueError or RecursionError where it is none.
 
-    Raises
-    ------
-    ValueError, RecursionError
-        It is none: damaged, nested too deep, a name stands twice (two readers could see two values), NaN or infinity.
+    Damaged, nested too deep, a name stands twice (two readers could see two values), NaN or infinity.
     """
     return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
 
 
 def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> Any:
-    """Return the value in a file that somebody else may have made.
+    """Return the value in a file that somebody else may have made; one of more than ``most_bytes`` is refused unread.
 
-    Parameters
-    ----------
-    path : path
-    what : str
-        What it should be, for errors.
-    most_bytes : int
-        A larger file is refused before it is read.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file, it is too large, or no JSON.
+    ``what`` it should be is for errors.
     """
     file = Path(path)
     try:
@@ -81,17 +67,6 @@ def check_can_write(name: str, target: str | os.PathLike[str]) -> None:
 
     A small file is made where ``target`` would be, or in the nearest folder above it that exists, and taken away again:
     permissions alone tell too little (of a read-only or full disk, or to an administrator).
-
-    Parameters
-    ----------
-    name : str
-        What to call it in the error.
-    target : path
-        It need not exist; missing folders are made when it is written.
-
-    Raises
-    ------
-    InvalidInputError
     """
     goal = Path(target).absolute()
     try:
@@ -157,15 +132,7 @@ def remove_whole(target: str | os.PathLike[str]) -> None:
 
 
 def write_text(target: str | os.PathLike[str], text: str, *, mode: int | None = None) -> None:
-    """Write ``text`` atomically as UTF-8.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> goal = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
-    >>> write_text(goal, "hello"); goal.read_text()
-    'hello'
-    """
+    """Write ``text`` atomically as UTF-8."""
     with atomic_path(target, mode=mode) as path:
         path.write_text(text, encoding="utf-8")
 

@@ -121,13 +121,7 @@ _WANTED = (
 
 
 def check_vote_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a table that is no votes by its first line, before all that would be asked about votes.
-
-    Raises
-    ------
-    InvalidInputError
-        The first line of a ``.csv`` holds texts.
-    """
+    """Refuse a table that is no votes by the first line of its CSV file, before all that would be asked about votes."""
     file = Path(path)
     if file.suffix == ".csv" and file.is_file():
         with file.open("rb") as opened:

@@ -32,12 +32,8 @@ _REMEDY = "Choose another folder for out=, or delete this one if it is not neede
 class RunFolder:
     """A folder for results and, beside it, ``NAME.private`` for what is sensitive.
 
-    Attributes
-    ----------
-    public : Path
-        Written at the end, all of it for publication (but for a sensitive report asked for by name).
-    private : Path
-        Checkpoints of teachers, kept so that a killed run goes on; mode 0700.
+    Results are written at the end, all of them for publication (but for a sensitive report asked for by name). The
+    private folder (mode 0700) keeps checkpoints of teachers, so that a killed run goes on.
     """
 
     public: Path
@@ -47,18 +43,8 @@ class RunFolder:
     def new(cls, out: str | os.PathLike[str], *, config: str = "") -> RunFolder:
         """Prepare a folder for a run; it must be absent or empty.
 
-        Parameters
-        ----------
-        out : path
-        config : str
-            What decides the run, public. A killed run's private folder is only taken up again by the same one.
-
-        Raises
-        ------
-        RunFolderError
-            It holds something already, or its private folder belongs to another run.
-        InvalidInputError
-            It cannot be made or written to.
+        ``config`` is what decides the run, public: a killed run's private folder is only taken up again by the same
+        one.
         """
         public = Path(out).absolute()
         if public.is_file() or (public.is_dir() and any(public.iterdir())):

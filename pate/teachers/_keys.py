@@ -36,26 +36,11 @@ def recipe_key(
     index: int,
     versions: str | None = None,
 ) -> bytes:
-    """Return a digest over everything that decides how one teacher comes out.
+    """Return a digest over everything that decides how one teacher comes out: 32 bytes, **private** as the shard is.
 
-    Parameters
-    ----------
-    estimator : unfitted classifier or anything that :func:`describe` takes
-        The configuration, with the teacher's own seeds set: a dict will do.
-    X : array of any shape, DataFrame, sparse matrix or list of texts
-        The shard's rows. Rows of other shards do not matter: replacing a record elsewhere keeps this teacher.
-    y : array of shape (n_shard,)
-    partition : str
-        The partition's fingerprint.
-    index : int
-        The shard.
-    versions : str or None
-        The software that trains, ``"torch=2.7.0 numpy=2.2.0"``; None stands for scikit-learn's version and NumPy's.
-
-    Returns
-    -------
-    bytes of length 32
-        **Private**: it is made from the shard.
+    ``estimator`` has the teacher's own seeds set; ``partition`` is the partition's fingerprint; ``versions`` are those
+    of the software that trains, None for scikit-learn's and NumPy's. Rows of other shards do not matter: replacing a
+    record elsewhere keeps this teacher.
     """
     if versions is None:
         versions = f"sklearn={sklearn.__version__} numpy={np.__version__}"
@@ -68,15 +53,10 @@ def recipe_key(
 
 
 def describe(value: Any) -> str:
-    """Return a text that is the same for equal configurations, in every process.
+    """Return a text that is the same for equal configurations, in every process; refuse what nobody could tell again.
 
     A class is known by its name alone; a Python function by its name, code, defaults and what it closes over, not by
     the functions it calls.
-
-    Raises
-    ------
-    InvalidInputError
-        A part could not be recognised again.
     """
     try:
         return _describe(value)

@@ -124,13 +124,7 @@ TRUSTED_TYPES: tuple[str, ...] = (
 
 
 def pack(model: Any, key: bytes) -> bytes:
-    """Return a fitted teacher as sealed bytes.
-
-    Raises
-    ------
-    InvalidInputError
-        The teacher holds something that could not be read back safely.
-    """
+    """Return a fitted teacher as sealed bytes; refuse what could not be read back safely."""
     data = pack_estimator(
         model,
         trusted=TRUSTED_TYPES,
@@ -159,38 +153,14 @@ _DTYPES = frozenset(
 
 
 def pack_weights(arrays: Mapping[str, npt.NDArray[Any]], key: bytes) -> bytes:
-    """Return weights as a sealed safetensors file.
-
-    Parameters
-    ----------
-    arrays : dict of name -> array of any shape
-        Truth values, whole numbers or floats of 16 to 64 bits.
-    key : bytes
-        The teacher's private recipe.
-
-    Raises
-    ------
-    InvalidInputError
-        A name or a type that safetensors cannot hold.
-    """
+    """Return weights (truth values, whole numbers or floats of 16 to 64 bits) as a sealed safetensors file."""
     from safetensors.numpy import save  # only those who keep checkpoints need it
 
     return sealed(save({name: _plain(name, array) for name, array in arrays.items()}), key)
 
 
 def unpack_weights(packed: bytes, key: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights in a sealed safetensors file, sorted by name; the seal is checked before anything is parsed.
-
-    Returns
-    -------
-    dict of name -> array
-        The arrays may be written to.
-
-    Raises
-    ------
-    DamagedCheckpointError
-        Anything else than what :func:`pack_weights` made with ``key``.
-    """
+    """Return the weights in a sealed file, sorted by name; the seal is checked before anything is parsed."""
     from safetensors.numpy import load
 
     data = opened(packed, key)
@@ -238,16 +208,7 @@ that teacher tried again, with more memory for example.
 
 @dataclass(frozen=True)
 class Codec:
-    """How teachers of one kind become sealed bytes, and come back.
-
-    Parameters
-    ----------
-    suffix : str
-        Of the files' names.
-    pack : callable (model, key) -> bytes
-    unpack : callable (bytes, key) -> model
-        Raises DamagedCheckpointError, and nothing else.
-    """
+    """How teachers of one kind become sealed bytes, and come back; ``unpack`` raises DamagedCheckpointError alone."""
 
     suffix: str
     pack: Callable[[Any, bytes], bytes]
@@ -261,15 +222,7 @@ WEIGHTS = Codec(".safetensors", pack_weights, unpack_weights)
 
 
 class CheckpointStore:
-    """The folder that keeps finished teachers.
-
-    Parameters
-    ----------
-    folder : path
-        Made, when absent, for its owner only (mode 0700); every file is 0600.
-    codec : Codec
-        :data:`SKOPS` or :data:`WEIGHTS`.
-    """
+    """The folder that keeps finished teachers: made for its owner only (mode 0700), every file 0600."""
 
     def __init__(self, folder: str | os.PathLike[str], *, codec: Codec = SKOPS) -> None:
         self.folder = Path(folder)
@@ -290,12 +243,8 @@ class CheckpointStore:
     def seed(self, fresh: int) -> int:
         """Return the training seed drawn for this folder, keeping ``fresh`` if there is none yet.
 
-        A run without ``random_state`` that was killed must train the same teachers when it goes on.
-
-        Raises
-        ------
-        DamagedCheckpointError
-            The manifest is there but not readable; ``fresh`` has replaced it.
+        A run without ``random_state`` that was killed must train the same teachers when it goes on. Where the manifest
+        cannot be read, ``fresh`` replaces it, and a DamagedCheckpointError says so.
         """
         manifest = self.folder / "manifest.json"
         damaged = False
@@ -315,10 +264,7 @@ class CheckpointStore:
     def secret(self) -> bytes:
         """Return the secret by which this folder's shards are cut, drawn when there is none yet.
 
-        Raises
-        ------
-        DamagedCheckpointError
-            It was there but not readable; the next call draws a new one.
+        One that cannot be read is removed, so that the next call draws a new one.
         """
         file = self.folder / "shards.key"
         try:
@@ -352,13 +298,7 @@ class CheckpointStore:
         return why if hmac.compare_digest(found.encode(), _failure_seal(key, why).encode()) else None
 
     def load(self, index: int, key: bytes) -> Any | None:
-        """Return the teacher made by the recipe ``key``, or None when it is not there.
-
-        Raises
-        ------
-        DamagedCheckpointError
-            The file is there but cannot be trusted.
-        """
+        """Return the teacher made by the recipe ``key``, None when it is not there; refuse one not to be trusted."""
         try:
             packed = self.path(index, key).read_bytes()
         except FileNotFoundError:

@@ -40,11 +40,7 @@ def is_key(piece: str) -> bool:
 def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     """Return the columns of a Parquet file, or of all parts in a folder, those of its sub-folders (a=1/b=2) too.
 
-    Parameters
-    ----------
-    path : Path
-    nullable : bool
-        Whether whole numbers stay such where a cell is missing: of private files, where one must not change the others.
+    ``nullable``: whole numbers stay such where a cell is missing, for in private files one must not change the others.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
     import pyarrow.dataset as ds
@@ -95,16 +91,8 @@ _READ_BYTES = 1 << 18
 def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.DataFrame]]] | None:
     """Return an empty table with the columns of a private one, and what yields its rows in order, some at a time.
 
-    Returns
-    -------
-    (DataFrame of no rows, callable) or None
-        The callable takes names of columns, or None for all. None where the table is small, or its parts do not have
-        one schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
-
-    Raises
-    ------
-    InvalidInputError
-        From the callable: a part cannot be read.
+    The callable takes names of columns, or None for all. None where the table is small, or its parts do not have one
+    schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
     import pyarrow.parquet as pq
@@ -284,16 +272,7 @@ class Database:
         return self.path.with_name(f"{self.path.name}{'.' * bool(table)}{table}{ending}")
 
     def read(self, *, nullable: bool) -> pd.DataFrame:
-        """Return all rows; of SQLite, which declares little, as objects.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such file or table, or the query fails. What the database says of it is withheld, as it may
-            quote cells.
-        MissingExtraError
-            duckdb is not installed.
-        """
+        """Return all rows; of SQLite, which declares little, as objects. Its own words of a failure are withheld."""
         if not self.path.is_file():
             raise InvalidInputError(f"there is no file {self.path}. Check the name and the folder.")
         return self._duckdb(nullable) if self.kind == "duckdb" else self._sqlite()

@@ -52,33 +52,11 @@ def take_blocks(
     roles: Mapping[str, str | None],
     kinds: Mapping[str, str],
 ) -> tuple[pd.DataFrame, Any, Any, Any] | None:
-    """Read a private table some rows at a time: every cell by itself, as if it were read as a whole.
+    """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
 
-    Parameters
-    ----------
-    blocks : callable
-        See :attr:`pate.data.files._opened.Opened.blocks`.
-    file : str
-        Its name, for messages.
-    features, roles, kinds
-        See :func:`pate.data.files.tables.take_columns`.
-
-    Returns
-    -------
-    (X, y, groups, ids) or None
-        ``X`` is a DataFrame over a file that is mapped into memory, page by page as it is looked at (:func:`let_go`).
-        The file has no name, so that it is gone with the process, however that ends; it lies where temporary
-        files do (``TMPDIR``). None where a feature is text, or there are no rows: such a table is read as a whole.
-
-    Raises
-    ------
-    InvalidInputError
-        A column's declared type fits neither numbers nor dates; a part cannot be read.
-
-    Warns
-    -----
-    CuratorWarning
-        As :func:`pate.data._like.tidy_like`.
+    Returns (X, y, groups, ids), ``X`` a DataFrame over a file that is mapped into memory, page by page as it is looked
+    at (:func:`let_go`). The file has no name, so that it is gone with the process, however that ends; it lies where
+    temporary files do (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
     """
     import pandas as pd
 

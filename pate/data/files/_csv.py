@@ -73,23 +73,9 @@ def _letters(piece: bytes, encoding: str) -> str:
 
 
 def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> str:
-    r"""Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
+    """Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
 
-    Parameters
-    ----------
-    path : Path
-    lines : sequence of str
-        From :func:`lines_of`, without the header.
-    sep : str
-    n_cells : int
-        Of the header.
-    end : str
-        How lines end.
-
-    Warns
-    -----
-    CuratorWarning
-        Some lines are no rows; each is a row of empty cells.
+    ``lines`` are those of :func:`lines_of` without the header; a line that is no row becomes a row of empty cells.
     """
     made, letters, cells = io.StringIO(newline=""), [], []
     quoted = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
@@ -195,18 +181,7 @@ _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsvTable:
-    r"""A text table whose letters, separator and header are known.
-
-    Attributes
-    ----------
-    path : Path
-    text : str
-    names : tuple of str
-        Of the columns, as the header has them.
-    format : TableFormat
-    zeros : frozenset of str
-        Columns of a public file with cells such as ``007``; of a private one none is named.
-    """
+    """A text table whose letters, separator and header are known; ``zeros``: public columns with cells such as 007."""
 
     path: Path
     text: str
@@ -217,12 +192,7 @@ class CsvTable:
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
         """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
 
-        Parameters
-        ----------
-        text : collection of str
-            Columns whose cells are kept as they are written.
-        kinds : mapping of str to str, or None
-            Of a private file: what the public one's columns are; only numbers are turned into such.
+        ``kinds`` are those of the public columns, of a private file; of that only numbers are turned into such.
         """
         import pandas as pd
 
@@ -263,28 +233,13 @@ class CsvTable:
 def open_csv(
     path: Path, wanted: Wanted, *, like: TableFormat | None = None, names: Sequence[str] | None = None
 ) -> CsvTable:
-    """Read a text table and recognise how it is written.
+    """Decode a table, and find what parts its cells and what its columns are called.
 
-    Parameters
-    ----------
-    path : Path
-        ``.csv``, ``.tsv``, ``.txt`` or ``.csv.gz``.
-    wanted : Wanted
-        What was said of it.
-    like : TableFormat or None
-        How the public file is written, for a private one.
-    names : sequence of str or None
-        Columns that a private file should have. None: the file is public.
+    ``like`` is how the public table beside a private one was read; ``names`` are public names of columns, by which a
+    header with several separators is read; None: the file is public, and its rows say.
 
-    Raises
-    ------
-    InvalidInputError
-        It is binary, in other letters, damaged, or two separators would do; of a private file its header alone.
-
-    Notes
-    -----
-    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say
-    how it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
+    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say how
+    it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
     """
     try:
         data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()

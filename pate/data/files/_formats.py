@@ -21,25 +21,13 @@ class TooLargeError(ValueError):
 
 
 def check_unpacked(n_bytes: int, packed: int) -> None:
-    """Refuse ``n_bytes`` that a file of ``packed`` bytes unpacks to, if they are too many.
-
-    Raises
-    ------
-    TooLargeError
-    """
+    """Refuse ``n_bytes`` that a file of ``packed`` bytes unpacks to, if they are too many."""
     if n_bytes > max(FREE_BYTES, MOST_TIMES * packed):
         raise TooLargeError(f"{packed} bytes that unpack to {n_bytes} or more")
 
 
 def gunzip(data: bytes) -> bytes:
-    """Return the unpacked bytes of a gzip file, never more than it may have.
-
-    Raises
-    ------
-    TooLargeError
-    OSError, EOFError, zlib.error
-        It is no gzip file, or is damaged.
-    """
+    """Return the unpacked bytes of a gzip file, never more than it may have."""
     parts, size = [], 0
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
         while part := stream.read(1 << 20):
@@ -93,12 +81,8 @@ class TableFormat:
 class Wanted:
     """What a person said of how a table is written; None: it is recognised.
 
-    Attributes
-    ----------
-    sep, encoding, decimal, sheet : str or None
-    recognise : bool
-        Of a public file beside a private one, of which these were said: only what cannot be recognised is taken from
-        here.
+    ``recognise``: of a public file beside a private one, of which these were said, only what cannot be recognised is
+    taken from here.
     """
 
     sep: str | None = None

@@ -51,19 +51,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_npz(path: str | os.PathLike[str], *, what: str, remedy: str) -> dict[str, npt.NDArray[Any]]:
-    """Return every array of an archive; each is decompressed once.
-
-    Parameters
-    ----------
-    path : path
-    what, remedy : str
-        The words of the error when the file cannot be read.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is damaged, is no archive of plain arrays, or would unpack to far more than its size.
-    """
+    """Return every array of an archive, each decompressed once; ``what`` and ``remedy`` are the words of the error."""
     try:
         packed = os.path.getsize(path)
         arrays: dict[str, npt.NDArray[Any]] = {}
@@ -84,19 +72,7 @@ def read_npz(path: str | os.PathLike[str], *, what: str, remedy: str) -> dict[st
 
 
 def read_npy(path: str | os.PathLike[str], *, what: str, remedy: str) -> npt.NDArray[Any]:
-    """Return the array of an npy file.
-
-    Parameters
-    ----------
-    path : path
-    what, remedy : str
-        The words of the error when the file cannot be read.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is damaged, or holds Python objects.
-    """
+    """Return the array of an npy file; ``what`` and ``remedy`` are the words of the error."""
     try:
         with open(path, "rb") as stream:
             return _read_array(stream, os.fstat(stream.fileno()).st_size)

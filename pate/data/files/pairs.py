@@ -48,17 +48,8 @@ _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[Told]:
-    r"""Return columns that seem to say whose record it is, where nobody named one.
+    """Return columns of a private table that seem to say whose record it is, where nobody named one.
 
-    Parameters
-    ----------
-    held : Opened
-        The private table.
-    without : collection of str or None
-        Columns of another role, such as the target.
-
-    Notes
-    -----
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
     names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]

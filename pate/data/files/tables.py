@@ -58,13 +58,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
     """Return what to ask about a public column that nobody spoke of; empty where there is nothing.
 
-    Parameters
-    ----------
-    name : str
-    column : Series of shape (n,)
-        As :func:`pate.data.read_table` made it: float64, or text as objects.
-    zeros : bool
-        Whether cells of the file begin with a needless 0.
+    ``zeros``: cells of the file begin with a needless 0.
     """
     there = column.dropna()
     n, n_kinds = len(there), int(there.nunique())
@@ -329,13 +323,7 @@ def check_features(opened: Opened, features: list[str]) -> list[str]:
 
 
 def quoted(names: Iterable[Any]) -> str:
-    """Return names for a message: the first ones, where they are many.
-
-    Examples
-    --------
-    >>> quoted(["a", 1]), quoted(range(500))[-16:]
-    ("'a', '1'", "'9' and 490 more")
-    """
+    """Return names for a message: the first ones, where they are many."""
     known = [repr(str(n)) for n in names]
     more = len(known) - _NAMED if len(known) > 2 * _NAMED else 0
     return ", ".join(known[: -more or None]) + (f" and {more:,} more" if more else "")
@@ -353,17 +341,8 @@ def take_columns(
 ) -> Table:
     """Read the cells of an opened table, each column as its role wants it.
 
-    Parameters
-    ----------
-    opened : Opened
-    features : list of str
-    roles : mapping of {"target", "group", "id"} to str or None
-    text, dates
-        As for :func:`read_table`.
-    kinds : mapping of str to str, or None
-        Of a private table: what the public one's columns are.
-    unlabelled : bool
-        Whether labels of a public table may be missing.
+    ``kinds``, of a private table: what the public one's columns are. ``unlabelled``: labels of a public one may be
+    missing.
     """
     target, group, id = (roles.get(role) for role in ("target", "group", "id"))
     if kinds is not None and opened.blocks is not None and features:

@@ -19,13 +19,7 @@ Part = tuple[Any, npt.NDArray[np.int64]]
 
 
 def cut_anew(parts: Sequence[Part], rng: np.random.Generator) -> list[Part]:
-    """Return parts of the sizes and types of ``parts``, of the same rows in another order.
-
-    Raises
-    ------
-    InvalidInputError
-        The rows of the parts are not of one kind.
-    """
+    """Return parts of the sizes and types of ``parts``, of the same rows in another order."""
     rows, y = _together([X for X, _ in parts]), np.concatenate([labels for _, labels in parts])
     order = rng.permutation(len(y))
     ends = np.cumsum([len(labels) for _, labels in parts])
