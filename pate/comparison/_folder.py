@@ -16,13 +16,13 @@ import numpy as np
 from sklearn.base import clone
 
 from pate.comparison.contract import Contestant, Setting, Tuning
-from pate.core.files import atomic_path, check_can_write, write_json
+from pate.core.files import begun_in, check_can_write, making, read_json, write_bytes, write_json
 from pate.core.provenance import package_versions
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.rows import Entrant
-from pate.studies.folders import plain_repr, plain_values, read_json
+from pate.studies.folders import plain_repr, plain_values
 from pate.teachers.checkpoints import describe
 
 # Who takes part: contestants by the contract, and plain classifiers that become such.
@@ -169,16 +169,10 @@ class CellFolder:
 
         A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
         """
-        try:
-            self._check_place()
+        with making("out", self.path):
+            begun_in(self.path, _CONFIG, "comparison", is_leftover=_is_leftover)
+            self.path.mkdir(parents=True, exist_ok=True)
             self._cells = self._open(self.path / _CELLS)
-        except RunFolderError:
-            raise
-        except OSError as error:
-            raise InvalidInputError(
-                f"out must be a folder that can be made and written to, got {str(self.path)!r} "
-                f"({error.strerror or error}). Name another."
-            ) from None
         check_can_write("out", self.path / "results.json")
         self._lock(self._cells.file)
         config = _configuration(contestants, data, settings)
@@ -234,19 +228,11 @@ class CellFolder:
     def finish(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Put the finished fits in their order: the one in which workers ended would tell which took longer."""
         if [dict(line) for line in lines] != self.lines():
-            with atomic_path(self.path / _CELLS) as part:
-                Path(part).write_bytes(b"".join(map(_as_line, lines)))
+            write_bytes(self.path / _CELLS, b"".join(map(_as_line, lines)))
 
     def _open(self, path: Path, mode: int = 0o666) -> _Lines:
         made = open(path, "a+b", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         return _Lines(path, self._files.enter_context(made))
-
-    def _check_place(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is a file. Choose a folder for out=.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.path / _CONFIG).exists() and any(not _is_leftover(p) for p in self.path.iterdir()):
-            raise RunFolderError(f"{self.path} is not empty and holds no comparison. {_REMEDY}")
 
     def _lock(self, file: BinaryIO) -> None:
         if fcntl is None:

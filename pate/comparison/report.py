@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pate.comparison._found import Found, find
 from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
-from pate.core.files import atomic_path, write_json, write_text
+from pate.core.files import atomic_path, read_json, write_json, write_text
 from pate.core.pages import cell as as_cell
 from pate.core.pages import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
@@ -24,7 +24,7 @@ from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdic
 from pate.report.result import SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
-from pate.studies.folders import read_json, refuse_other_results
+from pate.studies.folders import refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display

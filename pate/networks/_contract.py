@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from pate.core.files import atomic_path
+from pate.core.files import write_bytes
 from pate.core.secret import global_generators
 from pate.core.tensors import opened
 from pate.exceptions import InvalidInputError
@@ -247,11 +247,10 @@ def take_state(
 
 def save_state(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], key: str, told: Any) -> None:
     """Write tensors, and JSON (and NumPy's numbers) under a key, as one safetensors file: whole or not at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    with atomic_path(path) as file:
-        save_file(plain, file, metadata={key: json.dumps(told, default=lambda number: number.item())})
+    write_bytes(path, save(plain, metadata={key: json.dumps(told, default=lambda number: number.item())}))
 
 
 def read_state(path: str | os.PathLike[str], key: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

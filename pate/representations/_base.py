@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +20,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_int, quietly, shown
+from pate.core.files import write_bytes, writing
 from pate.core.tape import note
+from pate.core.tensors import as_safetensors, plain
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._cells import NumberCells
-from pate.representations._packing import digest_of, save
 
 # What slow maps made of rows, remembered for a while: in this process alone, bounded, and to the very bits.
 
@@ -287,7 +290,16 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a safetensors file, whole or not at all; :func:`pate.representations.load` reads it."""
         check_is_fitted(self, "n_features_out_")
-        save(self, path)
+        arrays, described = packed(self, keep=True)
+        head = {
+            "format": FORMAT,
+            "fingerprint": digest_of(self),
+            "checksum": digest(arrays, described),
+            "representation": described,
+        }
+        data = as_safetensors(arrays, {KEY: json.dumps(head, sort_keys=True, allow_nan=False)})
+        with writing("path", path):
+            write_bytes(path, data)
 
     def _mapped(self, rows: Any, start: int, size: int) -> npt.NDArray[Any]:
         return self._map(self.cells_.block(rows, start, size))
@@ -372,3 +384,79 @@ def check_representation(name: str, value: Any) -> Representation:
             "module in FromModule."
         )
     return value
+
+
+# What a fitted representation is made of: arrays, and a description for JSON; and its digest over both.
+
+FORMAT = 2
+KEY = "pate.representation"
+#: Where classes that a file may name live, by the prefix of their name.
+HOMES = {"": "pate.representations", "images.": "pate.representations.images"}
+
+
+def kept_name(rep: Any, *, strict: bool = True) -> str:
+    """Return the name by which a file knows a class; where not ``strict``, that of any other class too."""
+    name = type(rep).__name__
+    for prefix, home in HOMES.items():
+        inside = type(rep).__module__ == home or type(rep).__module__.startswith(f"{home}.")
+        if inside and getattr(import_module(home), name, None) is type(rep):
+            return prefix + name
+    if not strict:
+        return f"{type(rep).__module__}:{type(rep).__qualname__}"
+    raise InvalidInputError(
+        f"{name} is no class of this package, and cannot be kept in a file that anybody can read back. Wrap what it "
+        "does in FromTransformer or FromModule."
+    )
+
+
+def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return all arrays of a fitted representation, its parts' included, and its description for JSON.
+
+    Parameters
+    ----------
+    rep : Representation
+    keep : bool
+        With what a file needs beyond: bytes that differ from one writing to the next, which no digest of what was
+        fitted may cover.
+
+    Raises
+    ------
+    InvalidInputError
+        It is to be kept, and cannot be.
+    """
+    reader_arrays, reader_words = rep.cells_.state() if hasattr(rep, "cells_") else ({}, None)
+    arrays, words = rep._state()
+    made = {f"cells/{k}": v for k, v in reader_arrays.items()} | {f"state/{k}": v for k, v in arrays.items()}
+    if keep:
+        made |= {f"sealed/{k}": v for k, v in rep._sealed().items()}
+    parts = []
+    for i, part in enumerate(rep._parts()):
+        inner, described = packed(part, keep=keep)
+        made |= {f"part{i}/{k}": v for k, v in inner.items()}
+        parts.append(described)
+    described = {
+        "class": kept_name(rep, strict=keep),
+        "settings": rep._settings(),
+        "cells": reader_words,
+        "words": words,
+        "n_public": rep.n_public_,
+        "n_features_out": rep.n_features_out_,
+        "provenance": rep.provenance_,
+        "parts": parts,
+    }
+    return {k: plain(k, v) for k, v in made.items()}, described
+
+
+def digest(arrays: Mapping[str, npt.NDArray[Any]], described: Any) -> str:
+    """Return the SHA-256 digest of arrays and their description."""
+    text = json.dumps(described, sort_keys=True, allow_nan=False)
+    made = hashlib.sha256(f"pate representation {FORMAT} {len(arrays)}\n{text}\n".encode())
+    for name in sorted(arrays):
+        made.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+        made.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return made.hexdigest()
+
+
+def digest_of(rep: Any) -> str:
+    """Return the digest of a fitted representation."""
+    return digest(*packed(rep))

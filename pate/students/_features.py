@@ -15,8 +15,8 @@ from pate.core.checks import shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.exceptions import InvalidInputError
 from pate.records._maps import is_own
+from pate.representations._base import digest_of
 from pate.representations._exact import one_sign
-from pate.representations._packing import digest_of
 from pate.representations.images._pixels import ImageCells, ImageMap
 from pate.students._image import ImageStudent, refuse_private
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -14,18 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.files import check_can_write, write_text
-from pate.exceptions import InvalidInputError, RunFolderError
-
-try:
-    import fcntl
-except ImportError:  # Windows: two runs in one folder are not kept apart there
-    fcntl = None  # type: ignore[assignment]
+from pate.core.files import check_can_write, making, read_json, write_text
+from pate.exceptions import RunFolderError
 
 _NOTE = """SENSITIVE. Made from private data: teachers, and what a killed run needs to go on.
 Readable by its owner only. Never publish it; delete it when the run is done with.
 """
-_REMEDY = "Choose another folder for out=, or delete this one if it is not needed."
 
 
 @dataclass(frozen=True)
@@ -61,17 +54,12 @@ class RunFolder:
                 f"{str(private)!r} holds teachers and labels of a run with other settings. Name another folder, or "
                 "remove it if that run is done with."
             )
-        try:
+        with making("out", out):
             public.mkdir(parents=True, exist_ok=True)
             private.mkdir(mode=0o700, exist_ok=True)
             private.chmod(0o700)
             write_text(private / "README.txt", _NOTE, mode=0o600)
             write_text(known, config, mode=0o600)
-        except OSError as error:
-            raise InvalidInputError(
-                f"out must be a folder that can be made and written to, got {os.fspath(out)!r} "
-                f"({error.strerror or error}). Name another."
-            ) from None
         check_can_write("out", public / "results.json")
         return cls(public, private)
 
@@ -108,14 +96,3 @@ def plain_repr(estimator: Any) -> str:
 def plain_values(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return class values as Python's own, for JSON."""
     return tuple(v.item() if isinstance(v, np.generic) else v for v in values)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of such a folder, or raise RunFolderError."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} cannot be read ({type(error).__name__}). {_REMEDY}") from None
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path} is not a JSON object. {_REMEDY}")
-    return value
