@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -242,3 +244,32 @@ def kept_arrays(path: Path) -> dict[str, Any] | None:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
+
+
+# Files that are looked at through memory: private tables and ballots that are larger than it.
+
+#: Files that are mapped into memory at present.
+_MAPPED: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def let_go() -> None:
+    """Give back the pages of mapped tables that were looked at; who looks again gets them again.
+
+    The system would do so too, where memory is short; here a process is as small as it says.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for one in list(_MAPPED):
+            one.madvise(mmap.MADV_DONTNEED)
+
+
+def any_mapped() -> bool:
+    """Whether a private table lies on disk already, for want of memory."""
+    return bool(_MAPPED)
+
+
+def mapped(file: Any) -> mmap.mmap:
+    """Return what was written to an open file, to be read through memory; it outlives the file's own handle."""
+    file.flush()
+    made = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPPED.add(made)
+    return made

@@ -18,7 +18,7 @@ from pate.data import Table, TablePair, read_both, read_images, read_table
 from pate.data._columns import as_label, as_number, holds_numbers
 from pate.data._like import declared_kinds
 from pate.data.files._arrow import file_of
-from pate.data.files._formats import TableFormat
+from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning

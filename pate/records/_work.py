@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
+from pate.core.files import mapped
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data.files._blocks import mapped
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, PublicMap, is_own, slabs
 from pate.records.ballot_sum import (
@@ -201,7 +201,7 @@ class HeldRecords:
 def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
 
-    Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
+    Only where the table itself lies in such a file (:mod:`pate.core.files`): who gave an array did not ask for
     anything on disk.
 
     Examples

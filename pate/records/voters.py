@@ -10,11 +10,11 @@ import numpy as np
 
 from pate.core.checks import check_choice, check_classes, check_int, check_real, quietly, shown
 from pate.core.cluster import in_order, on_cluster
+from pate.core.files import let_go
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
-from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, rows_of, slabs, take
 from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down

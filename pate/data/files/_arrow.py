@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pate.core.curator import need
-from pate.data.files._formats import check_unpacked
-from pate.data.files._npz import reason
+from pate.data.files._npz import check_unpacked, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

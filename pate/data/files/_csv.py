@@ -11,22 +11,87 @@ import warnings
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AnyStr
+from typing import TYPE_CHECKING, Any, AnyStr, Self
 
 import numpy as np
 
 from pate.core.types import Mask
 from pate.data._ids import usable_records
 from pate.data._like import cell_reader
-from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted, gunzip
-from pate.data.files._npz import reason
+from pate.data.files._npz import gunzip, reason
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# How a table is written: what its file is, and what parts its cells; said once, recognised once.
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+#: What a person may call them where they cannot be typed.
+SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    r"""How a table was read; what :attr:`pate.data.Table.format` is.
+
+    Attributes
+    ----------
+    kind : str
+        CSV, Parquet, npz, npy, Excel, sqlite or duckdb.
+    sep : str
+        What stands between the cells of a CSV file.
+    encoding : str
+        How its letters are written; of a CSV file.
+    decimal : str
+        ``"."`` or ``","``; of a CSV file.
+    part : str
+        The sheet, the table, or how many files.
+    """
+
+    kind: str
+    sep: str = ""
+    encoding: str = ""
+    decimal: str = ""
+    part: str = ""
+
+    def __str__(self) -> str:
+        words = [
+            self.kind,
+            _SEPARATORS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
+            self.encoding,
+            "decimal commas" if self.decimal == "," else "",
+            self.part,
+        ]
+        return ", ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a person said of how a table is written; None: it is recognised.
+
+    ``recognise``: of a public file beside a private one, of which these were said, only what cannot be recognised is
+    taken from here.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None
+    recognise: bool = False
+
+    def said(self) -> list[str]:
+        """Return the names of what was said."""
+        return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
+
+    def without(self, names: Collection[str]) -> Self:
+        """Return the same with these left open."""
+        left: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **left)
 
 
 # Private text tables line by line: what a line holds decides what its own record is, and nothing else.

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pate.core.curator import need
 from pate.data._columns import settled
-from pate.data.files._arrays import is_matrix, read_npy, read_npz_table
 from pate.data.files._arrow import Database, is_key, parquet_blocks, parquet_parts, read_parquet
-from pate.data.files._csv import MISSING, open_csv
-from pate.data.files._formats import TableFormat, Wanted, check_unpacked
-from pate.data.files._npz import reason
+from pate.data.files._csv import MISSING, TableFormat, Wanted, open_csv
+from pate.data.files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -173,7 +171,7 @@ def open_table(
         return _held(frame, place, place.name, TableFormat("Excel", part=f"sheet {sheet!r}"))
     if suffix == ".parquet":
         return _parquet(place, TableFormat("Parquet"), nullable=names is not None)
-    frame = read_npz_table(place) if suffix == ".npz" else read_npy(place)
+    frame = read_npz_table(place) if suffix == ".npz" else read_npy_table(place)
     return _held(frame, place, place.name, TableFormat(suffix[1:]))
 
 

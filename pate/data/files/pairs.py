@@ -15,8 +15,8 @@ from pate.core.curator import Told
 from pate.core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind
 from pate.data._like import numbers_in
-from pate.data.files._arrays import matrix_roles
-from pate.data.files._formats import Wanted
+from pate.data.files._csv import Wanted
+from pate.data.files._npz import matrix_roles
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data.files.tables import (
     ColumnUse,

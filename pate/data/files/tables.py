@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice
+from pate.core.files import mapped
 from pate.data._columns import (
     DATE,
     DATE_ORDERS,
@@ -27,11 +29,9 @@ from pate.data._columns import (
     labels_of,
     owners_of,
 )
-from pate.data._like import kinds_like, tidy_like
-from pate.data.files._arrays import matrix_roles
-from pate.data.files._blocks import take_blocks
-from pate.data.files._csv import comma_numbers
-from pate.data.files._formats import TableFormat, Wanted
+from pate.data._like import column_like, kinds_like, odd_cells, tell_curator, tidy_like
+from pate.data.files._csv import TableFormat, Wanted, comma_numbers
+from pate.data.files._npz import matrix_roles
 from pate.data.files._opened import Opened, open_table
 from pate.exceptions import InvalidInputError
 
@@ -374,6 +374,52 @@ def take_columns(
         format=opened.format,
         remarks=remarks,
     )
+
+
+def take_blocks(
+    blocks: Callable[..., Iterator[pd.DataFrame]],
+    file: str,
+    features: list[str],
+    roles: Mapping[str, str | None],
+    kinds: Mapping[str, str],
+) -> tuple[pd.DataFrame, Any, Any, Any] | None:
+    """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
+
+    Returns (X, y, groups, ids), ``X`` a DataFrame over a file that is mapped into memory, page by page as it is looked
+    at (:func:`let_go`). The file has no name, so that it is gone with the process, however that ends; it lies where
+    temporary files do (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
+    """
+    import pandas as pd
+
+    if any(kinds.get(name, "text") == "text" for name in features):
+        return None
+    labels, owners, ids = ([], [], [])  # type: tuple[list[Any], list[Any], list[Any]]
+    n_odd: Counter[str] = Counter()
+    there: dict[str, pd.Series] = {}
+    n = 0
+    with tempfile.TemporaryFile() as kept:
+        for block in blocks():
+            frame = block.reset_index(drop=True)
+            made = np.empty((len(frame), len(features)))
+            for j, name in enumerate(features):
+                column, odd = column_like(name, frame[name], kinds[name])
+                made[:, j] = column.to_numpy()
+                n_odd[name] += odd
+                if name not in there or not there[name].notna().any():
+                    there[name] = column
+            kept.write(made.tobytes())
+            n += len(frame)
+            labels.append(labels_of(frame, roles.get("target"), strict=False, spelt=False))
+            owners.append(owners_of(frame, roles.get("group"), strict=False))
+            ids.append(ids_of(frame, roles.get("id")))
+        if not n:
+            return None
+        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
+    if n_odd.total():
+        tell_curator(file, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
+    X = pd.DataFrame(cells, columns=features, copy=False)
+    y, groups, known = (None if parts[0] is None else np.concatenate(parts) for parts in (labels, owners, ids))
+    return X, y, groups, known
 
 
 def _tidy(

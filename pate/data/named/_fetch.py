@@ -27,8 +27,7 @@ import numpy.typing as npt
 
 from pate.core.curator import need
 from pate.core.files import atomic_path
-from pate.data.files._formats import check_unpacked, gunzip
-from pate.data.files._npz import read_npz, reason
+from pate.data.files._npz import check_unpacked, gunzip, read_npz, reason
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 #: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.
