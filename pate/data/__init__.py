@@ -28,11 +28,11 @@ from pate.data.named.dataset import Dataset as Dataset
 from pate.data.named.dataset import HeldOutRows as HeldOutRows
 from pate.data.named.dataset import PrivateRows as PrivateRows
 from pate.data.named.dataset import PublicRows as PublicRows
+from pate.data.named.datasets import PublishedVotes as PublishedVotes
 from pate.data.named.datasets import list_datasets as list_datasets
+from pate.data.named.datasets import list_votes as list_votes
 from pate.data.named.datasets import load_dataset as load_dataset
-from pate.data.named.votes import PublishedVotes as PublishedVotes
-from pate.data.named.votes import list_votes as list_votes
-from pate.data.named.votes import load_votes as load_votes
+from pate.data.named.datasets import load_votes as load_votes
 from pate.data.partition import Partition as Partition
 from pate.data.partition import count_cross_shard_duplicates as count_cross_shard_duplicates
 from pate.data.partition import partition as partition

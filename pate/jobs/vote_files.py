@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_classes, check_int
-from pate.data.files._npz import read_npy, read_npz
+from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 
@@ -182,6 +182,6 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a file of blank lines: its shape is refused
             return np.loadtxt(file, delimiter=",", ndmin=2, encoding="utf-8")
-    except (OSError, ValueError, EOFError, OverflowError, MemoryError, IndexError, TypeError) as error:
+    except BROKEN as error:
         # Not chained: the parser quotes a cell.
         raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). {_WANTED}") from None

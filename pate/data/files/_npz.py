@@ -59,7 +59,7 @@ def gunzip(data: bytes) -> bytes:
 
 
 #: Whatever numpy, zipfile and zlib raise on broken bytes. RuntimeError: encrypted; RecursionError is one too.
-_BROKEN = (
+BROKEN = (
     OSError,
     ValueError,
     TypeError,
@@ -102,7 +102,7 @@ def read_npz(path: str | os.PathLike[str], *, what: str, remedy: str) -> dict[st
                         raise ValueError("a name stands twice")
                     arrays[name] = _read_array(stream, member.file_size)
         return arrays
-    except _BROKEN as error:
+    except BROKEN as error:
         raise InvalidInputError(f"{path} is not a readable {what} ({reason(error)}). {remedy}".rstrip()) from None
 
 
@@ -111,7 +111,7 @@ def read_npy(path: str | os.PathLike[str], *, what: str, remedy: str) -> npt.NDA
     try:
         with open(path, "rb") as stream:
             return _read_array(stream, os.fstat(stream.fileno()).st_size)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise InvalidInputError(f"{path} is not a readable {what} ({reason(error)}). {remedy}".rstrip()) from None
 
 

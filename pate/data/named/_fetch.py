@@ -16,7 +16,6 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,7 +26,7 @@ import numpy.typing as npt
 
 from pate.core.curator import need
 from pate.core.files import atomic_path
-from pate.data.files._npz import check_unpacked, gunzip, read_npz, reason
+from pate.data.files._npz import BROKEN, check_unpacked, gunzip, read_npz, reason
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 #: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.
@@ -54,22 +53,6 @@ class StoredFile:
     origins: tuple[tuple[tuple[str, str], ...], ...]
     convert: Callable[[Sequence[bytes]], Content]
     as_is: bool = False
-
-
-#: Whatever a wrong or broken download may end in. RuntimeError: an encrypted archive, or one packed by another method.
-_REFUSED = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    EOFError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
@@ -122,7 +105,7 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
                 content = _bytes(parts[0]) if stored.as_is else stored.convert(parts)
                 if content_sha256(content) != stored.sha256:
                     raise ValueError("the SHA-256 of what arrived differs from the published data")
-            except _REFUSED as error:
+            except BROKEN as error:
                 # A connection's own text runs over lines and says nothing more than its name.
                 said = "" if isinstance(error, OSError) else f": {error}"
                 reasons.append(type(error).__name__ + said)
@@ -148,7 +131,7 @@ def _read(path: Path, remedy: str, *, as_is: bool) -> Content:
         if as_is:
             return _bytes(path.read_bytes())
         return {"text": np.frombuffer(gunzip(path.read_bytes()), dtype=np.uint8)}
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except BROKEN as error:
         raise InvalidInputError(f"{path} is not a readable data file ({reason(error)}). {remedy}") from None
 
 
