@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-import numpy as np
 from sklearn.base import clone
 
 from pate.comparison.contract import Contestant, Setting, Tuning
@@ -346,20 +345,7 @@ def _describe(name: str, parameter: str, value: Any) -> str:
 
 
 def _digest_rows(*parts: Any) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        if part is None:
-            digest.update(b"none")
-        elif hasattr(part, "columns"):
-            from pandas.util import hash_pandas_object
-
-            digest.update(repr([(str(c), str(t)) for c, t in part.dtypes.items()]).encode())
-            digest.update(hash_pandas_object(part, index=False).to_numpy().tobytes())
-        else:
-            array = np.ascontiguousarray(part)
-            digest.update(f"{array.dtype.str} {array.shape}".encode())
-            digest.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
-    return digest.hexdigest()
+    return _sha256(describe(list(parts)))
 
 
 def _sha256(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pate.comparison._found import Found, find
 from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
-from pate.core.files import atomic_path, read_json, write_json, write_text
+from pate.core.files import read_json, write_bytes, write_json, write_text
 from pate.core.pages import cell as as_cell
 from pate.core.pages import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
@@ -77,8 +77,7 @@ def write(folder: Path, result: ComparisonResult) -> None:
     picture = drawn(result)
     if picture is not None:
         write_text(folder / "accuracy.svg", figure_to_svg(picture))
-        with atomic_path(folder / "accuracy.png") as goal:
-            goal.write_bytes(figure_to_png(picture))
+        write_bytes(folder / "accuracy.png", figure_to_png(picture))
     write_text(folder / "report.md", render_markdown(result))
 
 

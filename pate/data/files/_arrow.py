@@ -48,10 +48,7 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     parts = parquet_parts(path) if path.is_dir() else [path]
     try:
         for part in parts:
-            said = pq.read_metadata(part)
-            sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
-            # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
-            check_unpacked(max(8 * said.num_rows * said.num_columns, sum(sizes)), part.stat().st_size)
+            _check_part(part)
         if not path.is_dir():
             frame = arrow_frame(pq.read_table(path, partitioning=None), nullable=nullable)
         else:
@@ -80,6 +77,18 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
 
 
+def _check_part(part: Path) -> int:
+    """Return how many bytes a part's cells take in memory, eight each; refuse a part that unpacks to too many."""
+    import pyarrow.parquet as pq
+
+    said = pq.read_metadata(part)
+    sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+    # A run of equal cells takes a few bytes in the file, however long.
+    in_memory = int(8 * said.num_rows * said.num_columns)
+    check_unpacked(max(in_memory, sum(sizes)), part.stat().st_size)
+    return in_memory
+
+
 #: A private table that takes more than so many bytes, eight for each cell, is read block by block.
 WHOLE_BYTES = 1 << 28
 #: Bytes of a block, and of the pieces in which a row group is decoded.
@@ -100,14 +109,10 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
     if not parts or any(is_key(piece) for part in parts for piece in part.relative_to(path).parts[:-1]):
         return None
     try:
-        told = [pq.read_metadata(part) for part in parts]
+        whole = sum(map(_check_part, parts))
         schema = pq.read_schema(parts[0])
-        whole = 8 * sum(one.num_rows * one.num_columns for one in told)
         same = all(pq.read_schema(part).equals(schema) for part in parts[1:])
         empty = arrow_frame(schema.empty_table(), nullable=True)
-        for one, part in zip(told, parts, strict=True):
-            sizes = [one.row_group(i).total_byte_size for i in range(one.num_row_groups)]
-            check_unpacked(max(8 * one.num_rows * one.num_columns, sum(sizes)), part.stat().st_size)
     except Exception:  # read as a whole, it is refused in words
         return None
     if whole <= WHOLE_BYTES or not same or any(n is not None for n in empty.index.names):

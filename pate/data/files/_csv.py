@@ -11,10 +11,10 @@ import warnings
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AnyStr, Self
+from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
 
@@ -87,11 +87,6 @@ class Wanted:
     def said(self) -> list[str]:
         """Return the names of what was said."""
         return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
-
-    def without(self, names: Collection[str]) -> Self:
-        """Return the same with these left open."""
-        left: dict[str, Any] = dict.fromkeys(names)
-        return replace(self, **left)
 
 
 # Private text tables line by line: what a line holds decides what its own record is, and nothing else.
@@ -224,7 +219,7 @@ def _n_cells(text: str, row: re.Pattern[str], cell: re.Pattern[str]) -> int:
 def _line_cells(text: str, sep: str) -> list[str] | None:
     """Return the cells of one row, None where it is none."""
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True))
+        rows = list(_reader(text, sep))
     except csv.Error:
         return None
     return rows[0] if len(rows) == 1 else None

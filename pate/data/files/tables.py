@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, did_you_mean
 from pate.core.files import mapped
 from pate.data._columns import (
     DATE,
@@ -283,22 +283,32 @@ def features_of(
     opened: Opened, roles: Mapping[str, str | None], drop: Collection[str], text: Collection[str]
 ) -> list[str]:
     """Return the names of the columns that have no role, or refuse roles that do not fit the file."""
-    columns = list(opened.names)
-    twice = sorted(c for c, n in Counter(columns).items() if n > 1)
+    check_names(opened)
+    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
+    for role, names in (named | {"text": list(text)}).items():
+        check_there(role, names, opened.names, f"not in {opened.name}")
+    check_one_role(named)
+    return check_features(opened, [c for c in opened.names if c not in {n for names in named.values() for n in names}])
+
+
+def check_names(opened: Opened) -> None:
+    """Refuse columns of the same name."""
+    twice = sorted(c for c, n in Counter(opened.names).items() if n > 1)
     if twice:
         raise InvalidInputError(
             f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
         )
-    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
-    for role, names in (named | {"text": list(text)}).items():
-        absent = [n for n in names if n not in columns]
-        if absent:
-            raise InvalidInputError(
-                f"{role} column {quoted(absent)} is not in {opened.name}, which has: {quoted(columns)}. Use one of "
-                "those."
-            )
-    check_one_role(named)
-    return check_features(opened, [c for c in columns if c not in {n for names in named.values() for n in names}])
+
+
+def check_there(role: str, names: Iterable[str], there: Iterable[str], where: str, *, otherwise: str = "") -> None:
+    """Refuse names of columns that are not there."""
+    known = list(dict.fromkeys(there))
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise InvalidInputError(
+            f"{role} column {quoted(absent)} is {where}, which has: {quoted(known)}."
+            f"{did_you_mean(absent[0], known) or f' Use one of those{otherwise}.'}"
+        )
 
 
 def check_one_role(named: Mapping[str, list[str]]) -> None:
