@@ -31,7 +31,7 @@ from pate.audit._scores import MechanismRelease, NoisySum, Release, audit_scores
 from pate.audit.bounds import curve_test
 from pate.audit.claims import Claim
 from pate.core.checks import check_int, check_real, shown
-from pate.core.files import atomic_path, parse_json, write_text
+from pate.core.files import begun_in, kept_arrays, own_folder, save_arrays, write_text
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
@@ -45,7 +45,7 @@ __all__ = ["MechanismRelease", "NoisySum", "Release", "audit_scores", "game"]
 
 # Runs of both worlds, in blocks: side by side, kept in a folder, taken up again after a kill.
 
-_SCHEMA = "pate-game-1"
+_SCHEMA, _HEAD = "pate-game-1", "game.json"
 #: Runs of a block where the release makes one at a time.
 BLOCK = 10
 #: How deep a release is looked into, to tell it from another.
@@ -137,33 +137,17 @@ def played(
 class Kept:
     """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private.
 
-    Parameters
-    ----------
-    folder : path
-    plan : Plan
-    facts : dict
-        What else must be the same when it is taken up again.
-
-    Raises
-    ------
-    InvalidInputError
-        The folder holds another game, or something else.
+    ``facts`` are what else must be the same when the game is taken up again.
     """
 
     def __init__(self, folder: str | os.PathLike[str], plan: Plan, facts: dict[str, Any]) -> None:
-        self._folder = Path(folder)
         now = {"schema": _SCHEMA, "n_runs": plan.n_runs, "block": plan.block, "batched": plan.batched}
         now |= {"seed": plan.seed, **facts}
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        head = self._folder / "game.json"
-        if not head.exists():
-            if any(self._folder.iterdir()):
-                raise InvalidInputError(
-                    f"checkpoint_dir={str(folder)!r} holds files that are no game. Name an empty folder."
-                )
-            write_text(head, json.dumps(now, indent=1), mode=0o600)
+        before = self._begun(folder)
+        self._folder = own_folder("checkpoint_dir", folder)
+        if before is None:
+            write_text(self._folder / _HEAD, json.dumps(now, indent=1), mode=0o600)
             return
-        before = _head(head)
         different = [name for name in now if before.get(name) != now[name]]
         if different:
             raise InvalidInputError(
@@ -172,44 +156,34 @@ class Kept:
             )
 
     @staticmethod
-    def seed_in(folder: str | os.PathLike[str]) -> int | None:
+    def _begun(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+        found = begun_in(folder, _HEAD, "game", error=InvalidInputError)
+        if found is not None and (found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int)):
+            raise InvalidInputError(f"{_HEAD} of the folder cannot be read: it is of no game. Name another folder.")
+        return found
+
+    @classmethod
+    def seed_in(cls, folder: str | os.PathLike[str]) -> int | None:
         """Return the seed of the game in a folder; None where there is none."""
-        head = Path(folder) / "game.json"
-        return int(_head(head)["seed"]) if head.exists() else None
+        found = cls._begun(folder)
+        return None if found is None else int(found["seed"])
 
     def read(self, span: tuple[int, int]) -> list[FloatArray] | None:
         """Return a block that was played before."""
         path = self._path(span)
         if not path.exists():
             return None
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                found = [np.asarray(file[name], dtype=np.float64) for name in ("out", "in_")]
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise InvalidInputError(
-                f"{path.name} of the game's folder cannot be read. Delete it to play it again."
-            ) from error
-        if any(len(rows) != span[1] - span[0] for rows in found):
-            raise InvalidInputError(f"{path.name} of the game's folder holds another number of runs. Delete it.")
-        return found
+        found = kept_arrays(path) or {}
+        if set(found) != {"out", "in_"} or any(np.shape(rows)[:1] != (span[1] - span[0],) for rows in found.values()):
+            raise InvalidInputError(f"{path.name} of the game's folder cannot be read. Delete it to play it again.")
+        return [np.asarray(found[name], dtype=np.float64) for name in ("out", "in_")]
 
     def write(self, span: tuple[int, int], found: list[FloatArray]) -> None:
         """Keep a block: whole or not at all."""
-        with atomic_path(self._path(span), mode=0o600) as path:
-            np.savez(path, out=found[0], in_=found[1])
+        save_arrays(self._path(span), out=found[0], in_=found[1])
 
     def _path(self, span: tuple[int, int]) -> Path:
         return self._folder / f"runs-{span[0]:09d}.npz"
-
-
-def _head(path: Path) -> dict[str, Any]:
-    try:
-        found = parse_json(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int):
-        raise InvalidInputError("game.json of the folder cannot be read. Name another folder.")
-    return found
 
 
 def played_as(what: Any, depth: int = 0) -> Any:

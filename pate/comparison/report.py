@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pate.comparison._found import Found, find
 from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
-from pate.core.files import atomic_path, write_json, write_text
+from pate.core.files import read_json, write_bytes, write_json, write_text
 from pate.core.pages import cell as as_cell
 from pate.core.pages import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
@@ -24,7 +24,7 @@ from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdic
 from pate.report.result import SensitiveResult, Stated
 from pate.report.rows import Entrant, FitCost
 from pate.statement.model import PrivacyStatement
-from pate.studies.folders import read_json, refuse_other_results
+from pate.studies.folders import refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
@@ -77,8 +77,7 @@ def write(folder: Path, result: ComparisonResult) -> None:
     picture = drawn(result)
     if picture is not None:
         write_text(folder / "accuracy.svg", figure_to_svg(picture))
-        with atomic_path(folder / "accuracy.png") as goal:
-            goal.write_bytes(figure_to_png(picture))
+        write_bytes(folder / "accuracy.png", figure_to_png(picture))
     write_text(folder / "report.md", render_markdown(result))
 
 

@@ -21,8 +21,13 @@ from .named.dataset import (
     PrivateRows as PrivateRows,
     PublicRows as PublicRows,
 )
-from .named.datasets import list_datasets as list_datasets, load_dataset as load_dataset
-from .named.votes import PublishedVotes as PublishedVotes, list_votes as list_votes, load_votes as load_votes
+from .named.datasets import (
+    PublishedVotes as PublishedVotes,
+    list_datasets as list_datasets,
+    list_votes as list_votes,
+    load_dataset as load_dataset,
+    load_votes as load_votes,
+)
 from .partition import (
     Partition as Partition,
     count_cross_shard_duplicates as count_cross_shard_duplicates,

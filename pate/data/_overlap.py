@@ -20,10 +20,10 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate.core.checks import quietly
+from pate.core.files import let_go
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import system_bytes
 from pate.data.files._arrow import Database
-from pate.data.files._blocks import let_go
 from pate.data.partition import has_id, id_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.curator import Told
+from pate.core.files import let_go
 from pate.core.types import FloatArray
 from pate.data._columns import as_text, holds_numbers, numbers_in
 from pate.data._door import is_frame, is_sparse
-from pate.data.files._blocks import let_go
 from pate.exceptions import CovariateShiftWarning
 
 #: Public rows that are any third of a population are at most three times as dense as it, wherever one looks.

@@ -17,7 +17,7 @@ from pate.core.curator import Told
 from pate.data import Table, TablePair, read_both, read_images, read_table
 from pate.data._columns import as_label, as_number, declared_kinds, holds_numbers
 from pate.data.files._arrow import file_of
-from pate.data.files._formats import TableFormat
+from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path, check_can_write, json_text
+from pate.core.files import check_can_write, json_text, write_bytes
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
@@ -119,10 +119,8 @@ def write_labels(
     frame["status"] = frame["status"].fillna("not asked")
     content = as_csv(frame, names=names, ids=ids, id_name=id_name, safe_csv=safe_csv)
     statement = release.statement.of_file(paths[0].name, content)
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
     # Labels last: without their statement they should not lie around.
-    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)} | {paths[0]: content}
-    _write_all(files, out, statement, ledger)
+    _write_all(_pages(statement, paths[1:]) | {paths[0]: content}, out, statement, ledger)
     return paths, statement
 
 
@@ -131,9 +129,13 @@ def write_statement(
 ) -> list[Path]:
     """Write a statement alone, where there are no labels, beside what ``out`` names; return the paths."""
     paths = _new_paths(out)[1:]
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    _write_all({path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}, out, statement, ledger)
+    _write_all(_pages(statement, paths), out, statement, ledger)
     return paths
+
+
+def _pages(statement: PrivacyStatement, paths: list[Path]) -> dict[Path, bytes]:
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    return {path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}
 
 
 def _write_all(
@@ -144,8 +146,7 @@ def _write_all(
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
         for goal, data in files.items():
-            with atomic_path(goal) as path:
-                path.write_bytes(data)
+            write_bytes(goal, data)
     except OSError as error:
         for path in files:
             path.unlink(missing_ok=True)  # none was there before

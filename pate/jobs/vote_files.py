@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_classes, check_int
-from pate.data.files._npz import read_npy, read_npz
+from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 
@@ -121,13 +121,7 @@ _WANTED = (
 
 
 def check_vote_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a table that is no votes by its first line, before all that would be asked about votes.
-
-    Raises
-    ------
-    InvalidInputError
-        The first line of a ``.csv`` holds texts.
-    """
+    """Refuse a table that is no votes by the first line of its CSV file, before all that would be asked about votes."""
     file = Path(path)
     if file.suffix == ".csv" and file.is_file():
         with file.open("rb") as opened:
@@ -188,6 +182,6 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a file of blank lines: its shape is refused
             return np.loadtxt(file, delimiter=",", ndmin=2, encoding="utf-8")
-    except (OSError, ValueError, EOFError, OverflowError, MemoryError, IndexError, TypeError) as error:
+    except BROKEN as error:
         # Not chained: the parser quotes a cell.
         raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). {_WANTED}") from None

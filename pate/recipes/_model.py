@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from pate.core.files import let_go
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, load_head
 from pate.recipes._answers import decided, read_answering, tempered

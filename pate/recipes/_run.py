@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from pate.core.files import any_mapped
 from pate.core.progress import timed, track
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
-from pate.data.files._blocks import any_mapped
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
+from pate.core.files import mapped
 from pate.core.types import FloatArray, IntArray, Mask
 from pate.data._cells import read_records
 from pate.data._columns import numbers_of
 from pate.data._door import by_name, is_frame, is_sparse
-from pate.data.files._blocks import mapped
 from pate.exceptions import InvalidInputError
 from pate.records.ballot_sum import (
     GRID,

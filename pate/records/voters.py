@@ -10,10 +10,10 @@ import numpy as np
 
 from pate.core.checks import check_choice, check_classes, check_int, check_real, shown
 from pate.core.cluster import in_order, on_cluster
+from pate.core.files import let_go
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.records._maps import (
     BLOCK_ROWS,

@@ -33,15 +33,7 @@ _SKOPS, _IMAGE, _MAP = "student.skops", "student.safetensors", "representation.s
 def keep_student(student: Any, folder: Path) -> dict[str, Any]:
     """Write a fitted student into a folder, and return what :func:`read_student` needs to know besides.
 
-    Parameters
-    ----------
-    student : fitted classifier
-        Of scikit-learn or of this package; or a pipeline of a public representation and one of those.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds something that could not be read back safely.
+    It is scikit-learn's or this package's own, or a pipeline of a public representation and one of those.
     """
     if isinstance(student, Pipeline) and isinstance(student.steps[0][1], Representation) and len(student.steps) == 2:
         student.steps[0][1].save(folder / _MAP)
@@ -67,17 +59,7 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
 def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
     """Return the student that :func:`keep_student` wrote.
 
-    Parameters
-    ----------
-    told : dict
-        What it returned.
-    module : torch module, or list of them
-        See :func:`pate.representations.load`.
-
-    Raises
-    ------
-    InvalidInputError
-        A type that is not among those that are safe to build, or trees that point out of themselves.
+    Refused: types that are not among those that are safe to build, and trees that point out of themselves.
     """
     if "mapped" in told:
         return Pipeline(

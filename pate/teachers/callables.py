@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_classes, check_int, check_real
-from pate.core.files import write_text
+from pate.core.files import own_folder
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.data._door import read_rows
@@ -65,19 +65,9 @@ class AnswerCache:
     ) -> None:
         self._n_classes = len(classes)
         self._known: list[dict[str, int] | None] = [None] * n_teachers
-        self._folder = None if folder is None else Path(folder)
         self._recipe = describe(["pate answers", _FORMAT, version, n_teachers, list(classes)])
-        if self._folder is None:
-            return
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not (self._folder / "README.txt").exists():
-                write_text(self._folder / "README.txt", _README, mode=0o600)
-        except OSError as error:
-            raise InvalidInputError(
-                f"checkpoint_dir must be a folder that can be written to, got {os.fspath(self._folder)!r} "
-                f"({error.strerror}). Name another, or None to keep answers in memory only."
-            ) from error
+        memory = ", or None to keep answers in memory only"
+        self._folder = None if folder is None else own_folder("checkpoint_dir", folder, _README, otherwise=memory)
 
     def __repr__(self) -> str:
         return f"AnswerCache(n_teachers={len(self._known)}, answers=<sensitive>)"

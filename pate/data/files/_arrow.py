@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pate.core.curator import need
-from pate.data.files._formats import check_unpacked
-from pate.data.files._npz import reason
+from pate.data.files._npz import check_unpacked, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,11 +39,7 @@ def is_key(piece: str) -> bool:
 def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     """Return the columns of a Parquet file, or of all parts in a folder, those of its sub-folders (a=1/b=2) too.
 
-    Parameters
-    ----------
-    path : Path
-    nullable : bool
-        Whether whole numbers stay such where a cell is missing: of private files, where one must not change the others.
+    ``nullable``: whole numbers stay such where a cell is missing, for in private files one must not change the others.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
     import pyarrow.dataset as ds
@@ -53,10 +48,7 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     parts = parquet_parts(path) if path.is_dir() else [path]
     try:
         for part in parts:
-            said = pq.read_metadata(part)
-            sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
-            # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
-            check_unpacked(max(8 * said.num_rows * said.num_columns, sum(sizes)), part.stat().st_size)
+            _check_part(part)
         if not path.is_dir():
             frame = arrow_frame(pq.read_table(path, partitioning=None), nullable=nullable)
         else:
@@ -85,6 +77,18 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
 
 
+def _check_part(part: Path) -> int:
+    """Return how many bytes a part's cells take in memory, eight each; refuse a part that unpacks to too many."""
+    import pyarrow.parquet as pq
+
+    said = pq.read_metadata(part)
+    sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+    # A run of equal cells takes a few bytes in the file, however long.
+    in_memory = int(8 * said.num_rows * said.num_columns)
+    check_unpacked(max(in_memory, sum(sizes)), part.stat().st_size)
+    return in_memory
+
+
 #: A private table that takes more than so many bytes, eight for each cell, is read block by block.
 WHOLE_BYTES = 1 << 28
 #: Bytes of a block, and of the pieces in which a row group is decoded.
@@ -95,16 +99,8 @@ _READ_BYTES = 1 << 18
 def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.DataFrame]]] | None:
     """Return an empty table with the columns of a private one, and what yields its rows in order, some at a time.
 
-    Returns
-    -------
-    (DataFrame of no rows, callable) or None
-        The callable takes names of columns, or None for all. None where the table is small, or its parts do not have
-        one schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
-
-    Raises
-    ------
-    InvalidInputError
-        From the callable: a part cannot be read.
+    The callable takes names of columns, or None for all. None where the table is small, or its parts do not have one
+    schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
     import pyarrow.parquet as pq
@@ -113,14 +109,10 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
     if not parts or any(is_key(piece) for part in parts for piece in part.relative_to(path).parts[:-1]):
         return None
     try:
-        told = [pq.read_metadata(part) for part in parts]
+        whole = sum(map(_check_part, parts))
         schema = pq.read_schema(parts[0])
-        whole = 8 * sum(one.num_rows * one.num_columns for one in told)
         same = all(pq.read_schema(part).equals(schema) for part in parts[1:])
         empty = arrow_frame(schema.empty_table(), nullable=True)
-        for one, part in zip(told, parts, strict=True):
-            sizes = [one.row_group(i).total_byte_size for i in range(one.num_row_groups)]
-            check_unpacked(max(8 * one.num_rows * one.num_columns, sum(sizes)), part.stat().st_size)
     except Exception:  # read as a whole, it is refused in words
         return None
     if whole <= WHOLE_BYTES or not same or any(n is not None for n in empty.index.names):
@@ -284,16 +276,7 @@ class Database:
         return self.path.with_name(f"{self.path.name}{'.' * bool(table)}{table}{ending}")
 
     def read(self, *, nullable: bool) -> pd.DataFrame:
-        """Return all rows; of SQLite, which declares little, as objects.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such file or table, or the query fails. What the database says of it is withheld, as it may
-            quote cells.
-        MissingExtraError
-            duckdb is not installed.
-        """
+        """Return all rows; of SQLite, which declares little, as objects. Its own words of a failure are withheld."""
         if not self.path.is_file():
             raise InvalidInputError(f"there is no file {self.path}. Check the name and the folder.")
         return self._duckdb(nullable) if self.kind == "duckdb" else self._sqlite()

@@ -21,12 +21,72 @@ import numpy as np
 from pate.core.types import Mask
 from pate.data._cells import usable_records
 from pate.data._columns import cell_reader
-from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted, gunzip
-from pate.data.files._npz import reason
+from pate.data.files._npz import gunzip, reason
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# How a table is written: what its file is, and what parts its cells; said once, recognised once.
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+#: What a person may call them where they cannot be typed.
+SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    r"""How a table was read; what :attr:`pate.data.Table.format` is.
+
+    Attributes
+    ----------
+    kind : str
+        CSV, Parquet, npz, npy, Excel, sqlite or duckdb.
+    sep : str
+        What stands between the cells of a CSV file.
+    encoding : str
+        How its letters are written; of a CSV file.
+    decimal : str
+        ``"."`` or ``","``; of a CSV file.
+    part : str
+        The sheet, the table, or how many files.
+    """
+
+    kind: str
+    sep: str = ""
+    encoding: str = ""
+    decimal: str = ""
+    part: str = ""
+
+    def __str__(self) -> str:
+        words = [
+            self.kind,
+            _SEPARATORS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
+            self.encoding,
+            "decimal commas" if self.decimal == "," else "",
+            self.part,
+        ]
+        return ", ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a person said of how a table is written; None: it is recognised.
+
+    ``recognise``: of a public file beside a private one, of which these were said, only what cannot be recognised is
+    taken from here.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None
+    recognise: bool = False
+
+    def said(self) -> list[str]:
+        """Return the names of what was said."""
+        return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
 
 
 # Private text tables line by line: what a line holds decides what its own record is, and nothing else.
@@ -73,23 +133,9 @@ def _letters(piece: bytes, encoding: str) -> str:
 
 
 def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> str:
-    r"""Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
+    """Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
 
-    Parameters
-    ----------
-    path : Path
-    lines : sequence of str
-        From :func:`lines_of`, without the header.
-    sep : str
-    n_cells : int
-        Of the header.
-    end : str
-        How lines end.
-
-    Warns
-    -----
-    CuratorWarning
-        Some lines are no rows; each is a row of empty cells.
+    ``lines`` are those of :func:`lines_of` without the header; a line that is no row becomes a row of empty cells.
     """
     made, letters, cells = io.StringIO(newline=""), [], []
     quoted = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
@@ -173,7 +219,7 @@ def _n_cells(text: str, row: re.Pattern[str], cell: re.Pattern[str]) -> int:
 def _line_cells(text: str, sep: str) -> list[str] | None:
     """Return the cells of one row, None where it is none."""
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True))
+        rows = list(_reader(text, sep))
     except csv.Error:
         return None
     return rows[0] if len(rows) == 1 else None
@@ -195,18 +241,7 @@ _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsvTable:
-    r"""A text table whose letters, separator and header are known.
-
-    Attributes
-    ----------
-    path : Path
-    text : str
-    names : tuple of str
-        Of the columns, as the header has them.
-    format : TableFormat
-    zeros : frozenset of str
-        Columns of a public file with cells such as ``007``; of a private one none is named.
-    """
+    """A text table whose letters, separator and header are known; ``zeros``: public columns with cells such as 007."""
 
     path: Path
     text: str
@@ -217,12 +252,7 @@ class CsvTable:
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
         """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
 
-        Parameters
-        ----------
-        text : collection of str
-            Columns whose cells are kept as they are written.
-        kinds : mapping of str to str, or None
-            Of a private file: what the public one's columns are; only numbers are turned into such.
+        ``kinds`` are those of the public columns, of a private file; of that only numbers are turned into such.
         """
         import pandas as pd
 
@@ -263,28 +293,13 @@ class CsvTable:
 def open_csv(
     path: Path, wanted: Wanted, *, like: TableFormat | None = None, names: Sequence[str] | None = None
 ) -> CsvTable:
-    """Read a text table and recognise how it is written.
+    """Decode a table, and find what parts its cells and what its columns are called.
 
-    Parameters
-    ----------
-    path : Path
-        ``.csv``, ``.tsv``, ``.txt`` or ``.csv.gz``.
-    wanted : Wanted
-        What was said of it.
-    like : TableFormat or None
-        How the public file is written, for a private one.
-    names : sequence of str or None
-        Columns that a private file should have. None: the file is public.
+    ``like`` is how the public table beside a private one was read; ``names`` are public names of columns, by which a
+    header with several separators is read; None: the file is public, and its rows say.
 
-    Raises
-    ------
-    InvalidInputError
-        It is binary, in other letters, damaged, or two separators would do; of a private file its header alone.
-
-    Notes
-    -----
-    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say
-    how it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
+    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say how
+    it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
     """
     try:
         data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()

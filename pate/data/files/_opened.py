@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pate.core.curator import need
 from pate.data._columns import settled
-from pate.data.files._arrays import is_matrix, read_npy, read_npz_table
 from pate.data.files._arrow import Database, is_key, parquet_blocks, parquet_parts, read_parquet
-from pate.data.files._csv import MISSING, open_csv
-from pate.data.files._formats import TableFormat, Wanted, check_unpacked
-from pate.data.files._npz import reason
+from pate.data.files._csv import MISSING, TableFormat, Wanted, open_csv
+from pate.data.files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -31,22 +29,7 @@ _KNOWN_MISSING = frozenset((*MISSING, *_FAILED))
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
-    """Return a sheet's cells as objects, and the sheet's name.
-
-    Parameters
-    ----------
-    path : Path
-        ``.xlsx`` or ``.xlsm``.
-    sheet : str or None
-        Of several sheets this one. A workbook of one sheet needs no name.
-
-    Raises
-    ------
-    InvalidInputError
-        The workbook is damaged; there are several sheets, and none of that name.
-    MissingExtraError
-        openpyxl is not installed.
-    """
+    """Return a sheet's cells as objects, and the sheet's name; a workbook of one sheet needs no name."""
     need("openpyxl", extra="excel", why="An Excel workbook")
     import openpyxl
     import pandas as pd
@@ -124,28 +107,12 @@ Reader = Callable[[Collection[str], Mapping[str, str] | None], "pd.DataFrame"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Opened:
-    r"""A table that was found and recognised; its cells are read when it is known what each column is for.
+    """A table that was found and recognised; its cells are read when it is known what each column is for.
 
-    Attributes
-    ----------
-    path : Path
-        The file, or the folder of parts.
-    name : str
-        What to call it in messages.
-    names : tuple of str
-        Of its columns, in their order.
-    format : TableFormat
-    frame : callable
-        Columns of texts, and the kinds of the public columns (None: it is public), to a DataFrame.
-    spelt : bool
-        Whether every cell is a text, so that a label is the number that it spells.
-    matrix : bool
-        Whether it is an array ``X`` with ``y`` and ``groups`` beside it.
-    zeros : frozenset of str
-        Columns of a public file with cells such as ``007``.
-    blocks : callable or None
-        Of a private table that is better not held as a whole: yields its rows as DataFrames, some at a time, of the
-        columns named or of all.
+    ``frame`` takes columns of texts and the kinds of the public columns (None: it is public). ``spelt``: every cell is
+    a text, so that a label is the number that it spells. ``matrix``: it is an array ``X`` with ``y`` and ``groups``
+    beside it. ``zeros``: columns of a public file with cells such as ``007``. ``blocks``, of a private table that is
+    better not held as a whole, yields its rows as DataFrames, some at a time, of the columns named or of all.
     """
 
     path: Path
@@ -172,16 +139,9 @@ def open_table(
     like: TableFormat | None = None,
     names: Sequence[str] | None = None,
 ) -> Opened:
-    """Find a table, see what it is and what its columns are called.
+    """Find a table (file, folder of Parquet files, :class:`Database`), what it is and what its columns are called.
 
-    Parameters
-    ----------
-    path : path
-        A file, a folder of Parquet files, or a :class:`Database`.
-    wanted : Wanted or None
-        What was said of how it is written.
-    like, names
-        Of a private file; see :func:`pate.data.files._csv.open_csv`.
+    ``like`` and ``names`` are of a private file; see :func:`pate.data.files._csv.open_csv`.
     """
     wanted = Wanted() if wanted is None else wanted
     check_heeded(wanted, path)
@@ -211,7 +171,7 @@ def open_table(
         return _held(frame, place, place.name, TableFormat("Excel", part=f"sheet {sheet!r}"))
     if suffix == ".parquet":
         return _parquet(place, TableFormat("Parquet"), nullable=names is not None)
-    frame = read_npz_table(place) if suffix == ".npz" else read_npy(place)
+    frame = read_npz_table(place) if suffix == ".npz" else read_npy_table(place)
     return _held(frame, place, place.name, TableFormat(suffix[1:]))
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, did_you_mean
+from pate.core.checks import check_choice
 from pate.core.curator import Told
 from pate.core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
-from pate.data.files._arrays import matrix_roles
-from pate.data.files._formats import Wanted
+from pate.data.files._csv import Wanted
+from pate.data.files._npz import matrix_roles
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data.files.tables import (
     ColumnUse,
     Sides,
     Table,
     check_features,
+    check_names,
     check_one_role,
+    check_there,
     quoted,
     take_columns,
     uses_of,
@@ -47,17 +49,8 @@ _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[Told]:
-    r"""Return columns that seem to say whose record it is, where nobody named one.
+    """Return columns of a private table that seem to say whose record it is, where nobody named one.
 
-    Parameters
-    ----------
-    held : Opened
-        The private table.
-    without : collection of str or None
-        Columns of another role, such as the target.
-
-    Notes
-    -----
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
     names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]
@@ -226,7 +219,7 @@ def read_both(
     X = align_columns(private_table.X, public_table.X)
     return TablePair(
         private_table,
-        _with_features(public_table, X),
+        replace(public_table, X=X),
         uses_of(held, shown, roles, drop, text, sides, public_table),
         tuple(about_owners(held, without=[target])) if group is None else (),
     )
@@ -296,8 +289,8 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
 
 def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = False) -> Wanted:
     """Return what this file heeds of what was said of both."""
-    said = wanted.without([name for name in wanted.said() if name not in heeded_by(path)])
-    return Wanted(sep=said.sep, encoding=said.encoding, decimal=said.decimal, sheet=said.sheet, recognise=recognise)
+    unheeded: dict[str, Any] = dict.fromkeys(name for name in wanted.said() if name not in heeded_by(path))
+    return replace(wanted, recognise=recognise, **unheeded)
 
 
 def _features(
@@ -310,22 +303,15 @@ def _features(
     only_common: bool,
 ) -> Sides:
     """See that every name stands where it must, and return the features."""
-    for opened in (held, shown):
-        twice = sorted({n for n in opened.names if opened.names.count(n) > 1}) if _repeats(opened.names) else []
-        if twice:
-            raise InvalidInputError(
-                f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
-            )
-    anywhere = {*held.names, *shown.names}
+    check_names(held)
+    check_names(shown)
     for role, names in {**{r: [n] for r, n in roles.items() if n is not None}, "drop": drop, "text": text}.items():
-        absent = [n for n in names if n not in (held.names if role in ("target", "group") else anywhere)]
-        if absent:
-            where = held.name if role in ("target", "group") else f"neither {held.name} nor {shown.name}"
-            there = held.names if role in ("target", "group") else dict.fromkeys([*held.names, *shown.names])
-            raise InvalidInputError(
-                f"{role} column {quoted(absent)} is {'not ' if where == held.name else ''}in {where}, which has: "
-                f"{quoted(there)}.{did_you_mean(absent[0], there) or f' Use one of those{_or_parted(held, role)}.'}"
-            )
+        if role in ("target", "group"):
+            parted = role == "target" and len(held.names) == 1 and held.spelt  # something else may part its cells
+            otherwise = ", or say what parts its cells: sep= (--sep)" if parted else ""
+            check_there(role, names, held.names, f"not in {held.name}", otherwise=otherwise)
+        else:
+            check_there(role, names, [*held.names, *shown.names], f"in neither {held.name} nor {shown.name}")
     check_one_role({r: [n] if n is not None else [] for r, n in roles.items()} | {"drop": drop})
     named = {*drop, *(n for n in roles.values() if n is not None)}
     mine, theirs = ([n for n in opened.names if n not in named] for opened in (held, shown))
@@ -344,19 +330,6 @@ def _features(
     return Sides(frozenset(common), private_only, public_only)
 
 
-def _or_parted(held: Opened, role: str) -> str:
-    """Return another remedy for a text table of a single column: something else may part its cells."""
-    return (
-        ", or say what parts its cells: sep= (--sep)"
-        if role == "target" and len(held.names) == 1 and held.spelt
-        else ""
-    )
-
-
-def _repeats(names: tuple[str, ...]) -> bool:
-    return len(set(names)) < len(names)
-
-
 def _check_same(private_only: tuple[str, ...], public_only: tuple[str, ...]) -> None:
     if private_only or public_only:
         parts = [f"it lacks {quoted(private_only)}"] if private_only else []
@@ -372,9 +345,3 @@ def _codes(public: Table) -> list[str]:
     """Return the public columns of texts that all spell numbers: those of the private file may well do so too."""
     texts = [name for name, kind in public.kinds.items() if kind == "text"]
     return [name for name in texts if numbers_in(public.X[name])[1] == 0]
-
-
-def _with_features(table: Table, X: pd.DataFrame) -> Table:
-    from dataclasses import replace
-
-    return replace(table, X=X)

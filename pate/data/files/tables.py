@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, did_you_mean
+from pate.core.files import mapped
 from pate.data._columns import (
     DATE,
     DATE_ORDERS,
@@ -21,18 +23,19 @@ from pate.data._columns import (
     as_number,
     as_text,
     column_kind,
+    column_like,
     date_form,
     days_in,
     ids_of,
     kinds_like,
     labels_of,
+    odd_cells,
     owners_of,
+    tell_curator,
     tidy_like,
 )
-from pate.data.files._arrays import matrix_roles
-from pate.data.files._blocks import take_blocks
-from pate.data.files._csv import comma_numbers
-from pate.data.files._formats import TableFormat, Wanted
+from pate.data.files._csv import TableFormat, Wanted, comma_numbers
+from pate.data.files._npz import matrix_roles
 from pate.data.files._opened import Opened, open_table
 from pate.exceptions import InvalidInputError
 
@@ -59,13 +62,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
     """Return what to ask about a public column that nobody spoke of; empty where there is nothing.
 
-    Parameters
-    ----------
-    name : str
-    column : Series of shape (n,)
-        As :func:`pate.data.read_table` made it: float64, or text as objects.
-    zeros : bool
-        Whether cells of the file begin with a needless 0.
+    ``zeros``: cells of the file begin with a needless 0.
     """
     there = column.dropna()
     n, n_kinds = len(there), int(there.nunique())
@@ -290,22 +287,32 @@ def features_of(
     opened: Opened, roles: Mapping[str, str | None], drop: Collection[str], text: Collection[str]
 ) -> list[str]:
     """Return the names of the columns that have no role, or refuse roles that do not fit the file."""
-    columns = list(opened.names)
-    twice = sorted(c for c, n in Counter(columns).items() if n > 1)
+    check_names(opened)
+    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
+    for role, names in (named | {"text": list(text)}).items():
+        check_there(role, names, opened.names, f"not in {opened.name}")
+    check_one_role(named)
+    return check_features(opened, [c for c in opened.names if c not in {n for names in named.values() for n in names}])
+
+
+def check_names(opened: Opened) -> None:
+    """Refuse columns of the same name."""
+    twice = sorted(c for c, n in Counter(opened.names).items() if n > 1)
     if twice:
         raise InvalidInputError(
             f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
         )
-    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
-    for role, names in (named | {"text": list(text)}).items():
-        absent = [n for n in names if n not in columns]
-        if absent:
-            raise InvalidInputError(
-                f"{role} column {quoted(absent)} is not in {opened.name}, which has: {quoted(columns)}. Use one of "
-                "those."
-            )
-    check_one_role(named)
-    return check_features(opened, [c for c in columns if c not in {n for names in named.values() for n in names}])
+
+
+def check_there(role: str, names: Iterable[str], there: Iterable[str], where: str, *, otherwise: str = "") -> None:
+    """Refuse names of columns that are not there."""
+    known = list(dict.fromkeys(there))
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise InvalidInputError(
+            f"{role} column {quoted(absent)} is {where}, which has: {quoted(known)}."
+            f"{did_you_mean(absent[0], known) or f' Use one of those{otherwise}.'}"
+        )
 
 
 def check_one_role(named: Mapping[str, list[str]]) -> None:
@@ -330,13 +337,7 @@ def check_features(opened: Opened, features: list[str]) -> list[str]:
 
 
 def quoted(names: Iterable[Any]) -> str:
-    """Return names for a message: the first ones, where they are many.
-
-    Examples
-    --------
-    >>> quoted(["a", 1]), quoted(range(500))[-16:]
-    ("'a', '1'", "'9' and 490 more")
-    """
+    """Return names for a message: the first ones, where they are many."""
     known = [repr(str(n)) for n in names]
     more = len(known) - _NAMED if len(known) > 2 * _NAMED else 0
     return ", ".join(known[: -more or None]) + (f" and {more:,} more" if more else "")
@@ -354,17 +355,8 @@ def take_columns(
 ) -> Table:
     """Read the cells of an opened table, each column as its role wants it.
 
-    Parameters
-    ----------
-    opened : Opened
-    features : list of str
-    roles : mapping of {"target", "group", "id"} to str or None
-    text, dates
-        As for :func:`read_table`.
-    kinds : mapping of str to str, or None
-        Of a private table: what the public one's columns are.
-    unlabelled : bool
-        Whether labels of a public table may be missing.
+    ``kinds``, of a private table: what the public one's columns are. ``unlabelled``: labels of a public one may be
+    missing.
     """
     target, group, id = (roles.get(role) for role in ("target", "group", "id"))
     if kinds is not None and opened.blocks is not None and features:
@@ -396,6 +388,52 @@ def take_columns(
         format=opened.format,
         remarks=remarks,
     )
+
+
+def take_blocks(
+    blocks: Callable[..., Iterator[pd.DataFrame]],
+    file: str,
+    features: list[str],
+    roles: Mapping[str, str | None],
+    kinds: Mapping[str, str],
+) -> tuple[pd.DataFrame, Any, Any, Any] | None:
+    """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
+
+    Returns (X, y, groups, ids), ``X`` a DataFrame over a file that is mapped into memory, page by page as it is looked
+    at (:func:`let_go`). The file has no name, so that it is gone with the process, however that ends; it lies where
+    temporary files do (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
+    """
+    import pandas as pd
+
+    if any(kinds.get(name, "text") == "text" for name in features):
+        return None
+    labels, owners, ids = ([], [], [])  # type: tuple[list[Any], list[Any], list[Any]]
+    n_odd: Counter[str] = Counter()
+    there: dict[str, pd.Series] = {}
+    n = 0
+    with tempfile.TemporaryFile() as kept:
+        for block in blocks():
+            frame = block.reset_index(drop=True)
+            made = np.empty((len(frame), len(features)))
+            for j, name in enumerate(features):
+                column, odd = column_like(name, frame[name], kinds[name])
+                made[:, j] = column.to_numpy()
+                n_odd[name] += odd
+                if name not in there or not there[name].notna().any():
+                    there[name] = column
+            kept.write(made.tobytes())
+            n += len(frame)
+            labels.append(labels_of(frame, roles.get("target"), strict=False, spelt=False))
+            owners.append(owners_of(frame, roles.get("group"), strict=False))
+            ids.append(ids_of(frame, roles.get("id")))
+        if not n:
+            return None
+        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
+    if n_odd.total():
+        tell_curator(file, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
+    X = pd.DataFrame(cells, columns=features, copy=False)
+    y, groups, known = (None if parts[0] is None else np.concatenate(parts) for parts in (labels, owners, ids))
+    return X, y, groups, known
 
 
 def _tidy(

@@ -1,26 +1,271 @@
-"""The archive itself: one zip of stored members, checked to the last byte before anything of it is used."""
+"""The model file, ``*.pate``: what a release taught, with its statement, in one archive that holds no code.
+
+One zip of stored members, checked to the last byte before anything of it is used.
+
+Examples
+--------
+>>> from pate.model import Door
+>>> print(Door(kind="table", n_features=2, columns=(("age", "numeric"), ("town", "text"))))
+a table with the columns 'age' (number), 'town' (text)
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from pate.core.files import atomic_path, parse_json, write_text
+import numpy as np
+import numpy.typing as npt
+
+from pate import __version__
+from pate.core.checks import check_classes
+from pate.core.files import parse_json, write_bytes, write_text, writing
 from pate.core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
-from pate.model._manifest import KINDS, Manifest
 from pate.statement.model import PrivacyStatement
+
+__all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
+
+# What a model file says of itself: which kind of model, of which classes, for which rows. All of it is public.
+
+#: Another number when a file is to be read otherwise.
+FORMAT = "pate-model-1"
+KINDS = {
+    "records": "a model of what private records voted, each with one bounded ballot",
+    "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
+    "student": "a student that learnt from released labels of public rows",
+}
+ROWS = ("table", "array", "texts", "images")
+_COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
+#: Columns that are named one by one.
+_NAMED_COLUMNS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """What a row is that the model takes.
+
+    Attributes
+    ----------
+    kind : {"table", "array", "texts", "images"}
+        ``"table"``: columns by name; ``"array"``: columns by place; ``"images"``: files of one size and colour.
+    n_features : int or None
+        None of texts.
+    columns : tuple of (name, kind), or None
+        Of a table; kinds as in :attr:`pate.data.Table.kinds`: ``"numeric"``, ``"text"``, ``"date:"`` and a form.
+    mixed : bool or None
+        Whether some cells of an array are texts; None where it is none.
+    image_shape : tuple of int or None
+        (height, width) or (channels, height, width) of rows that are flattened images.
+    size : (width, height) or None
+    color : {"grey", "rgb"} or None
+        Of image files.
+    decimal : {","} or None
+        What stood before the decimals of the public CSV file, where that was a comma.
+
+    Examples
+    --------
+    >>> print(Door(kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"))
+    images of 3 x 2 pixels, grey
+    >>> Door.from_dict(Door(kind="array", n_features=4).to_dict())
+    Door(kind='array', n_features=4, columns=None, mixed=None, image_shape=None, size=None, color=None, decimal=None)
+    """
+
+    kind: str
+    n_features: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
+    mixed: bool | None = None
+    image_shape: tuple[int, ...] | None = None
+    size: tuple[int, int] | None = None
+    color: str | None = None
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0  # noqa: E731
+        sides = (self.image_shape or ()) + (self.size or ())
+        fine = (
+            self.kind in ROWS
+            and (self.n_features is None or whole(self.n_features))
+            and (self.columns is None or all(_is_column(c) for c in self.columns))
+            and (self.columns is None or len({name for name, _ in self.columns}) == len(self.columns))
+            and (self.columns is None or len(self.columns) == self.n_features)
+            and (self.mixed is None or isinstance(self.mixed, bool))
+            and all(whole(side) for side in sides)
+            and (self.kind != "table" or self.columns is not None)
+            and self.decimal in (None, ",")
+            and (self.kind != "images" or (self.size is not None and self.color in ("grey", "rgb")))
+        )
+        if not fine:
+            raise InvalidInputError("what the model's rows are is not said as it must be. Save the model anew.")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [name for name, _ in self.columns or ()]
+
+    def __str__(self) -> str:
+        if self.kind == "texts":
+            return "texts" + (f", in the column {self.names[0]!r}" if self.columns else "")
+        if self.columns is not None:
+            shown = [f"{name!r} ({_COLUMNS[kind.partition(':')[0]]})" for name, kind in self.columns[:_NAMED_COLUMNS]]
+            more = len(self.columns) - len(shown)
+            return f"a table with the columns {', '.join(shown)}" + (f" and {more} more" if more else "")
+        if self.kind == "images" and self.size is not None:
+            return f"images of {self.size[0]} x {self.size[1]} pixels, {self.color}"
+        cells = ("cell" if self.mixed else "number") + "s" * (self.n_features != 1)
+        shape = "" if self.image_shape is None else f", images of shape {self.image_shape}"
+        return f"rows of {self.n_features} {cells}{shape}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        told = asdict(self)
+        if self.decimal is None:  # earlier versions read all other files
+            del told["decimal"]
+        return told
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Door:
+        """Return what :meth:`to_dict` described; any other mapping is refused."""
+        told = [f.name for f in fields(cls) if f.name != "decimal" or "decimal" in (values or ())]
+        return cls(**{name: _tupled(value) for name, value in _exactly(values, told).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a model is.
+
+    Attributes
+    ----------
+    kind : {"records", "dpsgd", "student"}
+    classes : tuple
+        Class values: texts, truth values, whole or finite numbers.
+    dtype : str
+        Of the array that holds them.
+    door : Door
+    made_of : tuple of str
+        Its parts, one line each.
+    settings : dict
+        Of the estimator that it comes back as: JSON values.
+    parts : dict
+        What the readers of its parts need to know: JSON values.
+    pate : str
+        The version that wrote it.
+
+    Examples
+    --------
+    >>> made = Manifest(kind="records", classes=("no", "yes"), dtype="<U3", door=Door(kind="array", n_features=4))
+    >>> Manifest.from_dict(made.to_dict()) == made, made.class_array()
+    (True, array(['no', 'yes'], dtype='<U3'))
+    """
+
+    kind: str
+    classes: tuple[Any, ...]
+    dtype: str
+    door: Door
+    made_of: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    pate: str = __version__
+
+    def __post_init__(self) -> None:
+        check_classes(self.classes)
+        odd = [c for c in self.classes if not _is_plain(c)]
+        if odd:
+            raise InvalidInputError(
+                "classes must be texts, truth values or finite numbers to be kept in a file, got "
+                f"{type(odd[0]).__name__}. Name them by texts, and fit anew."
+            )
+        if self.kind not in KINDS or not isinstance(self.pate, str):
+            raise InvalidInputError("the kind of model is not known. Read the file with the version that wrote it.")
+        if not all(isinstance(line, str) for line in self.made_of):
+            raise InvalidInputError("what a model is made of must be lines of text. Save the model anew.")
+        self.class_array()
+
+    @classmethod
+    def of_classes(cls, classes: npt.NDArray[Any], **more: Any) -> Manifest:
+        """Return the manifest of a fitted classifier's ``classes_``."""
+        values = np.asarray(classes)
+        return cls(classes=tuple(values.tolist()), dtype=values.dtype.str if values.dtype.kind != "O" else "|O", **more)
+
+    def class_array(self) -> npt.NDArray[Any]:
+        """Return the classes as the fitted classifier held them."""
+        fine = isinstance(self.dtype, str) and (self.dtype == "|O" or self.dtype[1:2] in tuple("biufU"))
+        try:
+            made = np.array(self.classes, dtype=object if self.dtype == "|O" else np.dtype(self.dtype))
+            fine = fine and tuple(made.tolist()) == self.classes
+        except (TypeError, ValueError, OverflowError):
+            fine = False
+        if not fine:
+            raise InvalidInputError("the classes are not of the type that is named beside them. Save the model anew.")
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, without the list of files."""
+        return {
+            "format": FORMAT,
+            "pate": self.pate,
+            "kind": self.kind,
+            "classes": {"values": list(self.classes), "dtype": self.dtype},
+            "rows": self.door.to_dict(),
+            "made_of": list(self.made_of),
+            "settings": self.settings,
+            "parts": self.parts,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Manifest:
+        """Return what :meth:`to_dict` described; any other mapping, or another format, is refused."""
+        said = values.get("format") if isinstance(values, Mapping) else None
+        if said != FORMAT:
+            raise InvalidInputError(
+                f"its format is {str(said)[:40]!r}, and this version of pate reads {FORMAT!r}. Install the version of "
+                "pate that wrote it, or a later one."
+            )
+        held = _exactly(values, ["format", "pate", "kind", "classes", "rows", "made_of", "settings", "parts"])
+        classes = _exactly(held["classes"], ["values", "dtype"])
+        listed = (_tupled(held["made_of"]), _tupled(classes["values"]))
+        fine = all(isinstance(one, tuple) for one in listed)
+        if not fine or not all(isinstance(held[name], dict) for name in ("settings", "parts")):
+            raise InvalidInputError("its classes or settings are not said as they must be. Save the model anew.")
+        more = {name: held[name] for name in ("kind", "settings", "parts", "pate")}
+        return cls(
+            made_of=listed[0], classes=listed[1], dtype=classes["dtype"], door=Door.from_dict(held["rows"]), **more
+        )
+
+
+def _tupled(value: Any) -> Any:
+    """Return JSON's lists, and those in them, as tuples."""
+    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
+
+
+def _exactly(values: Any, names: list[str]) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping) or set(values) != set(names):
+        raise InvalidInputError("its description has other entries than this version of pate knows.")
+    return values
+
+
+def _is_column(column: Any) -> bool:
+    fine = isinstance(column, tuple) and len(column) == 2 and all(isinstance(text, str) for text in column)
+    return fine and (column[1] in ("numeric", "text") or column[1].startswith("date:"))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+# The archive.
 
 SUFFIX = ".pate"
 _MANIFEST, _STATEMENT = "manifest.json", "statement.json"
@@ -195,14 +440,8 @@ def write_model(
             archive.writestr(zipfile.ZipInfo(name, _DATE), data)
     if before is not None:
         before({goal.name: made.getvalue()})
-    try:
-        with atomic_path(goal) as beside:
-            beside.write_bytes(made.getbuffer())
-    except OSError as error:
-        raise InvalidInputError(
-            f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}. Name a file in a folder that you "
-            "may write to, on a disk with room."
-        ) from None
+    with writing("path", path):
+        write_bytes(goal, made.getbuffer())
 
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
@@ -230,10 +469,8 @@ def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
         raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
     if os.path.lexists(goal):
         raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
-    try:
+    with writing("out", out):
         write_text(goal, file.html() if goal.suffix == ".html" else file.text())
-    except OSError as error:
-        raise InvalidInputError(f"{goal} cannot be written ({error.strerror}). Name another place.") from error
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
