@@ -11,7 +11,7 @@ import math
 import numbers
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -505,9 +505,7 @@ def labels_of(frame: pd.DataFrame, name: str | None, *, strict: bool, spelt: boo
         # The same text whether it came as a category, as a string or as an object.
         return values.astype(object) if values.dtype.kind in "US" else values
     cells = frame[name].astype(object).where(frame[name].notna(), None).tolist()
-    labels = np.empty(len(cells), dtype=object)
-    labels[:] = [as_label(cell) for cell in cells] if spelt else cells
-    return labels
+    return np.fromiter(map(as_label, cells) if spelt else cells, dtype=object, count=len(cells))
 
 
 def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDArray[Any] | None:
@@ -518,9 +516,7 @@ def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDA
     if name is None:
         return None
     column = _complete(frame, name, "group") if strict else frame[name]
-    missing = column.isna().to_numpy()
-    owners = np.empty(len(column), dtype=object)
-    owners[:] = [None if gone else _owner(value) for value, gone in zip(column.tolist(), missing, strict=True)]
+    owners = _ids(column, _owner)
     if not strict:
         owners[owners == ""] = None
     return owners
@@ -530,12 +526,13 @@ def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
     """Return ids to be carried along, as texts as they are written; None where a cell is empty."""
     if name is None:
         return None
-    column = frame[name]
-    ids = np.empty(len(column), dtype=object)
-    for i, (value, gone) in enumerate(zip(column.tolist(), column.isna().tolist(), strict=True)):
-        text = "" if gone else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-        ids[i] = text.strip() or None
-    return ids
+    return _ids(frame[name], lambda value: _text(value).strip() or None)
+
+
+def _ids(column: pd.Series, turn: Callable[[Any], str | None]) -> npt.NDArray[np.object_]:
+    """Return what becomes of each cell, None where it is missing."""
+    cells = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return np.fromiter((None if gone else turn(cell) for cell, gone in cells), dtype=object, count=len(column))
 
 
 def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
@@ -546,6 +543,6 @@ def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
 
 
 def _owner(value: Any) -> str:
-    text = (str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)).strip()
+    text = _text(value).strip()
     number = _WHOLE_NUMBER.fullmatch(text)
     return f"{number[1].replace('+', '')}{number[2]}" if number else text

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import validate_data
 from torch import nn
 
 from pate.core.checks import check_classes, check_labels, encode_labels, quietly
@@ -30,7 +29,7 @@ from pate.data._door import (
 )
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError
-from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column
+from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
@@ -129,11 +128,7 @@ def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
     if reset:
         estimator._row_shape = shape
     check_same_shape(shape, estimator._row_shape)
-    flat = rows if is_frame(rows) or is_sparse(rows) else rows.reshape(len(rows), -1)
-    try:
-        validate_data(estimator, flat, reset=reset, skip_check_array=True)
-    except ValueError as error:  # the names or the number of the columns
-        raise InvalidInputError(str(error)) from None
+    remember_columns(estimator, rows.reshape(-1, 1) if is_texts(rows) else rows, reset=reset)
     return rows
 
 
@@ -200,11 +195,7 @@ def _read_features(estimator: Any, X: Any, *, reset: bool, whole: bool) -> tuple
         X = by_name(X, getattr(estimator, "feature_names_in_", None))
     rows = _dense(X) if is_sparse(X) else read_numbers(X, user=type(estimator).__name__, missing=not whole)
     shape = tuple(rows.shape[1:])
-    flat = X if is_frame(X) else rows.reshape(len(rows), -1)
-    try:
-        validate_data(estimator, flat, reset=reset, skip_check_array=True)
-    except ValueError as error:  # the names or the number of the columns
-        raise InvalidInputError(str(error)) from None
+    remember_columns(estimator, X if is_frame(X) else rows, reset=reset)
     if reset:
         estimator._row_shape = shape
     elif shape != estimator._row_shape:

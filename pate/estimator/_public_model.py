@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_classes, check_labels, check_real, quietly, shown
 from pate.core.frames import plain_column, plain_rows
@@ -47,6 +47,7 @@ from pate.teachers._usable import (
     is_texts,
     label_column,
     owned,
+    remember_columns,
     units_of,
 )
 from pate.votes import ABSTAIN
@@ -248,13 +249,7 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
             check_same_kind(rows, objects=self._objects)
         if is_texts(rows):
             return
-        problem = ""
-        try:
-            validate_data(self, flat_rows(rows), reset=reset, skip_check_array=True)
-        except (TypeError, ValueError) as error:  # about names and numbers of columns, which are public
-            problem = str(error)
-        if problem:
-            raise InvalidInputError(problem)
+        remember_columns(self, rows, reset=reset)
 
     # What it does with what is released.
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
 
 from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
 from pate.core.curator import Told
@@ -55,6 +56,17 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
     if is_sparse(rows) and not takes("sparse", estimator):
         raise InvalidInputError(f"{name} must be dense for {who}, got a sparse matrix. Pass X.toarray().")
     return rows
+
+
+def remember_columns(estimator: Any, rows: Any, *, reset: bool) -> None:
+    """Have scikit-learn remember names and number of columns, or see that they are those it remembers: public facts."""
+    problem = ""
+    try:
+        validate_data(estimator, flat_rows(rows), reset=reset, skip_check_array=True)
+    except (TypeError, ValueError) as error:
+        problem = str(error)
+    if problem:  # out here no context is kept
+        raise InvalidInputError(problem)
 
 
 def as_floats(X: Any) -> Any:
