@@ -293,11 +293,6 @@ class ModelFile:
     n_bytes : int
     sha256 : str
         Of the whole file.
-
-    Examples
-    --------
-    >>> ModelFile.__dataclass_params__.frozen
-    True
     """
 
     path: Path
@@ -367,21 +362,7 @@ class ModelFile:
 
 
 def check_model_path(path: str | os.PathLike[str], *, name: str = "path") -> Path:
-    """Return where a model may be written: an unused name that ends in ``.pate``.
-
-    Raises
-    ------
-    InvalidInputError
-        It ends otherwise.
-    RunFolderError
-        It exists: results are never overwritten.
-
-    Examples
-    --------
-    >>> check_model_path("model.zip")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: path must end in .pate, got 'model.zip'. Rename it.
-    """
+    """Return where a model may be written: an unused name that ends in ``.pate``."""
     goal = Path(path)
     if goal.suffix != SUFFIX:
         raise InvalidInputError(f"{name} must end in {SUFFIX}, got {goal.name!r}. Rename it.")
@@ -400,23 +381,8 @@ def write_model(
 ) -> None:
     """Write a model file: whole or not at all, and never over anything.
 
-    Parameters
-    ----------
-    path : path
-    manifest : Manifest
-    statement : PrivacyStatement
-        Of the release that taught it.
-    parts : mapping of str to bytes
-        Files by name: ``*.safetensors`` or ``*.skops``.
-    before : callable or None
-        Is shown the file's name and bytes before they are written.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be written there.
-    RunFolderError
-        It exists.
+    ``statement`` is of the release that taught it, ``parts`` are files by name (``*.safetensors`` or ``*.skops``), and
+    ``before`` is shown the file's name and bytes before they are written.
 
     Examples
     --------
@@ -445,25 +411,7 @@ def write_model(
 
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
-    """Write what a model is, and its statement, as one page.
-
-    Parameters
-    ----------
-    file : ModelFile
-    out : path
-        ``.html`` or ``.txt``; it must not exist.
-
-    Raises
-    ------
-    InvalidInputError
-        It ends otherwise, exists or cannot be written.
-
-    Examples
-    --------
-    >>> write_page(None, "page.pdf")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: out must end in .html or .txt, got 'page.pdf'. Rename it.
-    """
+    """Write what a model is, and its statement, as one page: a new ``.html`` or ``.txt``."""
     goal = Path(out)
     if goal.suffix not in (".html", ".txt"):
         raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
@@ -476,14 +424,7 @@ def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
     """Read a model file, strictly; nothing in it is run, and nothing built.
 
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file, it is no model file, of another format, damaged, or its statement was altered.
+    Refused: no such file, no model file, another format, a damaged file, and a statement that was altered.
 
     Examples
     --------

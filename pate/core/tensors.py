@@ -36,18 +36,8 @@ _SCHEMA = "schema.json"
 def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refusal: str, remedy: str) -> bytes:
     """Return a fitted estimator as bytes that :func:`unpack_estimator` will take with the same ``trusted``.
 
-    Parameters
-    ----------
-    estimator : scikit-learn estimator
-    trusted : collection of str
-        Full names of types, beside those that skops trusts.
-    refusal, remedy : str
-        How the refusal begins and ends: who cannot keep what, and what to do about it.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds something that could not be read back safely. Nothing of what it was fitted on is quoted.
+    ``trusted`` are full names of types, beside those that skops trusts; ``refusal`` and ``remedy`` begin and end the
+    error of what could not be read back safely. Nothing of what it was fitted on is quoted there.
     """
     import skops.io as sio  # slow to import, and only those who keep estimators need it
 
@@ -114,10 +104,7 @@ def _without_gaps(packed: bytes) -> bytes:
 def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any:
     """Return the estimator in bytes; whatever skops raises is raised.
 
-    Raises
-    ------
-    ValueError
-        The bytes claim to hold more than they are: what is packed here is stored as it is.
+    Bytes that claim to hold more than they are, are refused: what is packed here is stored as it is.
     """
     import skops.io as sio
 

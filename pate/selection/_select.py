@@ -364,9 +364,8 @@ def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) 
     target[:] = [classes[i] if i >= 0 else None for i in labels.tolist()]
     owners = Owners.of(groups, n)
     usable(classes, labels, readable, owners.known)
-    if groups is None:
+    if owners.codes is None or owners.ids is None:
         return PrivateRows(rows, target, None, np.arange(n)), labels, None, n
-    assert owners.codes is not None and owners.ids is not None
     # By number, so that what comes in (ids of any kind) is told apart alike in every part.
     unit_of = np.where(owners.known, owners.codes, -1).astype(np.int64)
     return PrivateRows(rows, target, unit_of, unit_of), labels, owners.groups, len(owners.ids)

@@ -246,10 +246,6 @@ class DamagedCheckpointError(PateError, ValueError):
     """A stored teacher is truncated, altered, or of types that are not trusted."""
 
 
-#: Under the name by which it is caught.
-DamagedCheckpointError.__module__ = "pate.teachers.checkpoints"
-
-
 def seal(data: bytes, key: bytes) -> bytes:
     """Return the HMAC-SHA256 of ``data``, 32 bytes; its secret is derived from a teacher's private recipe."""
     secret = hashlib.sha256(b"pate checkpoint seal\0" + key).digest()

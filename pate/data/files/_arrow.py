@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pate.core.curator import need
-from pate.data.files._npz import check_unpacked, reason
+from pate.data.files._npz import check_unpacked, readable, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -46,34 +46,25 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     parts = parquet_parts(path) if path.is_dir() else [path]
-    try:
+    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
+    with readable(path, "Parquet table", "It may be truncated, or its parts differ: write it again.", Exception):
         for part in parts:
             _check_part(part)
         if not path.is_dir():
             frame = arrow_frame(pq.read_table(path, partitioning=None), nullable=nullable)
         else:
             # Names of sub-folders as texts: by what else there is, arrow would make 7 of 007.
-            keys = {
-                piece.partition("=")[0]: "string"
-                for part in parts
-                for piece in part.relative_to(path).parts[:-1]
-                if is_key(piece)
-            }
+            folders = [piece for part in parts for piece in part.relative_to(path).parts[:-1]]
+            keys = list(dict.fromkeys(piece.partition("=")[0] for piece in folders if is_key(piece)))
             data = ds.dataset(
                 [str(part) for part in parts],
                 format="parquet",
-                partitioning=_partitioning(list(keys)) if keys else None,
+                partitioning=_partitioning(keys) if keys else None,
                 partition_base_dir=str(path),
             )
             frame = arrow_frame(data.to_table(), nullable=nullable)
             for name in keys if not nullable else ():
                 frame[name] = _as_spelt(frame[name])
-    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
-    except Exception as error:
-        raise InvalidInputError(
-            f"{path} is not a readable Parquet table ({reason(error)}). It may be truncated, or its parts differ: "
-            "write it again."
-        ) from None
     return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
 
 
@@ -122,15 +113,11 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
     def blocks(columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
         import pyarrow as pa
 
-        try:
-            for part in parts:
-                with pq.ParquetFile(part, buffer_size=_READ_BYTES) as held:
-                    for batch in held.iter_batches(batch_size=rows, columns=columns, use_threads=False):
-                        yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
-        except (pa.ArrowException, OSError) as error:
-            raise InvalidInputError(
-                f"{path} is not a readable Parquet table ({reason(error)}). Write it again."
-            ) from None
+        for part in parts:
+            reading = readable(path, "Parquet table", "Write it again.", (pa.ArrowException, OSError))
+            with reading, pq.ParquetFile(part, buffer_size=_READ_BYTES) as held:
+                for batch in held.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+                    yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
 
     return empty, blocks
 
@@ -174,6 +161,16 @@ def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
              pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
              pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype()}  # fmt: skip
     return table.to_pandas(types_mapper=kinds.get)
+
+
+def object_frame(names: list[str], rows: list[Any]) -> pd.DataFrame:
+    """Return cells of no declared type as they are; a name may stand twice."""
+    import pandas as pd
+
+    columns = [pd.Series([row[i] for row in rows], dtype=object) for i in range(len(names))]
+    frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
+    frame.columns = pd.Index(names)
+    return frame
 
 
 def _is_text(kind: Any) -> bool:
@@ -286,8 +283,6 @@ class Database:
         return self.query or f'SELECT * FROM "{name}"'
 
     def _sqlite(self) -> pd.DataFrame:
-        import pandas as pd
-
         address = f"file:{quote(str(self.path.absolute()))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as book:
@@ -298,10 +293,7 @@ class Database:
                 names, rows = [part[0] for part in cursor.description or ()], cursor.fetchall()
         except sqlite3.Error as error:
             raise self._failed(error) from None
-        columns = [pd.Series([row[i] for row in rows], dtype=object) for i in range(len(names))]
-        frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
-        frame.columns = pd.Index(names)
-        return frame
+        return object_frame(names, rows)
 
     def _duckdb(self, nullable: bool) -> pd.DataFrame:
         need("duckdb", extra="duckdb", why="A DuckDB file")

@@ -10,7 +10,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from pate.core.types import Mask
 from pate.data._cells import usable_records
 from pate.data._columns import cell_reader
-from pate.data.files._npz import gunzip, reason
+from pate.data.files._npz import gunzip, readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # How a table is written: what its file is, and what parts its cells; said once, recognised once.
 
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+#: In the order of preference where a public file's rows fit several.
+_SAID_AS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 #: What a person may call them where they cannot be typed.
 SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
 
@@ -62,7 +63,7 @@ class TableFormat:
     def __str__(self) -> str:
         words = [
             self.kind,
-            _SEPARATORS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
+            _SAID_AS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
             self.encoding,
             "decimal commas" if self.decimal == "," else "",
             self.part,
@@ -230,8 +231,6 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
-#: In the order of preference where a public file's rows fit several.
-_SEPARATORS = (",", ";", "\t", "|")
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a]")
 _CODE = re.compile(r"\s*0[0-9]+\s*")
 _LONGEST = 2**31 - 1
@@ -261,27 +260,24 @@ class CsvTable:
 
         reader = cell_reader(MISSING, decimal=self.format.decimal)
         places = list(enumerate(self.names))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)
-                frame = pd.read_csv(
-                    io.StringIO(self.text, newline=""),
-                    sep=self.format.sep,
-                    # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
-                    converters={i: reader for i, name in places if kinds and not is_text(name)},
-                    **_exact(pd.__version__),
-                    header=0,
-                    names=list(range(len(self.names))),  # pandas would rename a name that stands twice
-                    dtype={i: "object" for i, name in places if is_text(name)},
-                    index_col=False,
-                    keep_default_na=False,
-                    na_values=list(MISSING),
-                    skipinitialspace=True,
-                    skip_blank_lines=kinds is None,  # of a private file every line is a record
-                    low_memory=False,
-                )
-        except (ValueError, csv.Error, pd.errors.ParserWarning) as error:
-            raise _unreadable(self.path, reason(error)) from None
+        with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.StringIO(self.text, newline=""),
+                sep=self.format.sep,
+                # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
+                converters={i: reader for i, name in places if kinds and not is_text(name)},
+                **_exact(pd.__version__),
+                header=0,
+                names=list(range(len(self.names))),  # pandas would rename a name that stands twice
+                dtype={i: "object" for i, name in places if is_text(name)},
+                index_col=False,
+                keep_default_na=False,
+                na_values=list(MISSING),
+                skipinitialspace=True,
+                skip_blank_lines=kinds is None,  # of a private file every line is a record
+                low_memory=False,
+            )
         frame.columns = pd.Index(self.names)
         if kinds is None and self.format.decimal == ",":
             for name in dict.fromkeys(self.names):
@@ -301,10 +297,8 @@ def open_csv(
     **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say how
     it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
     """
-    try:
+    with _readable(path):
         data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise _unreadable(path, reason(error)) from None
     decimal = wanted.decimal or (like.decimal if like is not None else "")
     if decimal not in ("", ".", ","):
         raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
@@ -390,12 +384,12 @@ def _reader(text: str, sep: str) -> Any:
     return csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
 
 
-def _unreadable(path: Path, why: str) -> InvalidInputError:
-    # The parser's own text may quote a cell: only its kind is told.
-    return InvalidInputError(
-        f"{path} is not a readable CSV table ({why}). It may be truncated, not text with a header line and "
-        "commas (or semicolons, tabs, pipes), or have a quote too many."
+def _readable(path: Path, *more: type[Exception]) -> AbstractContextManager[None]:
+    remedy = (
+        "It may be truncated, not text with a header line and commas (or semicolons, tabs, pipes), or have a quote too "
+        "many."
     )
+    return readable(path, "CSV table", remedy, (OSError, EOFError, ValueError, zlib.error, csv.Error, *more))
 
 
 def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
@@ -478,7 +472,7 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
         if not wanted.recognise:
             return said
     head = _first_line(text)
-    found = {sep: cells for sep in _SEPARATORS if len(cells := _cells(head, sep)) > 1}
+    found = {sep: cells for sep in _SAID_AS if len(cells := _cells(head, sep)) > 1}
     if len(found) < 2:
         return next(iter(found), said or ",")
     if names is not None:  # private: its header is public, its rows are not
@@ -527,7 +521,7 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
     zeros: set[int] = set()
     mark = re.escape(sep)
     coded = re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
-    try:
+    with _readable(path):
         reader = _reader(text, sep)
         header = [cell.strip() for cell in next(reader, [])]
         for row in reader:
@@ -539,8 +533,6 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
                 )
             if coded:
                 zeros.update(i for i, cell in enumerate(row) if cell[:1] in ("0", " ") and _CODE.fullmatch(cell))
-    except csv.Error as error:
-        raise _unreadable(path, reason(error)) from None
     return header, zeros
 
 

@@ -16,7 +16,8 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, PateError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,34 +86,38 @@ _CHUNK = 1 << 24
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
+@contextmanager
+def readable(path: object, what: str, remedy: str, errors: Any = BROKEN) -> Iterator[None]:
+    """Refuse somebody's file that cannot be read in words of our own: a library's may quote its contents."""
+    try:
+        yield
+    except PateError:
+        raise
+    except errors as error:
+        raise InvalidInputError(f"{path} is not a readable {what} ({reason(error)}). {remedy}".rstrip()) from None
+
+
 def read_npz(path: str | os.PathLike[str], *, what: str, remedy: str) -> dict[str, npt.NDArray[Any]]:
     """Return every array of an archive, each decompressed once; ``what`` and ``remedy`` are the words of the error."""
-    try:
-        packed = os.path.getsize(path)
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            check_unpacked(sum(member.file_size for member in members), packed)
-            for member in members:
-                if member.compress_type not in _METHODS:
-                    raise ValueError("packed by another method than numpy's")
-                with archive.open(member) as stream:
-                    name = member.filename.removesuffix(".npy")
-                    if name in arrays:
-                        raise ValueError("a name stands twice")
-                    arrays[name] = _read_array(stream, member.file_size)
-        return arrays
-    except BROKEN as error:
-        raise InvalidInputError(f"{path} is not a readable {what} ({reason(error)}). {remedy}".rstrip()) from None
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    with readable(path, what, remedy), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        check_unpacked(sum(member.file_size for member in members), os.path.getsize(path))
+        for member in members:
+            if member.compress_type not in _METHODS:
+                raise ValueError("packed by another method than numpy's")
+            with archive.open(member) as stream:
+                name = member.filename.removesuffix(".npy")
+                if name in arrays:
+                    raise ValueError("a name stands twice")
+                arrays[name] = _read_array(stream, member.file_size)
+    return arrays
 
 
 def read_npy(path: str | os.PathLike[str], *, what: str, remedy: str) -> npt.NDArray[Any]:
     """Return the array of an npy file; ``what`` and ``remedy`` are the words of the error."""
-    try:
-        with open(path, "rb") as stream:
-            return _read_array(stream, os.fstat(stream.fileno()).st_size)
-    except BROKEN as error:
-        raise InvalidInputError(f"{path} is not a readable {what} ({reason(error)}). {remedy}".rstrip()) from None
+    with readable(path, what, remedy), open(path, "rb") as stream:
+        return _read_array(stream, os.fstat(stream.fileno()).st_size)
 
 
 def reason(error: BaseException) -> str:

@@ -6,15 +6,16 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate.core.curator import need
 from pate.data._columns import settled
-from pate.data.files._arrow import Database, is_key, parquet_blocks, parquet_parts, read_parquet
+from pate.data.files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
 from pate.data.files._csv import MISSING, TableFormat, Wanted, open_csv
-from pate.data.files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, reason
+from pate.data.files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, readable
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,40 +33,28 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     """Return a sheet's cells as objects, and the sheet's name; a workbook of one sheet needs no name."""
     need("openpyxl", extra="excel", why="An Excel workbook")
     import openpyxl
-    import pandas as pd
 
-    try:
-        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of drop-down lists and the like, which are no cells
+    remedy = "It may be truncated or protected by a password: save it again as .xlsx."
+    # Whatever a damaged archive makes of any of its parts.
+    with readable(path, "Excel workbook", remedy, Exception), warnings.catch_warnings():
+        # Of drop-down lists and the like, which are no cells; and of a date that is none openpyxl quotes the cell.
+        warnings.simplefilter("ignore")
+        with zipfile.ZipFile(path) as archive:
             check_unpacked(sum(member.file_size for member in archive.infolist()), path.stat().st_size)
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        names = [page.title for page in book.worksheets]
-    except Exception as error:  # whatever a damaged archive makes of any of its parts
-        raise _unreadable(path, error) from None
-    try:
-        chosen = _chosen(path, names, sheet)
-        page = book[chosen]
-        page.reset_dimensions()  # some programs write them wrongly
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a date that is none openpyxl quotes the cell
-                lines = [tuple(line) for line in page.iter_rows(values_only=True)]
-        except Exception as error:
-            raise _unreadable(path, error) from None
-    finally:
-        book.close()
+        with closing(book):
+            chosen = _chosen(path, [page.title for page in book.worksheets], sheet)
+            page = book[chosen]
+            page.reset_dimensions()  # some programs write them wrongly
+            lines = [tuple(line) for line in page.iter_rows(values_only=True)]
     header = list(lines[0]) if lines else []
     while header and header[-1] is None:
         header.pop()
     width, body = len(header), lines[1:]
     while body and all(cell is None for cell in body[-1][:width]):  # formatted, and never filled
         body.pop()
-    cells = [_width(line, width) for line in body]
     names = [f"Unnamed: {i}" if name is None else str(name).strip() for i, name in enumerate(header)]
-    columns = [pd.Series([line[i] for line in cells], dtype=object) for i in range(width)]
-    frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
-    frame.columns = pd.Index(names)
-    return frame, chosen
+    return object_frame(names, [_width(line, width) for line in body]), chosen
 
 
 def _width(line: tuple[Any, ...], width: int) -> list[Any]:
@@ -84,13 +73,6 @@ def _chosen(path: Path, names: list[str], sheet: str | None) -> str:
     raise InvalidInputError(
         f"{path.name} has the sheets {', '.join(map(repr, names))};{wrong} say which one holds the table: sheet= "
         "(--sheet)."
-    )
-
-
-def _unreadable(path: Path, error: Exception) -> InvalidInputError:
-    return InvalidInputError(
-        f"{path} is not a readable Excel workbook ({reason(error)}). It may be truncated or protected by a password: "
-        "save it again as .xlsx."
     )
 
 

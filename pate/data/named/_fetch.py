@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from pate.core.curator import need
 from pate.core.files import atomic_path
-from pate.data.files._npz import BROKEN, check_unpacked, gunzip, read_npz, reason
+from pate.data.files._npz import BROKEN, check_unpacked, gunzip, read_npz, readable
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 #: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.
@@ -127,12 +127,8 @@ def _bytes(data: bytes) -> Content:
 def _read(path: Path, remedy: str, *, as_is: bool) -> Content:
     if path.suffix == ".npz":
         return read_npz(path, what="data file", remedy=remedy)
-    try:
-        if as_is:
-            return _bytes(path.read_bytes())
-        return {"text": np.frombuffer(gunzip(path.read_bytes()), dtype=np.uint8)}
-    except BROKEN as error:
-        raise InvalidInputError(f"{path} is not a readable data file ({reason(error)}). {remedy}") from None
+    with readable(path, "data file", remedy):
+        return _bytes(path.read_bytes()) if as_is else text_contents([gunzip(path.read_bytes())])
 
 
 def _write(path: Path, content: Content, *, as_is: bool) -> None:
