@@ -28,20 +28,10 @@ _INDEX = "__index_level_"
 def plain_rows(X: Any, *, name: str = "X") -> Any:
     """Return a table of another library as a DataFrame, a column as a 1-d array; anything else as it is.
 
-    Parameters
-    ----------
-    X : any rows
-        polars DataFrames, pyarrow Tables and RecordBatches, and whatever else speaks Arrow's C stream, become
-        DataFrames: numbers and true/false float64 where some are missing, texts objects (NaN where missing), Arrow's
-        dictionaries and polars' categories pandas' own. A polars Series, a pyarrow Array: see :func:`plain_column`.
-    name : str
-        What to call ``X`` in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        A query that was not carried out (a polars LazyFrame, a dask DataFrame), or a column of another declared type
-        (dates, lists), which is named.
+    polars DataFrames, pyarrow Tables and whatever else speaks Arrow's C stream become DataFrames: numbers and
+    true/false float64 where some are missing, texts objects (NaN where missing), Arrow's dictionaries and polars'
+    categories pandas' own. A query that was not carried out, and a column of another declared type (dates, lists), is
+    refused.
     """
     if isinstance(X, tuple | Mapping) and not hasattr(X, "iloc"):
         _refuse_several(X, name)

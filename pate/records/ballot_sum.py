@@ -93,15 +93,6 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
     """Return rows in whole numbers: |p|^2 <= G^2 exactly, and p >= 0 unless ``kind`` is signed.
 
     Each row depends on its own numbers alone: one that is not finite becomes zero, one that is too long is scaled.
-
-    Parameters
-    ----------
-    phi : float64 array of shape (n, d)
-    kind : {"soft", "hard", "signed"}
-
-    Returns
-    -------
-    int64 array of shape (n, d)
     """
     check_choice("kind", kind, KINDS)
     rows = np.array(phi, dtype=np.float64, order="C")
@@ -116,14 +107,8 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
 def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float) -> IntArray:
     """Return trunc(2^16 clip_C(e_y - q)) in whole numbers, |r| <= floor(2^16 C) exactly; zero where y is none.
 
-    Parameters
-    ----------
-    probabilities : float64 array of shape (n, m)
-        A row that is not finite gives the zero residual.
-    labels : int64 array of shape (n,)
-        Class indices; -1 gives the zero residual.
-    clip : float
-        C, in (0, sqrt 2].
+    ``probabilities`` (n, m): a row that is not finite gives the zero residual, as the label -1 does; C is ``clip``, in
+    (0, sqrt 2].
     """
     clip = check_clip(clip)
     r = -np.array(probabilities, dtype=np.float64, order="C")
@@ -200,13 +185,7 @@ def centred(sums: IntArray) -> IntArray:
 def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None = None) -> int:
     """Return the square of how far one unit can move a sum of ballots, an exact whole number: the module's table.
 
-    Parameters
-    ----------
-    kind : {"soft", "hard", "signed"}
-    n_classes : int
-    adjacency : {"replace-one", "add-or-remove"}
-    clip : float or None
-        Of residual ballots; None for class ballots.
+    ``clip`` is that of residual ballots, None for class ballots.
     """
     check_choice("kind", kind, KINDS)
     check_choice("adjacency", adjacency, ADJACENCIES)

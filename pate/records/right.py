@@ -132,22 +132,9 @@ def right_sums(
 ) -> IntArray:
     """Return the counts of these units, exact whole numbers: the module's table.
 
-    Parameters
-    ----------
-    answers : int64 array of shape (n,)
-        Class indices that the model gives; -1 where it cannot be asked.
-    labels : int64 array of shape (n,)
-        Class indices; -1 where a record is not usable.
-    owners : int64 array of shape (n,) or None
-        All records of a person carry one number, and stand here.
-    n_classes : int
-    counted : bool
-        Wrong answers too (add-or-remove).
-    by_class : bool
-
-    Returns
-    -------
-    int64 array of shape (n_cells, 1)
+    Answers and labels are class indices, -1 where the model cannot be asked or a record is not usable; all records of a
+    person carry one number in ``owners``, and stand here. ``counted``: wrong answers too (add-or-remove). Returns int64
+    of shape (n_cells, 1).
     """
     usable = np.flatnonzero((labels >= 0) & (answers >= 0))
     y, right = labels[usable], answers[usable] == labels[usable]

@@ -44,17 +44,7 @@ class BallotSpace(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: None = None) -> Self:
         """Fit on public rows.
 
-        Parameters
-        ----------
-        X : float array of shape (n_public, p)
-            The public rows' representation: finite numbers.
-        y : None
-            Ignored.
-
-        Raises
-        ------
-        InvalidInputError
-            ``X`` is something private, or not numbers of that shape; a setting does not fit it.
+        ``X`` (n_public, p), finite numbers, is the public rows' representation; what is private by its type is refused.
         """
         z = _public(X)
         self.n_features_in_ = z.shape[1]

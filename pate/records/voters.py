@@ -42,16 +42,8 @@ from pate.votes import ABSTAIN, hash_queries
 class CappedVotes:
     """What every record votes on public rows, or that it abstains: **sensitive**.
 
-    Attributes
-    ----------
-    labels : int array of shape (n_records, n_queries)
-        Class indices, ABSTAIN where the public row is farther from the record than the radius.
-    classes : tuple
-    n_units : int
-        Number of records, each a teacher of its own (public under replace-one adjacency).
-    query_hashes : tuple of str
-    fingerprint : str
-        By which a ledger recognises the records. **Sensitive.**
+    ``labels`` (n_records, n_queries) are class indices, ABSTAIN where the public row is farther from the record than
+    the radius; by ``fingerprint``, **sensitive**, a ledger recognises the records.
     """
 
     labels: Any
@@ -72,16 +64,8 @@ class CappedVotes:
 def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray, radius: float) -> Any:
     """Return each record's class for the public rows within ``radius`` of it, ABSTAIN for the others.
 
-    Parameters
-    ----------
-    maps : PublicMap
-    rows : private rows, n of them
-    labels : int64 array of shape (n,)
-        -1 abstains everywhere.
-    public : float64 array of shape (n_queries, d)
-        phi of public rows.
-    radius : float
-        Between directions: |phi_i - phi_j|, at most 2.
+    ``public`` (n_queries, d) is phi of public rows, the radius |phi_i - phi_j| at most 2; a label of -1 abstains
+    everywhere.
     """
     radius = check_real("radius", radius, low=0, low_open=True, high=2)
     found = np.full((n_rows(rows), len(public)), ABSTAIN, dtype=np.int16 if labels.max(initial=0) < 2**15 else np.int32)

@@ -426,17 +426,8 @@ def kept_name(rep: Any, *, strict: bool = True) -> str:
 def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Return all arrays of a fitted representation, its parts' included, and its description for JSON.
 
-    Parameters
-    ----------
-    rep : Representation
-    keep : bool
-        With what a file needs beyond: bytes that differ from one writing to the next, which no digest of what was
-        fitted may cover.
-
-    Raises
-    ------
-    InvalidInputError
-        It is to be kept, and cannot be.
+    ``keep`` adds what a file needs beyond: bytes that differ from one writing to the next, which no digest of what was
+    fitted may cover. What cannot be kept is then refused.
     """
     reader_arrays, reader_words = rep.cells_.state() if hasattr(rep, "cells_") else ({}, None)
     arrays, words = rep._state()

@@ -50,8 +50,6 @@ class RandomFourier(Representation):
     ----------
     bandwidth_ : float
         In the units of the columns.
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -147,8 +145,7 @@ class PublicPCA(Representation):
         The public variances along the components, falling.
     total_variance_ : float
         Of all components, kept or not.
-    n_components_, n_features_out_ : int
-    provenance_ : str
+    n_components_ : int
 
     Notes
     -----
@@ -298,8 +295,6 @@ class Chain(_Joined):
     Attributes
     ----------
     parts_ : tuple of fitted representations
-    n_features_out_ : int
-    provenance_ : str
 
     Examples
     --------
@@ -386,8 +381,6 @@ class Combined(_Joined):
     parts_ : tuple of fitted representations
     scales_ : float64 array of shape (n_parts,)
         What each part's vectors are multiplied with.
-    n_features_out_ : int
-    provenance_ : str
 
     Examples
     --------

@@ -40,7 +40,6 @@ class PublicNeighbours(Representation):
     ----------
     n_features_out_ : int
         As many as the rows have; vectors have length 1.
-    provenance_ : str
 
     Examples
     --------
@@ -136,8 +135,6 @@ class KernelPCA(Representation):
         Variances of the landmarks along the components, falling.
     bandwidth_ : float
         h.
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----

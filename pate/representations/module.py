@@ -49,8 +49,6 @@ class FromModule(Representation):
     Attributes
     ----------
     module_ : nn.Module
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----

@@ -29,13 +29,7 @@ _SEED = 0x0A9A
 
 
 def as_vectors(name: str, output: Any, n_rows: int) -> npt.NDArray[Any]:
-    """Return an output as finite rows of floats: a row that is not finite is zero throughout.
-
-    Raises
-    ------
-    InvalidInputError
-        It has another number of rows, or is none of numbers.
-    """
+    """Return an output as finite rows of floats: a row that is not finite is zero throughout."""
     made = np.asarray(output.toarray() if is_sparse(output) else output)
     if made.ndim == 1 or len(made) != n_rows or made.dtype.kind not in "biuf":
         raise InvalidInputError(
@@ -55,10 +49,7 @@ def check_rows_apart(name: str, block_map: Callable[[Any], npt.NDArray[Any]], ce
     A block of public rows is mapped twice, then with all rows but two exchanged for made-up ones (both must give the
     same bits), and in another order (the same numbers: their last bits may hang on the place, which is public).
 
-    Raises
-    ------
-    InvalidInputError
-        It is none, draws at random, or mixes rows (a mean over the batch, batch normalisation in training mode).
+    Refuses one that draws at random, or mixes rows (a mean over the batch, batch normalisation in training mode).
     """
     n = int(rows.shape[0])
     rng = np.random.default_rng(_SEED)
@@ -119,13 +110,7 @@ _LONGEST = 300
 
 
 def check_provenance(provenance: Any, *, needed: bool) -> str:
-    """Return what a person says of where something comes from: one line.
-
-    Raises
-    ------
-    InvalidInputError
-        Nothing is said where it is needed, or it is no single line.
-    """
+    """Return what a person says of where something comes from: one line."""
     said = provenance.strip() if isinstance(provenance, str) else None
     if said is None or len(said) > _LONGEST or not said.isprintable():
         raise InvalidInputError(
@@ -175,8 +160,6 @@ class FromTransformer(Representation):
     Attributes
     ----------
     transformer_ : the fitted transformer
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----

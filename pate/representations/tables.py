@@ -40,11 +40,6 @@ class PublicScale(Representation):
         0 leaves the scale as it is, 1 makes all spreads alike, 1/2 is between: of wavelet scattering it lets the quiet
         maps be heard without letting them speak alone.
 
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
-
     Notes
     -----
     Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
@@ -87,11 +82,6 @@ class PublicScale(Representation):
 class AboveLeast(Representation):
     """Columns less their least public value, and no less than 0: of amounts, how far they are from nothing.
 
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
-
     Notes
     -----
     Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
@@ -128,11 +118,6 @@ class UnitRows(Representation):
     constant : float
         A last coordinate of this value, the others being scaled so that the row has norm 1: a bias that a linear model
         pays for with ``constant**2`` of its gradient. 0 adds no coordinate.
-
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -182,11 +167,6 @@ class GroupedRows(Representation):
     ----------
     n_groups : int
         Divides the number of columns.
-
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -259,11 +239,6 @@ class TableMap(Representation):
         Of a thermometer, at least 2.
     max_categories : int
         At least 2.
-
-    Attributes
-    ----------
-    n_features_in_, n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -457,8 +432,6 @@ class TextMap(Representation):
     ----------
     vocabulary_ : list of str
         Terms that stand in at least two public texts (in one, where no two share any).
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
