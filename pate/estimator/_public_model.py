@@ -83,14 +83,13 @@ def _share(name: str, value: float | None) -> float:
     return check_real(name, value, low=0, high=1, low_open=True, high_open=True)
 
 
-_HASH_ROWS = 4096
 #: Who leaves a model with the labels, so that no student need learn from them.
 OWN_MODEL = ("auto", "records", "dpsgd")
 
 
 def hashes_of(rows: Any) -> tuple[str, ...]:
     """Return a hash of every public row."""
-    return hash_rows(rows, chunk_size=_HASH_ROWS)
+    return hash_rows(rows)
 
 
 def digest_of(hashes: tuple[str, ...]) -> str:

@@ -154,14 +154,14 @@ class RecordModel(Answers):
             pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
             parts = []
             for piece in pieces:
-                parts.append(in_blocks(self._of_directions, piece.p, len(piece.p)))
+                parts.append(in_blocks(lambda p: self._said(p.astype(np.float64) / GRID), piece.p, len(piece.p)))
                 let_go()
             casts = [p.labels >= 0 for p in X.pieces]
             return np.where(np.concatenate(casts), np.concatenate(parts), -1)
         rows, readable = rows_of(X, width=self.voters._map.width)
         n = n_rows(rows)
         made = track(slabs(n), total=-(-n // _SLAB), label="answers", show=verbose)
-        parts = [in_blocks(self._of_rows, take(rows, slab), len(slab)) for slab in made]
+        parts = [in_blocks(lambda part: self._said(self.asked(part)), take(rows, slab), len(slab)) for slab in made]
         return np.where(readable, np.concatenate([np.zeros(0, dtype=np.int64), *parts]), -1)
 
     def takes_held(self, held: Any, voters: RecordVoters) -> bool:
@@ -181,12 +181,6 @@ class RecordModel(Answers):
         exact = maps.exact and bool(getattr(head, "exact_", False))
         exact = exact and (self.columns is None or bool(getattr(self.columns, "exact_", False)))
         return own and columns and (exact or (unit == "record" and self.voters.adjacency == "replace-one"))
-
-    def _of_rows(self, rows: Any) -> tuple[IntArray, Mask]:
-        return self._said(self.asked(rows))
-
-    def _of_directions(self, p: Any) -> tuple[IntArray, Mask]:
-        return self._said(np.asarray(p, dtype=np.float64) / GRID)
 
     def _said(self, asked: FloatArray) -> tuple[IntArray, Mask]:
         fine = np.asarray(np.isfinite(asked).all(axis=1))

@@ -283,7 +283,7 @@ class RecordVoters:
         none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
         every record an owner, or drop it.
         """
-        return self._cast(X, y, groups, None, None)
+        return self._cast(X, y, groups, self._sums())
 
     def cast_residuals(self, X: Any, y: Any = None, model: Any = None, *, clip: float, groups: Any = None) -> BallotSum:
         """Return the exact sum of phi (x) clip(e_y - p(x)): every record's disagreement with a public model.
@@ -306,7 +306,7 @@ class RecordVoters:
         """
         if not hasattr(model, "predict_proba"):
             raise InvalidInputError(f"model must have predict_proba(phi), got {shown(model)}. Pass a fitted head.")
-        return self._cast(X, y, groups, model, check_clip(clip))
+        return self._cast(X, y, groups, self._sums(model, check_clip(clip)))
 
     def capped_votes(self, X: Any, y: Any, *, X_public: Any, radius: float) -> CappedVotes:
         """Return every record's votes on public rows near it, for a run under :class:`pate.VoteCap`.
@@ -343,35 +343,27 @@ class RecordVoters:
         hashes = hash_queries(public)
         return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
 
-    def _cast(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+    def _cast(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         if isinstance(X, HeldRecords):
-            return self._held(X, y, groups, model, clip)
-        if y is None:
-            return self._chunks(X, model, clip)
-        return self._part(X, y, groups, model, clip)
-
-    def _chunks(self, X: Any, model: Any, clip: float | None) -> BallotSum:
+            return self._held(X, y, groups, sums)
+        if y is not None:
+            return self._part(X, y, groups, sums)
         if not isinstance(X, Iterable) or hasattr(X, "shape"):
             raise InvalidInputError("y must be given, unless X is an iterable of (X, y) or (X, y, groups) chunks.")
         total: BallotSum | None = None
         for chunk in X:
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
                 raise InvalidInputError(f"chunks must be (X, y) or (X, y, groups), got {shown(chunk)}.")
-            part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, model, clip)
+            part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, sums)
             total = part if total is None else total + part
         if total is None:
             raise InvalidInputError("X must have at least one chunk of records, got none.")
         return total
 
-    def _part(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+    def _part(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         tasks, n_tasks, whose, read = self._read(X, y, groups)
-        look = Directions(self._map, keep=getattr(model, "takes", "phi") != "phi")
-        made = track(
-            self._each(Work(look, self._sums(model, clip)), tasks),
-            total=n_tasks,
-            label=self.step,
-            show=self._shown(whose),
-        )
+        look = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
+        made = track(self._each(Work(look, sums), tasks), total=n_tasks, label=self.step, show=self._shown(whose))
         cast: list[Mask] = []
 
         def parts() -> Iterator[IntArray]:
@@ -379,11 +371,11 @@ class RecordVoters:
                 cast.append(voted)
                 yield part
 
-        total = self._added(parts(), whose, model, clip)
+        total = self._added(parts(), whose, sums)
         self._tell(read, cast)
         return total
 
-    def _held(self, held: HeldRecords, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+    def _held(self, held: HeldRecords, y: Any, groups: Any, sums: Sums) -> BallotSum:
         if y is not None or groups is not None:
             raise InvalidInputError("y and groups must be left out where X is held records, which have them.")
         space = held.of[0] if held.maps is self._map else self.fingerprint()
@@ -392,22 +384,20 @@ class RecordVoters:
                 "X is records held by other voters: of another space, other classes or another adjacency. Hold them by "
                 "these."
             )
-        if getattr(model, "takes", "phi") != "phi":
+        if getattr(sums.model, "takes", "phi") != "phi":
             raise InvalidInputError(
                 "model must be one that is asked with phi where X is held records: no more is kept of them. Pass the "
                 "records themselves."
             )
-        return self._added(map(self._sums(model, clip), held.pieces), held.whose, model, clip, space)
+        return self._added(map(sums, held.pieces), held.whose, sums, space)
 
-    def _added(
-        self, parts: Iterable[IntArray], whose: Whose, model: Any, clip: float | None, space: str | None = None
-    ) -> BallotSum:
-        sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
+    def _added(self, parts: Iterable[IntArray], whose: Whose, sums: Sums, space: str | None = None) -> BallotSum:
+        total = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
-            sums += part
+            total += part
             let_go()
-        facts = self._facts(whose, model, clip, self.fingerprint() if space is None else space)
-        return BallotSum(centred(sums) if clip is None else sums, facts, whose)
+        facts = self._facts(whose, sums.model, sums.clip, self.fingerprint() if space is None else space)
+        return BallotSum(centred(total) if sums.clip is None else total, facts, whose)
 
     def _public_facts(self, space: str | None = None) -> tuple[Any, ...]:
         """Return all that decides what held directions and class indices mean, and what their sum is said to be."""
@@ -415,7 +405,7 @@ class RecordVoters:
         told = (self.adjacency, self.nominal_n, self.classes_inferred)
         return (self.fingerprint() if space is None else space, self.space.kind, classes, *told)
 
-    def _sums(self, model: Any, clip: float | None) -> Sums:
+    def _sums(self, model: Any = None, clip: float | None = None) -> Sums:
         return Sums(self.space.kind, len(self.classes), model, clip)
 
     def _shown(self, whose: Whose) -> bool:

@@ -18,7 +18,7 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import one_device
 from pate.representations._base import Representation
-from pate.representations.own import _of_width, as_vectors, check_provenance, check_rows_apart
+from pate.representations.own import as_vectors, check_provenance, check_rows_apart
 
 _SEED = 0x9B0E
 #: Made-up rows by whose vectors a file tells an architecture from another with the same weights.
@@ -124,7 +124,7 @@ class FromModule(Representation):
                 f"module must return a tensor, it returned a {type(made).__name__}. Wrap it in a module that does."
             )
         values = (made.float() if made.dtype == torch.bfloat16 else made).cpu().numpy()
-        return _of_width("module", as_vectors("module", values, len(block)), self.n_features_out_)
+        return as_vectors("module", values, len(block), self.n_features_out_)
 
     def _probed(self) -> npt.NDArray[Any]:
         """Return the vectors of made-up rows within the public bounds."""

@@ -28,7 +28,7 @@ from pate.representations._cells import NumberCells, SparseCells, TextCells
 _SEED = 0x0A9A
 
 
-def as_vectors(name: str, output: Any, n_rows: int) -> npt.NDArray[Any]:
+def as_vectors(name: str, output: Any, n_rows: int, width: int) -> npt.NDArray[Any]:
     """Return an output as finite rows of floats: a row that is not finite is zero throughout."""
     made = np.asarray(output.toarray() if is_sparse(output) else output)
     if made.ndim == 1 or len(made) != n_rows or made.dtype.kind not in "biuf":
@@ -37,6 +37,8 @@ def as_vectors(name: str, output: Any, n_rows: int) -> npt.NDArray[Any]:
             f"{shown(made) if made.ndim == 0 else f'an array of {made.dtype} of shape {made.shape}'}."
         )
     made = made.reshape(n_rows, -1)
+    if width and made.shape[1] != width:
+        raise InvalidInputError(f"{name} must return vectors of one length, {width}, got {made.shape[1]}.")
     if made.dtype not in (np.float32, np.float64):
         made = made.astype(np.float32 if made.dtype == np.float16 else np.float64)
     fine = np.isfinite(made).all(axis=1)
@@ -249,8 +251,7 @@ class FromTransformer(Representation):
                 return np.zeros((1, self.n_features_out_))
         else:
             found = self.transformer_.transform(self._shown(block))
-        made = as_vectors("transformer", found, int(block.shape[0])).astype(np.float64)
-        return _of_width("transformer", made, self.n_features_out_)
+        return as_vectors("transformer", found, int(block.shape[0]), self.n_features_out_).astype(np.float64)
 
     def _provenance(self) -> str:
         name = type(self.transformer).__name__
@@ -282,12 +283,6 @@ class FromTransformer(Representation):
         # What was fitted here on public rows may be fitted anew; what was given stays as it is.
         self.transformer = copy.deepcopy(self.transformer_) if self.given_ else clone(self.transformer_)
         self._check()
-
-
-def _of_width(name: str, made: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    if width and made.shape[1] != width:
-        raise InvalidInputError(f"{name} must return vectors of one length, {width}, got {made.shape[1]}.")
-    return made
 
 
 def _hash(transformer: Any) -> str:

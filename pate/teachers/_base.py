@@ -50,7 +50,6 @@ from pate.votes import Votes
 
 #: Rows that all teachers look at before the next ones are taken up: bounds memory, whatever the number of rows.
 _BLOCK_ROWS = 65_536
-_HASH_ROWS = 4096
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +242,7 @@ class ShardEnsemble(Trains, BaseEstimator):
             "classes": self.classes_,
             "unit": self.partition_.unit,
             "n_units": self.partition_.n_units,
-            "query_hashes": hash_rows(named, chunk_size=_HASH_ROWS),
+            "query_hashes": hash_rows(named),
         }
         if kept is not None:
             votes = Votes.from_labels(kept, **facts)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 # Rows (array, DataFrame, sparse matrix or texts): checked at the door, cut by index.
 
 
+#: Rows that are looked at together.
+_BLOCK = 4096
+
+
 def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
     """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
 
@@ -190,13 +194,13 @@ def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None
     return as_floats(X).to_numpy() if is_frame(X) else X
 
 
-def hash_rows(X: Any, *, chunk_size: int) -> tuple[str, ...]:
+def hash_rows(X: Any) -> tuple[str, ...]:
     """Return the digests of :func:`pate.votes.hash_queries`, a sparse row hashing like the same row when dense."""
     if is_texts(X):
         return hash_queries(X.reshape(-1, 1))
     if not is_sparse(X):
         return hash_queries(X)
-    return tuple(digest for part in slices(X.shape[0], chunk_size) for digest in hash_queries(X[part].toarray()))
+    return tuple(digest for part in slices(X.shape[0], _BLOCK) for digest in hash_queries(X[part].toarray()))
 
 
 def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
@@ -358,13 +362,9 @@ def complete_rows(X: Any) -> Mask:
         return np.array([all(map(_is_there, row)) for row in cells], dtype=bool)
     if X.dtype.kind != "f":
         return np.ones(n, dtype=bool)
-    return np.array([bool(np.isfinite(row).all()) for row in cells]) if n < 64 else _finite_rows(cells)
-
-
-def _finite_rows(cells: npt.NDArray[Any]) -> Mask:
-    found = np.empty(len(cells), dtype=bool)
-    for start in range(0, len(cells), 4096):
-        found[start : start + 4096] = np.isfinite(cells[start : start + 4096]).all(axis=1)
+    found = np.empty(n, dtype=bool)
+    for part in slices(n, _BLOCK):
+        found[part] = np.isfinite(cells[part]).all(axis=1)
     return found
 
 
@@ -467,7 +467,7 @@ def warn_of_duplicates(X: Any, cut: Partition) -> None:
     if isinstance(X, np.ndarray) and X.ndim > 2:
         X = X.reshape(len(X), -1)
     if is_sparse(X):
-        X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
+        X = np.asarray(hash_rows(X), dtype=object).reshape(-1, 1)
     try:
         n_duplicates = count_cross_shard_duplicates(X, cut)
     except (InvalidInputError, TypeError):  # a cell that cannot be compared, such as a list

@@ -127,7 +127,6 @@ class AnswerCache:
         return known
 
 
-_HASH_ROWS = 4096
 
 
 class CallableTeachers:
@@ -286,7 +285,7 @@ class CallableTeachers:
                [1, 1]])
         """
         rows = read_rows(X)
-        hashes = hash_rows(rows, chunk_size=_HASH_ROWS)
+        hashes = hash_rows(rows)
         n_classes = len(self.classes_)
         note("functions", functions=self._functions)
         facts: dict[str, Any] = {
