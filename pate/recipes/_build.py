@@ -121,21 +121,9 @@ def fitted_representation(
 ) -> Representation:
     """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
 
-    Parameters
-    ----------
-    kind : {"table", "mixed", "image", "text"}
-    X_public : rows
-    representation : Representation or None
-        Taken as it is where it is fitted.
-    image_shape : tuple or None
-        See :func:`kind_of`.
-    random_state : int
-        Public.
-    max_categories : int
-        Of the default for columns of text, see :class:`pate.representations.TableMap`.
-    checkpoint_dir : path or None
-        Where it is kept once it is fitted, and found again; see :func:`pate.representations.cached`.
-    verbose : bool
+    One that is fitted is taken as it is; how many of its categories a column of text keeps is ``max_categories``
+    (:class:`pate.representations.TableMap`). ``image_shape`` is that of :func:`kind_of`, ``random_state`` public; in
+    ``checkpoint_dir`` it is kept once it is fitted, and found again (:func:`pate.representations.cached`).
 
     Examples
     --------
@@ -170,10 +158,7 @@ def default_representation(
 ) -> Any:
     """Return the default of this kind of data, unfitted; how the public rows look decides within a kind.
 
-    Parameters
-    ----------
-    kind, X_public, image_shape, random_state, max_categories, verbose
-        See :func:`fitted_representation`.
+    Its settings are those of :func:`fitted_representation`.
 
     Examples
     --------

@@ -248,16 +248,7 @@ FEWEST_PUBLIC = 20
 def chosen_road(facts: PublicFacts) -> tuple[str, str]:
     """Return ``"records"`` or ``"dpsgd"``, and why: what ``voters="auto"`` means.
 
-    Parameters
-    ----------
-    facts : PublicFacts
-        Of no private cell. Only the number of public rows counts so far.
-
-    Returns
-    -------
-    road : {"records", "dpsgd"}
-    reason : str
-        For the statement.
+    The reason is for the statement. Only the number of public rows counts so far.
 
     Examples
     --------
@@ -314,14 +305,6 @@ def choose(facts: PublicFacts) -> Recipe:
     """Return the settings of record voters for public facts.
 
     Nothing but ``facts`` is looked at, so that the choice costs no privacy.
-
-    Parameters
-    ----------
-    facts : PublicFacts
-
-    Returns
-    -------
-    Recipe
 
     Examples
     --------

@@ -205,41 +205,12 @@ class RecordsPlan:
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
-        Parameters
-        ----------
-        terms : ReleaseTerms
-        X_public : rows
-        classes : sequence
-        n_units : int
-        unit : {"record", "group"}
-        representation : Representation
-            Fitted, see :func:`fitted_representation`.
-        kind : {"table", "mixed", "image", "text"}
-        recipe : Recipe or None
-            None takes the rule's.
-        rule : callable
-            What chooses a recipe from public facts.
-        classes_inferred : bool
-        image_shape : tuple or None
-            Of rows that are flattened images.
-        random_state : int
-            Public.
-        n_jobs : int or None
-        checkpoint_dir : path or None
-            Where a student of images is kept while it trains, so that a run that was cut off goes on to the very bits.
-        verbose : bool
-        anyway : bool
-        measure : bool, "by class" or None
-            Whether records say in the end how often the model is right; None: where noise alone leaves an interval of
-            less than five points to either side (:func:`pate.release.measured_shares`).
-        decide : {"likeliest", "balanced"}
-            Whether a row is of the likeliest class, or of the one whose probability is largest beside its mean over the
-            public rows.
-
-        Raises
-        ------
-        InvalidInputError
-            A recipe that does not fit these rows, or whose rounds could not all be run.
+        ``representation`` is fitted (:func:`fitted_representation`); a ``recipe`` of None is the rule's, which chooses
+        from public facts. ``measure`` says whether records tell in the end how often the model is right; None: where
+        noise alone leaves an interval of less than five points to either side (:func:`pate.release.measured_shares`).
+        ``decide`` is "likeliest", or "balanced": the class whose probability is largest beside its mean over the public
+        rows. In ``checkpoint_dir`` a student of images is kept while it trains, so that a run that was cut off goes on
+        to the very bits. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
         """
         check_decide(decide)
         if recipe is not None:
@@ -386,18 +357,8 @@ class RecordsPlan:
     ) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return the labels of all public rows and the model.
 
-        Parameters
-        ----------
-        X, y, groups
-            Private records, class values and owners.
-        evidence : Evidence or None
-        commonest : float or None
-            Share of the commonest class, where a person stated it: labels that are no better are told of.
-
-        Raises
-        ------
-        BudgetExceededError, LedgerError, InvalidInputError
-            See :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast`.
+        ``commonest`` is the share of the commonest class, where a person stated it: labels that are no better are told
+        of. Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
         """
         evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
         _ = self.mechanisms  # refused before anything is cast

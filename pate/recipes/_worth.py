@@ -86,16 +86,6 @@ def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
     The share above chance is a logistic function of log evidence, log public rows and whether there are two classes,
     fitted by ``experiments/_expected_law.py`` to the stored runs of ``rule_development.py``, whose constants it has.
 
-    Parameters
-    ----------
-    facts : PublicFacts
-    recipe : Recipe
-        What :func:`choose` says.
-
-    Returns
-    -------
-    Expectation
-
     Examples
     --------
     >>> from pate.recipes import choose
@@ -228,15 +218,7 @@ def check_expected(
 ) -> Expectation:
     """Return what to expect, and refuse what is worth nearly nothing, with a better budget.
 
-    Parameters
-    ----------
-    facts : PublicFacts
-        Their mu is what will be spent.
-    recipe : Recipe
-    unit : {"record", "group"}
-    delta : float
-    commonest : float or None
-        See :func:`least_worth`.
+    The mu of the facts is what will be spent; for ``commonest`` see :func:`least_worth`.
 
     Raises
     ------
@@ -268,12 +250,6 @@ def check_expected(
 
 def without_privacy(facts: PublicFacts, commonest: float | None = None) -> str:
     """Return what would be right how often and cost no privacy: naming the commonest class, and labels by hand.
-
-    Parameters
-    ----------
-    facts : PublicFacts
-    commonest : float or None
-        See :func:`least_worth`.
 
     Examples
     --------

@@ -357,11 +357,6 @@ def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
     Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
     anything on disk.
-
-    Examples
-    --------
-    >>> [p.p.tolist() for p in put_down([Piece(np.ones((1, 2), dtype=np.int32), np.array([0]), None)])]
-    [[[1, 1]]]
     """
     known: list[Piece] = []
     with tempfile.TemporaryFile() as file:
@@ -377,16 +372,7 @@ def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 class Directions:
-    """From rows to their directions, by public maps: each row by itself.
-
-    Examples
-    --------
-    >>> from pate.records.spaces import SignedSpace
-    >>> look = Directions(PublicMap(None, SignedSpace().fit(np.array([[-1.0], [1.0]]))))
-    >>> look(np.array([[9.0], [np.nan]]), np.array([1, 1]), None).p
-    array([[65536],
-           [    0]], dtype=int32)
-    """
+    """From rows to their directions, by public maps: each row by itself."""
 
     def __init__(self, maps: PublicMap, *, keep: bool = False) -> None:
         self.maps, self.keep = maps, keep
@@ -413,11 +399,6 @@ class Sums:
     """From directions to the exact sum of their ballots, class ballots not yet centred.
 
     ``model`` is public: asked with p / 2^16, the direction that is cast, or with the representation.
-
-    Examples
-    --------
-    >>> Sums("signed", 2)(Piece(np.array([[5], [7]], dtype=np.int32), np.array([1, -1]), None))
-    array([[0, 5]])
     """
 
     def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:

@@ -168,23 +168,19 @@ def count_right(
 
     Parameters
     ----------
-    answers : int64 array of shape (n,)
-        Class indices that the model gives, each from its own record alone; -1 where it cannot be asked.
-    labels : int64 array of shape (n,)
-        Class indices; -1 where a record is not usable.
+    answers, labels : int64 arrays of shape (n,)
+        Class indices that the model gives, each from its own record alone, and those of the records; -1 where it cannot
+        be asked, or a record is not usable.
     classes : sequence
         Every class value that could occur, in order: public.
     groups : array-like of shape (n,) or None
         Whose each record is; then the unit is the person. A record without an owner is not usable.
-    adjacency : {"replace-one", "add-or-remove"}
-    nominal_n : int or None
-        Required under add-or-remove.
+    adjacency, nominal_n
+        As of :class:`pate.RecordVoters`.
     by_class : bool
         Right and wrong by class, instead of the count.
-    model : str
-        What the model is recognised by. Public.
-    own : bool
-        See :class:`RightFacts`.
+    model, own
+        See :class:`RightFacts`; public.
 
     Returns
     -------

@@ -344,11 +344,6 @@ class ShardEnsemble(Trains, BaseEstimator):
     def read_private(self, X: Any, like: Any = None) -> ReadRows:
         """Read private rows, checked by what is public, odd cells missing: once, for :meth:`fit` too.
 
-        Parameters
-        ----------
-        X : as in fit
-        like : as X_public in fit, or None
-
         Examples
         --------
         >>> from pate import TeacherEnsemble

@@ -127,8 +127,6 @@ class AnswerCache:
         return known
 
 
-
-
 class CallableTeachers:
     """Let functions vote, one per shard of private data: fine-tuned language models, endpoints, other programs.
 
